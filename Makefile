@@ -1,0 +1,41 @@
+# make demo   train a small model on data/demo.csv and predict with it (a few minutes)
+# make test   every test
+# make lint   style and types
+# make bench  the figures of benchmarks/RESULTS.md
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO := runs/demo
+
+.PHONY: install demo test lint bench clean
+
+install: $(VENV)/.installed
+
+# torch first and pinned: a bare `torch` may fetch gigabytes of CUDA
+$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip "setuptools>=68" wheel
+	$(BIN)/pip install --quiet $$(grep '^torch==' constraints.txt)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+demo: install
+	rm -rf $(DEMO)
+	$(BIN)/molsepnorm train --config configs/demo.yaml --output $(DEMO)
+	$(BIN)/molsepnorm predict --model $(DEMO) --smiles CCO \
+		--smiles "CC(=O)Oc1ccccc1C(=O)O" --smiles "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
