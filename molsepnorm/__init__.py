@@ -1,0 +1,71 @@
+"""molsepnorm: molecular property prediction with Graphormer and SepNorm.
+
+SMILES or a named data set become molecular graphs; encodings turn each graph into small integers;
+a store keeps them packed; batches are cut from the store; Graphormer with SepNorm reads a batch; a
+task turns its output into predictions, a loss and a metric.
+
+>>> model = Graphormer(GraphormerConfig(layers=2, norm="sep"))
+>>> config = load_config("zinc", overrides={"run.epochs": 5})
+
+Names are loaded when first used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from molsepnorm._version import __version__
+
+if TYPE_CHECKING:
+    from molsepnorm import encodings, featurize
+    from molsepnorm.errors import MolsepnormError
+    from molsepnorm.model import PropertyModel
+    from molsepnorm.molecule import MolGraph
+    from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
+    from molsepnorm.predict import Predictor
+    from molsepnorm.training import TrainConfig, evaluate, load_config, train
+
+__all__ = [
+    "Graphormer",
+    "GraphormerConfig",
+    "MolGraph",
+    "MolsepnormError",
+    "Predictor",
+    "PropertyModel",
+    "SepNorm",
+    "TrainConfig",
+    "__version__",
+    "encodings",
+    "evaluate",
+    "featurize",
+    "load_config",
+    "train",
+]
+
+_HOMES = {
+    "Graphormer": "molsepnorm.nn",
+    "GraphormerConfig": "molsepnorm.nn",
+    "MolGraph": "molsepnorm.molecule",
+    "MolsepnormError": "molsepnorm.errors",
+    "Predictor": "molsepnorm.predict",
+    "PropertyModel": "molsepnorm.model",
+    "SepNorm": "molsepnorm.nn",
+    "TrainConfig": "molsepnorm.training",
+    "evaluate": "molsepnorm.training",
+    "load_config": "molsepnorm.training",
+    "train": "molsepnorm.training",
+}
+_MODULES = ("encodings", "featurize")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"molsepnorm.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'molsepnorm' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,71 @@
+"""Every error that molsepnorm raises on purpose.
+
+::
+
+    MolsepnormError           what went wrong, where, what was expected, what to do
+    ├── ConfigError           a setting, option, column or name that does not exist or does not fit
+    ├── DataError             a file or a table whose content cannot be used
+    │   └── InvalidMolecule   one molecule that cannot become a graph
+    ├── ModelError            a model folder that is incomplete, damaged or too new
+    └── StorageError          a place that cannot be read or written, or a full disk
+
+The command line prints the message alone and leaves with the class's `exit_code`:
+2 where the request itself was wrong, 1 where carrying it out failed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "InvalidMolecule",
+    "ModelError",
+    "MolsepnormError",
+    "StorageError",
+    "did_you_mean",
+]
+
+
+class MolsepnormError(Exception):
+    """The root of the tree: catch this one to catch them all."""
+
+    exit_code = 1
+
+
+class ConfigError(MolsepnormError, ValueError):
+    """A setting, option, column or name that does not exist or does not fit."""
+
+    exit_code = 2
+
+
+class DataError(MolsepnormError, ValueError):
+    """A file or a table whose content cannot be used."""
+
+
+class InvalidMolecule(DataError):
+    """One molecule that cannot become a graph; the message is the reason, fit for a table cell."""
+
+
+class ModelError(MolsepnormError):
+    """A model folder that is incomplete, damaged or written by a newer molsepnorm."""
+
+
+class StorageError(MolsepnormError, OSError):
+    """A place that cannot be read or written, or a full disk."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error message about an unknown `name`: the nearest known one, and all of them.
+
+    >>> did_you_mean("dropuot", ["dropout", "layers"])
+    "Did you mean 'dropout'? Known: dropout, layers."
+    >>> did_you_mean("x", ["dropout", "layers"])
+    'Known: dropout, layers.'
+    """
+    known = sorted(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"Did you mean '{nearest[0]}'? " if nearest else ""
+    return f"{hint}Known: {', '.join(known)}."

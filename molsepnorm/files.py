@@ -1,0 +1,92 @@
+"""Writing so that nothing is lost: beside the target first, then renamed over it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.errors import StorageError
+
+__all__ = ["clear_errors", "fingerprint", "replacing", "write_json"]
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space or choose another place",
+    errno.EDQUOT: "the disk quota is used up: free some space or choose another place",
+    errno.EACCES: "permission denied: choose a place you may write to",
+    errno.EPERM: "permission denied: choose a place you may write to",
+    errno.EROFS: "the file system is read-only: choose another place",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EISDIR: "there is a folder of that name",
+    errno.EEXIST: "there is a file of that name where a folder is needed",
+    errno.ENOENT: "there is no such file or folder",
+}
+
+
+@contextmanager
+def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
+    """Turn the system's errors within into a `StorageError`: "cannot <doing> <path>: <advice>".
+
+    Raises:
+        StorageError: in place of any `OSError`.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(f"cannot {doing} {path}: {advice}") from error
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """A scratch path beside `path` that takes its place when the block ends well.
+
+    The folder is made if need be. When the block fails, what stood at `path` stands there still
+    and the scratch file or folder is removed.
+
+    Raises:
+        StorageError: the place cannot be written, or the disk is full.
+    """
+    path = Path(path)
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        with clear_errors(path, "write"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            yield scratch
+            if scratch.is_dir() and path.is_dir():
+                shutil.rmtree(path)
+            os.replace(scratch, path)
+    finally:
+        if scratch.is_dir():
+            shutil.rmtree(scratch, ignore_errors=True)
+        else:
+            scratch.unlink(missing_ok=True)
+
+
+def write_json(path: Path | str, content: Any) -> None:
+    """Write JSON for people to read, replacing the file whole."""
+    with replacing(path) as scratch:
+        scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def fingerprint(*parts: Path | str) -> str:
+    """A short hash of strings and of the contents of files, to key what was made from them."""
+    digest = hashlib.blake2b(digest_size=12)
+    for part in parts:
+        if isinstance(part, Path):
+            with clear_errors(part, "read"), open(part, "rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+        else:
+            digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,101 @@
+"""`MolGraph`: the one record of a molecule, before any encoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from molsepnorm.errors import InvalidMolecule
+
+__all__ = ["MolGraph"]
+
+
+@dataclass(frozen=True, eq=False)
+class MolGraph:
+    """A molecule as an undirected graph whose atoms and bonds carry categorical features.
+
+    Each feature is a small non-negative integer, an index into an embedding table; a featuriser's
+    `atom_sizes` and `bond_sizes` say how large each table is. Making a `MolGraph` checks it, and
+    converts the arrays to the dtypes below.
+
+    >>> import molsepnorm
+    >>> ethanol = molsepnorm.featurize.get("zinc")("CCO")
+    >>> ethanol
+    MolGraph(3 atoms, 2 bonds)
+    >>> ethanol.atom_features.tolist(), ethanol.bonds.tolist(), ethanol.bond_features.tolist()
+    ([[0], [0], [1]], [[0, 1], [1, 2]], [[0], [0]])
+
+    Raises:
+        InvalidMolecule: no atoms; a shape that does not fit; a bond to an atom that is not there,
+            from an atom to itself, or given twice.
+    """
+
+    atom_features: np.ndarray
+    """uint8 [N, A]: the A categorical features of each of N atoms, N ≥ 1."""
+
+    bonds: np.ndarray
+    """int32 [M, 2]: the two atoms of each of M bonds, every bond once, in any order."""
+
+    bond_features: np.ndarray
+    """uint8 [M, F]: the F categorical features of each bond."""
+
+    def __post_init__(self) -> None:
+        atoms = _as_indices(self.atom_features, "atom_features", np.uint8)
+        bonds = _as_indices(self.bonds, "bonds", np.int32)
+        features = _as_indices(self.bond_features, "bond_features", np.uint8)
+        if len(atoms) == 0:
+            raise InvalidMolecule("the molecule has no atoms")
+        if bonds.shape[1] != 2 or len(features) != len(bonds):
+            raise InvalidMolecule(
+                f"bonds must have shape [M, 2] and bond_features [M, F] with the same M; "
+                f"got {list(bonds.shape)} and {list(features.shape)}"
+            )
+        if len(bonds):
+            _check_bonds(bonds, len(atoms))
+        object.__setattr__(self, "atom_features", atoms)
+        object.__setattr__(self, "bonds", bonds)
+        object.__setattr__(self, "bond_features", features)
+
+    @property
+    def num_atoms(self) -> int:
+        """N, the number of atoms."""
+        return len(self.atom_features)
+
+    @property
+    def num_bonds(self) -> int:
+        """M, the number of bonds, each counted once."""
+        return len(self.bonds)
+
+    def __repr__(self) -> str:
+        return f"MolGraph({self.num_atoms} atoms, {self.num_bonds} bonds)"
+
+
+def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 2 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise InvalidMolecule(
+            f"{name} must be a two-dimensional array of integers; "
+            f"got shape {list(array.shape)} of {array.dtype}"
+        )
+    if array.dtype == dtype:
+        return array
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < 0 or array.max() > limits.max):
+        raise InvalidMolecule(
+            f"{name} must lie in 0 … {limits.max}; found {array.min()} … {array.max()}"
+        )
+    return array.astype(dtype)
+
+
+def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:
+    if bonds.min() < 0 or bonds.max() >= num_atoms:
+        raise InvalidMolecule(
+            f"bonds name atoms {bonds.min()} … {bonds.max()}, "
+            f"but the molecule's atoms are 0 … {num_atoms - 1}"
+        )
+    low, high = bonds.min(axis=1), bonds.max(axis=1)
+    if (low == high).any():
+        raise InvalidMolecule(f"atom {low[low == high][0]} is bonded to itself")
+    if len(set((low * num_atoms + high).tolist())) != len(bonds):
+        raise InvalidMolecule("a bond is given twice; each undirected bond belongs in once")
