@@ -1,0 +1,155 @@
+"""`Featurizer`, the base class, and how a SMILES becomes canonical before anything else."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from abc import ABC, abstractmethod
+
+from rdkit import Chem, rdBase
+
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecule import MolGraph
+
+__all__ = ["MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles"]
+
+MAX_ATOMS = 1000
+"""Larger molecules are refused: RDKit writes SMILES recursively, and some thousands of atoms in a
+row overflow the stack, which ends the process (seen from 4,000 atoms on a 1 MiB thread stack)."""
+
+CANONICAL = "its canonical form "
+_ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
+_LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
+_POSITION = re.compile(r"around position (\d+)")
+
+
+class Featurizer(ABC):
+    """Makes a `MolGraph` of a SMILES; atoms are numbered as in the molecule's canonical SMILES.
+
+    Two SMILES of one molecule give equal graphs, array by array. A subclass sets the three
+    attributes below and writes `__call__`, from `canonical_smiles` or `canonical_mol`.
+    """
+
+    name: str
+    """The name under which `molsepnorm.featurize.get` finds it."""
+
+    atom_sizes: tuple[int, ...]
+    """For each of the A atom features, how many values it can take."""
+
+    bond_sizes: tuple[int, ...]
+    """For each of the F bond features, how many values it can take."""
+
+    @abstractmethod
+    def __call__(self, smiles: str) -> MolGraph:
+        """The graph of one molecule.
+
+        Raises:
+            InvalidMolecule: `canonical_smiles` refuses the text, or the features have no place for
+                an atom or a bond; the message is the reason, on one line.
+        """
+
+
+def canonical_smiles(smiles: str) -> str:
+    """RDKit's canonical isomeric SMILES, with isotopes and atom-map numbers cleared.
+
+    Deuterium thereby becomes an ordinary implicit hydrogen. Salts and mixtures stay whole.
+    Surrounding whitespace is ignored, but text after the SMILES (a name, a CXSMILES extension) is
+    refused, not cut off: it may change what the molecule is, and a stray space in the middle of a
+    SMILES would pass unnoticed.
+
+    >>> canonical_smiles(" OC[13CH3] "), canonical_smiles("[2H]C"), canonical_smiles("[Na+].[Cl-]")
+    ('CCO', 'C', '[Cl-].[Na+]')
+    >>> canonical_smiles("C1CC")
+    Traceback (most recent call last):
+    ...
+    molsepnorm.errors.InvalidMolecule: RDKit cannot read 'C1CC': unclosed ring
+
+    Raises:
+        InvalidMolecule: not a text (a blank cell of a table arrives as None or NaN); an empty
+            text; whitespace, a non-ASCII character or SMARTS' `~` in it; RDKit cannot read it, with
+            RDKit's reason; more than `MAX_ATOMS` atoms.
+    """
+    text = _one_token(smiles)
+    with rdBase.BlockLogs():
+        mol = _read(text)
+        cleared = bool(_ISOTOPE_OR_MAP.search(text))
+        if cleared:
+            for atom in mol.GetAtoms():
+                atom.SetIsotope(0)
+                atom.SetAtomMapNum(0)
+        text = Chem.MolToSmiles(mol)
+        # Reading once more drops the hydrogens just cleared, and the stereocentres that were none
+        # but for the isotopes. It also settles the dative bonds that RDKit adds around a metal.
+        if cleared or "->" in text or "<-" in text:
+            text = Chem.MolToSmiles(_read(text, CANONICAL))
+        return text
+
+
+def canonical_mol(smiles: str) -> Chem.Mol:
+    """The sanitised molecule, atoms and bonds in the order of its canonical SMILES.
+
+    As that text is the same for all SMILES of one molecule, so are the atom order, the Kekulé
+    structure and the chirality tags.
+
+    >>> [atom.GetSymbol() for atom in canonical_mol("OCC").GetAtoms()]
+    ['C', 'C', 'O']
+
+    Raises:
+        InvalidMolecule: as `canonical_smiles`; and, of a few impossible aromatic rings, RDKit
+            writes a canonical form that it cannot read itself.
+    """
+    text = canonical_smiles(smiles)
+    with rdBase.BlockLogs():
+        return _read(text, CANONICAL)
+
+
+def _one_token(smiles: object) -> str:
+    """The SMILES without surrounding whitespace, or the reason why it cannot be one."""
+    if not isinstance(smiles, str):
+        raise InvalidMolecule(f"not a text value: {_short(smiles)}")
+    text = smiles.strip()
+    if not text:
+        raise InvalidMolecule("empty SMILES")
+    if len(parts := text.split()) > 1:
+        raise InvalidMolecule(
+            f"whitespace inside {_short(text)}; if what follows it is a name, "
+            f"give {_short(parts[0])} alone"
+        )
+    # RDKit would read 'CCé' as 'CC', and the any-bond '~' that closes a ring as a single bond.
+    if not (text.isascii() and text.isprintable()) or "~" in text:
+        odd = next(sign for sign in text if sign == "~" or not " " < sign < "\x7f")
+        raise InvalidMolecule(f"{odd!a} in {_short(text)} is not a SMILES character")
+    return text
+
+
+def _read(text: str, form: str = "") -> Chem.Mol:
+    mol = Chem.MolFromSmiles(text)
+    if mol is None:
+        raise unreadable(text, _reason(text), form)
+    if mol.GetNumAtoms() > MAX_ATOMS:
+        raise InvalidMolecule(f"{mol.GetNumAtoms()} atoms; at most {MAX_ATOMS} are supported")
+    return mol
+
+
+def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
+    """The error for a SMILES, or `CANONICAL` form of one, that RDKit cannot read."""
+    reason = textwrap.shorten(reason, 80, placeholder=" …")
+    return InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
+
+
+def _reason(text: str) -> str:
+    """Why RDKit cannot read this SMILES, from its log, without the time and the repetitions."""
+    if not hasattr(rdBase, "CaptureErrorLog"):
+        return "not a valid SMILES"  # older releases only print their reasons
+    with rdBase.CaptureErrorLog() as log:
+        Chem.MolFromSmiles(text)
+    first = _LOG_PREFIX.sub("", log.messages).partition("\n")[0]
+    first = first.partition(" while parsing: ")[0].partition(" for input: ")[0]
+    position = _POSITION.search(log.messages)
+    return f"{first} around character {position[1]}" if position else first
+
+
+def _short(value: object) -> str:
+    """The value as Python writes it, cut to the width of a table cell."""
+    written = repr(value)
+    return written if len(written) <= 60 else written[:59] + "…"
