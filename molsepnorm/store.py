@@ -1,0 +1,270 @@
+"""`GraphStore`: a whole encoded data set as a few flat arrays in one memory-mapped file.
+
+The file is in the safetensors format: a JSON header, then plain arrays; nothing is pickled. It is
+written here array by array as the molecules come, so that memory stays flat whatever their number,
+and it is mapped, not read, so that opening one takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec
+from molsepnorm.encodings.paths import PathMerger, PathVocabulary
+from molsepnorm.errors import StorageError
+from molsepnorm.files import clear_errors, replacing
+
+__all__ = ["SCHEMA", "GraphStore", "StoreWriter"]
+
+SCHEMA = 1
+"""Raised whenever the meaning of the file changes; a file of another schema is made anew."""
+
+_DTYPES = {
+    name: np.dtype(dtype)
+    for name, dtype in (
+        ("U8", "uint8"),
+        ("U16", "uint16"),
+        ("I16", "int16"),
+        ("I32", "int32"),
+        ("I64", "int64"),
+        ("F32", "float32"),
+    )
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStore:
+    """G encoded molecules with T labels each, one molecule after the other."""
+
+    sizes: np.ndarray
+    """int64 [G]: atoms of each molecule."""
+
+    atoms: np.ndarray
+    """uint8 [Σ N, A]: atom features."""
+
+    degrees: np.ndarray
+    """uint8 [Σ N]: clipped degrees."""
+
+    pairs: np.ndarray
+    """uint16 or int32 [Σ N²]: path codes, each molecule's N by N matrix row by row."""
+
+    labels: np.ndarray
+    """float32 [G, T]: NaN where a label is missing."""
+
+    rows: np.ndarray
+    """int64 [G]: each molecule's place in the source, where rejected rows count too."""
+
+    paths: PathVocabulary
+    """What the codes mean."""
+
+    encoding: EncodingSpec
+    featurizer: str
+    """The name by which `molsepnorm.featurize.get` finds it."""
+
+    targets: tuple[str, ...]
+    """T names."""
+
+    notes: dict[str, Any]
+    """Whatever the source wants to say of itself, such as its splits."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @staticmethod
+    def open(path: Path | str) -> GraphStore:
+        """Map a file that `StoreWriter` wrote.
+
+        Raises:
+            StorageError: no such file, or not a store of this schema.
+        """
+        path = Path(path)
+        with clear_errors(path, "read"), open(path, "rb") as file:
+            header, start = _read_header(file, path)
+        about = json.loads(header.pop("__metadata__", {}).get("store", "{}"))
+        if about.get("schema") != SCHEMA:
+            raise StorageError(
+                f"{path} is not a graph store of schema {SCHEMA} (it says "
+                f"{about.get('schema')}): delete it, and it will be made anew"
+            )
+        arrays = {name: _map(path, start, entry) for name, entry in header.items()}
+        return GraphStore(
+            **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
+            sizes=np.array(arrays["sizes"]),
+            rows=np.array(arrays["rows"]),
+            paths=PathVocabulary(
+                *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
+            ),
+            encoding=EncodingSpec(
+                **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
+            ),
+            featurizer=about["featurizer"],
+            targets=tuple(about["targets"]),
+            notes=about["notes"],
+        )
+
+
+class StoreWriter:
+    """Writes a `GraphStore` chunk by chunk, in memory that does not grow with the pairs.
+
+    Use it as a context: when the block ends well the store takes its place under `path`, when it
+    fails nothing is left behind.
+
+    Args:
+        path: where the store will be.
+        encoding: what its molecules are encoded with.
+        featurizer: name of the featuriser that made the molecules.
+        targets: names of the labels.
+    """
+
+    def __init__(
+        self, path: Path | str, encoding: EncodingSpec, featurizer: str, targets: tuple[str, ...]
+    ) -> None:
+        self.path = Path(path)
+        self.notes: dict[str, Any] = {}
+        self._about = {
+            "schema": SCHEMA,
+            "encoding": asdict(encoding),
+            "featurizer": featurizer,
+            "targets": targets,
+        }
+        self._merger = PathMerger()
+        self._sizes: list[np.ndarray] = []
+        self._labels: list[np.ndarray] = []
+        self._rows: list[np.ndarray] = []
+        self._num_targets = len(targets)
+        self._atom_features = 0
+
+    def __enter__(self) -> StoreWriter:
+        self._replacing = replacing(self.path)
+        self._scratch = self._replacing.__enter__()
+        self._spool = self._scratch.with_name(self._scratch.name + ".spool")
+        with clear_errors(self.path, "write"):
+            self._spool.mkdir()
+            self._files: dict[str, BinaryIO] = {
+                name: (self._spool / name).open("w+b") for name in ("atoms", "degrees", "pairs")
+            }
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            if error[0] is None:
+                with clear_errors(self.path, "write"):
+                    self._assemble()
+        except BaseException as failure:
+            error = (type(failure), failure, failure.__traceback__)
+            raise
+        finally:
+            for file in self._files.values():
+                file.close()
+            shutil.rmtree(self._spool, ignore_errors=True)
+            self._replacing.__exit__(*error)
+
+    def append(
+        self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None
+    ) -> None:
+        """Add molecules with their labels (G, T), and their rows in the source (counted on from
+        the last one where not given)."""
+        if rows is None:
+            rows = np.arange(len(graphs)) + (self._rows[-1][-1] + 1 if self._rows else 0)
+        labels = np.asarray(labels, dtype=np.float32).reshape(len(graphs), self._num_targets)
+        provisional = self._merger.add(graphs.paths)
+        arrays = {
+            "atoms": graphs.atoms,
+            "degrees": graphs.degrees,
+            "pairs": provisional[graphs.pairs],
+        }
+        with clear_errors(self.path, "write"):
+            for name, array in arrays.items():
+                self._files[name].write(np.ascontiguousarray(array).data)
+        self._sizes.append(graphs.sizes)
+        self._labels.append(labels)
+        self._rows.append(np.asarray(rows, dtype=np.int64))
+        self._atom_features = graphs.atoms.shape[1]
+
+    def _assemble(self) -> None:
+        paths, final = self._merger.finish()
+        sizes = np.concatenate(self._sizes) if self._sizes else np.zeros(0, dtype=np.int64)
+        num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
+        code_dtype = np.uint16 if len(paths) <= np.iinfo(np.uint16).max else np.int32
+        final = final.astype(code_dtype)
+        in_memory = {
+            "sizes": sizes,
+            "rows": np.concatenate(self._rows) if self._rows else np.zeros(0, dtype=np.int64),
+            "labels": np.concatenate(self._labels or [np.zeros((0, self._num_targets))]),
+            "path_parents": paths.parents,
+            "path_bonds": paths.bonds,
+            "path_depths": paths.depths,
+        }
+        in_memory["labels"] = in_memory["labels"].astype(np.float32)
+        layout: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
+            name: (array.dtype, array.shape) for name, array in in_memory.items()
+        }
+        layout |= {
+            "atoms": (np.dtype(np.uint8), (num_atoms, self._atom_features)),
+            "degrees": (np.dtype(np.uint8), (num_atoms,)),
+            "pairs": (np.dtype(code_dtype), (num_pairs,)),
+        }
+        about = json.dumps({**self._about, "notes": self.notes})
+        # the widest numbers first, so that every array begins at a multiple of its item's size
+        order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
+        with open(self._scratch, "wb") as out:
+            out.write(_header({name: layout[name] for name in order}, about))
+            for name in order:
+                if name in in_memory:
+                    out.write(np.ascontiguousarray(in_memory[name]).data)
+                else:
+                    _copy(self._files[name], out, final if name == "pairs" else None)
+
+
+def _copy(source: BinaryIO, out: BinaryIO, codes: np.ndarray | None) -> None:
+    """Copy a spooled array, giving provisional codes their final number where `codes` is."""
+    source.seek(0)
+    while chunk := source.read(1 << 24):
+        out.write(chunk if codes is None else codes[np.frombuffer(chunk, dtype=np.int32)].data)
+
+
+def _header(layout: Mapping[str, tuple[np.dtype, tuple[int, ...]]], about: str) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"store": about}}
+    position = 0
+    for name, (dtype, shape) in layout.items():
+        end = position + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        entries[name] = {
+            "dtype": _NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": [position, end],
+        }
+        position = end
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Any], int]:
+    """The header, and where the arrays begin."""
+    try:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, 1 << 26)))
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name[:2] != "__"]
+        file.seek(0, 2)
+        complete = file.tell() == 8 + length + max(ends)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        complete = False
+    if not complete:
+        raise StorageError(f"{path} is damaged or no graph store: delete it, it will be made anew")
+    return header, 8 + length
+
+
+def _map(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
+    dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
+    if 0 in shape:
+        return np.zeros(shape, dtype=dtype)
+    # copy-on-write, so that torch takes it without complaint; the file never changes
+    return np.memmap(path, dtype, "c", start + entry["data_offsets"][0], shape)
