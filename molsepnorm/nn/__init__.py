@@ -1,0 +1,33 @@
+"""The network: tensors in, tensors out. It imports torch alone and can be used without the rest.
+
+Dimension letters, here and everywhere else:
+
+=====  ==========================================================================
+B      graphs of a batch
+N      atoms of a graph (of the largest one, where padded)
+S      slots of a graph, N + 1: slot 0 is the graph token
+M      slots of a whole batch: the sum of S, padding included
+P      slot pairs of a whole batch: the sum of S²
+C      channels (the model's width)
+H      heads
+K      bond labels
+L      longest path whose bonds are told apart
+V      path vocabulary
+T      targets
+=====  ==========================================================================
+"""
+
+from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
+
+__all__ = [
+    "Block",
+    "GraphBatch",
+    "Graphormer",
+    "GraphormerConfig",
+    "MaskedBatchNorm1d",
+    "PathTable",
+    "SepNorm",
+    "SharedNorm",
+]

@@ -1,0 +1,91 @@
+"""`GraphBatch`: the tensors that the network reads.
+
+The slots of all graphs lie one after the other in one long axis, M, so a linear layer, a norm or a
+dropout is one call for the whole batch. Attention needs a rectangle, so graphs of like size form a
+*block*, padded to its largest graph; a batch has a few blocks. This keeps padding low although the
+graphs of a batch are drawn at random, which the graph token's batch norm needs: batches of graphs
+of one size would normalise away whatever the size tells about the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["Block", "GraphBatch", "PathTable"]
+
+
+@dataclass(frozen=True)
+class PathTable:
+    """The path vocabulary as tensors; `molsepnorm.encodings.PathVocabulary` says what it means."""
+
+    parents: Tensor
+    """int64 [V]: the code of the path without its last bond."""
+
+    bonds: Tensor
+    """int64 [V]: the last bond's label; 0 where `labelled` ends."""
+
+    level_starts: tuple[int, ...]
+    """The first code of each depth 0, 1, …, and V at the end."""
+
+    def to(self, device: torch.device | str) -> PathTable:
+        """The same table on another device."""
+        return replace(self, parents=self.parents.to(device), bonds=self.bonds.to(device))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A rectangle of slots: `graphs` graphs of `slots` slots each."""
+
+    graphs: int
+    slots: int
+
+
+@dataclass(frozen=True)
+class GraphBatch:
+    """B molecules, ready for the network.
+
+    The molecule asked for at place i of the batch has its graph token at slot `graph_token[i]`, so
+    outputs keep the order in which the molecules were asked for, whatever the blocks.
+    """
+
+    atoms: Tensor
+    """int64 [M, A]: atom features; 0 in slots without an atom."""
+
+    degrees: Tensor
+    """int64 [M]: atom degrees; 0 in slots without an atom."""
+
+    mask: Tensor
+    """bool [M]: true where a slot holds an atom: neither the graph token nor padding."""
+
+    graph_token: Tensor
+    """int64 [B]: the slot of each molecule's graph token."""
+
+    pairs: Tensor
+    """int64 [P]: path codes, block after block, each block (graphs, S, S) row by row."""
+
+    blocks: tuple[Block, ...]
+    """How slots and pairs are cut into rectangles, in order."""
+
+    paths: PathTable
+    """What the path codes mean."""
+
+    def __len__(self) -> int:
+        return len(self.graph_token)
+
+    def to(self, device: torch.device | str) -> GraphBatch:
+        """The same batch on another device."""
+        moved: dict[str, Any] = {
+            field.name: value.to(device)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), (Tensor, PathTable))
+        }
+        return replace(self, **moved)
+
+    @property
+    def padding(self) -> float:
+        """The share of slots that hold neither an atom nor a graph token."""
+        return 1.0 - (int(self.mask.sum()) + len(self)) / len(self.mask)

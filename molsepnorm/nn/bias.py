@@ -1,0 +1,86 @@
+"""The attention bias: spatial encoding, edge encoding and the graph token's virtual distance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from molsepnorm.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
+from molsepnorm.nn.batch import GraphBatch, PathTable
+
+__all__ = ["AttentionBias"]
+
+
+class AttentionBias(nn.Module):
+    r"""One bias per head and slot pair, computed once per step and shared by all layers.
+
+    For atoms i, j at distance D along the canonical path e_1 … e_D, with D' = min(D, L):
+
+    .. math:: b_{ij} = s_D + \frac{1}{D'} \sum_{k=1}^{D'} W_k \, \mathrm{emb}(e_k)
+
+    A pair with the graph token has a learned bias of its own, atoms of different fragments
+    another, and padding −∞.
+
+    The sum depends on the path's bonds alone, so it is computed once for every entry of the path
+    vocabulary, level by level: a path's sum is its parent's and one term T[k, e_k] more. The bias
+    is then one look-up, and no tensor of shape (B, N, N, L, H) exists. (`F.embedding`, whose
+    gradient is summed in a fixed order, keeps runs repeatable to the bit; indexing does not.)
+
+    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, sections 3.1.2, 3.1.3 and 3.2. The paths
+    are canonical here, the reference's depend on the order of the atoms.
+
+    Args:
+        heads: H.
+        bond_sizes: how many values each bond feature has; the embeddings of a bond's features are
+            averaged, as in the reference.
+        max_distance: the largest distance with a bias of its own.
+        max_path_length: L.
+    """
+
+    def __init__(
+        self, heads: int, bond_sizes: tuple[int, ...], max_distance: int, max_path_length: int
+    ) -> None:
+        super().__init__()
+        self.max_path_length = max_path_length
+        self.special = nn.Parameter(torch.empty(2, heads))  # the graph token's, the unreachable's
+        self.spatial = nn.Parameter(torch.empty(max_distance + 1, heads))
+        self.bonds = nn.ParameterList([torch.empty(size, heads) for size in bond_sizes])
+        self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
+
+    def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each block (graphs, H, S, S)
+        """The bias of every block of a batch."""
+        bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
+        areas = [block.graphs * block.slots**2 for block in batch.blocks]
+        return [
+            part.view(block.graphs, block.slots, block.slots, -1).permute(0, 3, 1, 2).contiguous()
+            for block, part in zip(batch.blocks, bias.split(areas), strict=True)
+        ]
+
+    def table(self, paths: PathTable) -> Tensor:  # (V, H)
+        """The bias of every code of a path vocabulary."""
+        steps = torch.einsum("eh,lhk->lek", self._bond_embeddings(), self.positions)  # (L, K, H)
+        starts = paths.level_starts
+        sums = self.spatial.new_zeros(1, self.spatial.shape[1])
+        levels = [sums]
+        for depth in range(1, len(starts) - 1):
+            first, end = starts[depth], starts[depth + 1]
+            sums = F.embedding(paths.parents[first:end] - starts[depth - 1], sums)
+            if depth <= self.max_path_length:
+                sums = sums + F.embedding(paths.bonds[first:end], steps[depth - 1])
+            levels.append(sums / min(depth, self.max_path_length))
+        sizes = torch.tensor(starts).diff()
+        distance = torch.arange(len(sizes)).repeat_interleave(sizes).to(self.spatial.device)
+        # in the order of the codes
+        assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
+        padding = torch.full_like(self.special[:1], -torch.inf)
+        return torch.cat(
+            [padding, self.special, torch.cat(levels) + F.embedding(distance, self.spatial)]
+        )
+
+    def _bond_embeddings(self) -> Tensor:  # (K, H)
+        """The embedding of every bond label: its features' mean, the first changing fastest."""
+        labels = torch.zeros(1, self.spatial.shape[1], device=self.spatial.device)
+        for table in self.bonds:
+            labels = (table[:, None] + labels).flatten(0, 1)
+        return labels / len(self.bonds)

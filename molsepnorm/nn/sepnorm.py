@@ -1,0 +1,172 @@
+"""SepNorm: the graph token and the atom tokens are normalised by separate layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["MaskedBatchNorm1d", "SepNorm", "SharedNorm"]
+
+
+class SepNorm(nn.Module):
+    r"""Normalises slot 0 of a sequence, the graph token (or CLS), apart from the other slots.
+
+    .. math:: y_0 = \mathrm{norm_{cls}}(x_0), \qquad y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge 1)
+
+    Source: Chen et al., "On Separate Normalization in Self-supervised Transformers",
+    NeurIPS 2023, arXiv 2309.12931, section 3. The constructor is the published one.
+
+    What differs from a literal reading:
+
+    - `tok_norm=nn.BatchNorm1d` becomes a `MaskedBatchNorm1d`: it normalises channels, as the
+      paper means, and counts real tokens only, never padding.
+    - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is read.
+
+    A batch norm of the graph token wants variance between the graphs. Before the first layer the
+    token is one and the same vector in each, so `Graphormer` gives its first norm another kind.
+
+    >>> norm = SepNorm(4)
+    >>> norm(torch.randn(8, 5, 4)).shape
+    torch.Size([8, 5, 4])
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        cls_norm: Callable[[int], nn.Module] = nn.BatchNorm1d,
+        tok_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+    ) -> None:
+        super().__init__()
+        self.cls_norm = cls_norm(hidden_size)
+        self.tok_norm = (
+            MaskedBatchNorm1d(hidden_size) if tok_norm is nn.BatchNorm1d else tok_norm(hidden_size)
+        )
+
+    def forward(
+        self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:  # same shape as x
+        """Normalise.
+
+        Args:
+            x: (n, l, d), slot 0 of each sequence being its token; or packed, (m, d).
+            graph_token: int64 (n,), the slots of the tokens; needed where x is packed.
+            mask: bool, x's shape without d: where an ordinary token stands, neither the graph
+                token nor padding. Only a batch norm of the tokens reads it; without a mask all
+                slots but the graph token's count.
+
+        Raises:
+            ValueError: x is packed and `graph_token` is missing, or in training a batch norm of
+                the graph token gets a single graph.
+        """
+        if x.dim() == 3:
+            num_graphs, num_slots, width = x.shape
+            first = torch.arange(0, num_graphs * num_slots, num_slots, device=x.device)
+            flat_mask = None if mask is None else mask.reshape(-1)
+            return self.forward(x.reshape(-1, width), first, flat_mask).view_as(x)
+        if graph_token is None:
+            raise ValueError(
+                f"SepNorm got a packed input of shape {tuple(x.shape)} and must be told where the "
+                "graph tokens are: pass graph_token=, or an input of shape (n, l, d)"
+            )
+        if self.training and len(graph_token) == 1 and _needs_variance(self.cls_norm):
+            raise ValueError(
+                "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
+                "its variance over the batch is not defined. Use batches of two graphs or more, "
+                "or cls_norm=nn.LayerNorm"
+            )
+        if isinstance(self.tok_norm, MaskedBatchNorm1d):
+            y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
+        else:
+            y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
+        token = self.cls_norm(_at_least_float32(x[graph_token])).to(y.dtype)
+        if isinstance(self.tok_norm, nn.LayerNorm | MaskedBatchNorm1d):
+            return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
+        return y.index_copy(0, graph_token, token)
+
+
+class SharedNorm(nn.Module):
+    """One norm for all tokens, with the call of `SepNorm`: the baseline that SepNorm replaces."""
+
+    def __init__(self, hidden_size: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm = MaskedBatchNorm1d(hidden_size) if norm is nn.BatchNorm1d else norm(hidden_size)
+
+    def forward(
+        self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:  # same shape as x
+        """Normalise every slot alike; arguments as in `SepNorm`, the token counting as real."""
+        if not isinstance(self.norm, MaskedBatchNorm1d):
+            return self.norm(x)
+        if mask is not None and graph_token is not None:
+            mask = mask.index_fill(0, graph_token, True)
+        return self.norm(x, mask)
+
+
+class MaskedBatchNorm1d(nn.BatchNorm1d):
+    """Batch norm over the channels of (…, d) that counts only the rows where a mask is true.
+
+    Statistics are kept in float32, also under autocast; masked rows are normalised like the
+    others but leave no trace in them.
+
+    >>> norm = MaskedBatchNorm1d(2)
+    >>> x = torch.tensor([[1.0, 0.0], [3.0, 2.0], [999.0, 999.0]])
+    >>> norm(x, torch.tensor([True, True, False]))[:2].round().tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+
+    def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Normalise `input` (…, d) with the statistics of the rows where `mask` (…) is true.
+
+        Raises:
+            ValueError: in training, `input` has a single row.
+        """
+        x = _at_least_float32(input)
+        if self.training or not self.track_running_stats:
+            mean, variance, count = self._statistics(x, mask)
+            if self.training and self.track_running_stats:
+                self._update(mean, variance, count)
+        else:
+            assert self.running_mean is not None and self.running_var is not None
+            mean, variance = self.running_mean, self.running_var
+        y = (x - mean) * torch.rsqrt(variance + self.eps)
+        if self.affine:
+            y = y * self.weight + self.bias
+        return y.to(input.dtype)
+
+    def _statistics(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        x = x.reshape(-1, x.shape[-1])
+        weight = x.new_ones(len(x), 1) if mask is None else mask.reshape(-1, 1).to(x.dtype)
+        if len(x) < 2:
+            raise ValueError(
+                "a batch norm cannot train on a single token: its variance is not defined. "
+                "Use larger batches or a layer norm"
+            )
+        count = weight.sum()
+        mean = (x * weight).sum(0) / count
+        variance = ((x - mean).square() * weight).sum(0) / count  # biased, as nn.BatchNorm1d's
+        return mean, variance, count
+
+    @torch.no_grad()
+    def _update(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        rate = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
+        unbiased = variance * count / (count - 1).clamp(min=1)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
+
+
+def _needs_variance(norm: nn.Module) -> bool:
+    return isinstance(norm, nn.modules.batchnorm._BatchNorm)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.float() if x.element_size() < 4 else x
+
+
+def _others(x: Tensor, graph_token: Tensor) -> Tensor:
+    mask = torch.ones(len(x), dtype=torch.bool, device=x.device)
+    return mask.index_fill_(0, graph_token, False)
