@@ -1,0 +1,54 @@
+"""A name or a file to molecules, labels and a split."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from molsepnorm.datasets.config import DataConfig
+from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected
+from molsepnorm.encodings.encode import EncodingSpec
+from molsepnorm.errors import ConfigError, did_you_mean
+
+__all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
+
+NAMES = ("zinc", "zinc-full")
+"""Data sets known by name."""
+
+
+def featurizer_of(config: DataConfig) -> str:
+    """Name of the featuriser whose graphs `load` gives.
+
+    Raises:
+        ConfigError: there is no data set of that name.
+    """
+    if config.dataset is None:
+        return config.featurizer
+    if config.dataset not in NAMES:
+        raise ConfigError(
+            f"unknown data set '{config.dataset}'. {did_you_mean(config.dataset, NAMES)} "
+            "For a table of your own use --data FILE.csv"
+        )
+    from molsepnorm.datasets.zinc import FEATURIZER
+
+    return FEATURIZER
+
+
+def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
+    """Load what the configuration names, from the cache where it was encoded before.
+
+    Raises:
+        ConfigError: an unknown name or column.
+        DataError: the source cannot be had or used.
+        StorageError: a file cannot be read, or the cache cannot be written.
+    """
+    featurizer_of(config)
+    if config.dataset is not None:
+        from molsepnorm.datasets.zinc import load_zinc
+
+        environment = os.environ.get("MOLSEPNORM_DATA")
+        data_dir = config.data_dir or (Path(environment) if environment else None)
+        return load_zinc(config.dataset, data_dir, encoding)
+    from molsepnorm.datasets.table import load_table
+
+    return load_table(config, encoding)

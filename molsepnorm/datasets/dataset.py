@@ -1,0 +1,117 @@
+"""`Dataset`: encoded molecules, their labels and their split; and how its store is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molsepnorm.encodings.encode import EncodingSpec, encode
+from molsepnorm.errors import StorageError
+from molsepnorm.molecule import MolGraph
+from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
+from molsepnorm.tasks import Kind
+
+__all__ = ["SPLITS", "Dataset", "LabelledGraph", "Rejected", "cache_folder", "cached_store"]
+
+SPLITS = ("train", "val", "test")
+
+_CHUNK = 512  # molecules encoded together
+
+
+class LabelledGraph(NamedTuple):
+    """A molecule on its way into a store."""
+
+    row: int
+    """Its place in the source, counted from 0."""
+    graph: MolGraph
+    labels: Sequence[float]
+    """T numbers, NaN where missing."""
+
+
+class Rejected(NamedTuple):
+    """A row of the source that did not become a molecule."""
+
+    row: int
+    smiles: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A source that was loaded, ready for training."""
+
+    name: str
+    """What was loaded, for a person: the file, or the set's name and size."""
+    store: GraphStore
+    kinds: tuple[Kind, ...]
+    """For each of the T targets."""
+    splits: dict[str, np.ndarray]
+    """int64 indices into the store, for each of `SPLITS`."""
+    rejected: tuple[Rejected, ...] = ()
+    smiles: Sequence[str] | None = None
+    """The SMILES of every row of the source, where it has them."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets' names."""
+        return self.store.targets
+
+
+def cache_folder() -> Path:
+    """Where stores are kept: $MOLSEPNORM_CACHE, or molsepnorm under the user's cache folder."""
+    if chosen := os.environ.get("MOLSEPNORM_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
+
+
+def cached_store(
+    key: str,
+    featurizer: str,
+    encoding: EncodingSpec,
+    targets: tuple[str, ...],
+    molecules: Iterable[LabelledGraph],
+    notes: dict[str, Any],
+) -> GraphStore:
+    """The store of that key from the cache, made from `molecules` where it is not there yet.
+
+    Args:
+        key: stands for the source's content; featuriser, encoding and schema are added here.
+        featurizer: name of the featuriser.
+        encoding: what to encode with.
+        targets: names of the labels.
+        molecules: read only where the store must be made.
+        notes: kept in the store; read after `molecules` is exhausted, which may fill them in.
+
+    Raises:
+        StorageError: the cache cannot be written.
+    """
+    path = cache_folder() / f"{featurizer}-{key}-{_tag(encoding)}.store"
+    if path.exists():
+        try:
+            return GraphStore.open(path)
+        except StorageError:
+            path.unlink(missing_ok=True)  # damaged or of an older schema: made anew below
+    with StoreWriter(path, encoding, featurizer, targets) as writer:
+        molecules = iter(molecules)
+        while chunk := list(islice(molecules, _CHUNK)):
+            writer.append(
+                encode([molecule.graph for molecule in chunk], encoding),
+                np.array([molecule.labels for molecule in chunk]),
+                np.array([molecule.row for molecule in chunk]),
+            )
+        writer.notes = notes
+    return GraphStore.open(path)
+
+
+def _tag(encoding: EncodingSpec) -> str:
+    bonds = "x".join(map(str, encoding.bond_sizes))
+    return (
+        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}"
+        f"-l{encoding.max_path_length}-s{SCHEMA}"
+    )

@@ -1,0 +1,136 @@
+"""ZINC: penalised logP of drug-like molecules; the 12,000 that papers report on, or all.
+
+Sources, in this order: raw files of `torch_geometric.datasets.ZINC` or `{train,val,test}.csv.gz`
+under the data folder, files downloaded before, a download.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from molsepnorm import featurize
+from molsepnorm.datasets.dataset import (
+    SPLITS,
+    Dataset,
+    LabelledGraph,
+    cache_folder,
+    cached_store,
+)
+from molsepnorm.encodings.encode import EncodingSpec
+from molsepnorm.errors import DataError
+from molsepnorm.files import clear_errors, fingerprint
+
+__all__ = ["FEATURIZER", "load_zinc"]
+
+FEATURIZER = "zinc"
+
+_TARGET = "penalised_logp"
+_RAW = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in SPLITS)
+_CSV = tuple(f"{split}.csv.gz" for split in SPLITS)
+_OFFICIAL = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
+
+
+def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
+    """Load "zinc" (the subset) or "zinc-full".
+
+    Raises:
+        DataError: the files are neither here nor to be downloaded, or hold too few molecules.
+    """
+    folder = _find(data_dir, "zinc", _CSV) if name == "zinc-full" else None
+    if folder is not None:
+        files = [folder / file for file in _CSV]
+        key, counts = f"csv-{fingerprint(*files)}", dict.fromkeys(SPLITS, 0)
+        molecules = _from_csv(files, counts)
+    else:
+        folder = _find(data_dir, "ZINC/raw", _RAW)
+        key = fingerprint(*(folder / file for file in _RAW)) if folder else "downloaded"
+        key, counts = f"{name}-{key}", dict.fromkeys(SPLITS, 0)
+        molecules = _through_pyg(name, folder, key, counts)
+    store = cached_store(key, FEATURIZER, encoding, (_TARGET,), molecules, {"splits": counts})
+
+    counts = store.notes["splits"]
+    ends = np.cumsum([counts[split] for split in SPLITS])
+    parts = np.split(np.arange(len(store)), ends[:-1])
+    label = "ZINC, the 12,000-molecule subset" if name == "zinc" else "ZINC, all 250,000 molecules"
+    return Dataset(label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
+
+
+def _find(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
+    """The first folder in or below the data folder that holds all these files."""
+    if data_dir is None:
+        return None
+    for folder in (data_dir / under, data_dir / Path(under).name, data_dir):
+        if all((folder / name).is_file() for name in names):
+            return folder
+    return None
+
+
+def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGraph]:
+    """Molecules from `smiles,y` tables; `counts` is filled in as they are read."""
+    zinc = featurize.get(FEATURIZER)
+    row = 0
+    for split, path in zip(SPLITS, files, strict=True):
+        with clear_errors(path, "read"), gzip.open(path, "rt", newline="") as text:
+            for line in csv.DictReader(text):
+                yield LabelledGraph(row, zinc(line["smiles"]), (float(line["y"]),))
+                counts[split] += 1
+                row += 1
+
+
+def _through_pyg(
+    name: str, raw: Path | None, key: str, counts: dict[str, int]
+) -> Iterator[LabelledGraph]:
+    """Molecules of PyG's data set; its bonds are labelled from 1, ours from 0."""
+    from torch_geometric.datasets import ZINC
+
+    from molsepnorm.featurize.pyg import from_data
+
+    root = cache_folder() / "pyg" / (key if raw else "ZINC")
+    if raw:  # PyG writes beside its raw files, and the data folder may be read-only
+        with clear_errors(root, "write"):
+            (root / "raw").mkdir(parents=True, exist_ok=True)
+            for file in _RAW:
+                link = root / "raw" / file
+                if not link.exists():
+                    link.symlink_to((raw / file).resolve())
+    row = 0
+    for split, expected in zip(SPLITS, _OFFICIAL[name], strict=True):
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
+                part = ZINC(str(root), subset=name == "zinc", split=split)
+        except (OSError, RuntimeError) as error:
+            if raw:
+                raise
+            raise DataError(_how_to_get(root, error)) from error
+        if len(part) != expected:
+            raise DataError(
+                f"{name} should have {expected:,} molecules in its {split} split, and the files "
+                f"in {raw or root} give {len(part):,}. {_WHERE}"
+            )
+        for data in part:
+            yield LabelledGraph(row, from_data(data, bond_offset=1), data.y.tolist())
+            row += 1
+        counts[split] = len(part)
+
+
+_WHERE = (
+    "Put train.pickle, val.pickle, test.pickle (from molecules.zip of the benchmarking-gnns "
+    "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
+    "DIR, or set MOLSEPNORM_DATA=DIR."
+)
+
+
+def _how_to_get(root: Path, error: Exception) -> str:
+    from torch_geometric.datasets import ZINC
+
+    return (
+        f"ZINC is not in the data folder, and downloading it from {ZINC.url} to {root} failed: "
+        f"{error}.\n{_WHERE}"
+    )
