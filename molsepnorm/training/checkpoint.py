@@ -1,0 +1,117 @@
+"""The state from which a run goes on exactly where it was.
+
+One safetensors file: tensors by name, and the plain numbers as JSON in its header. Nothing is
+pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from molsepnorm.errors import ModelError
+from molsepnorm.files import clear_errors, replacing
+
+__all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
+
+SCHEMA = 1
+
+
+@dataclass
+class Progress:
+    """Where a run stands."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step_in_epoch: int = 0
+    """Steps taken in the epoch that is under way."""
+    step: int = 0
+    """Steps taken altogether."""
+    loss_sum: float = 0.0
+    """Of this epoch's steps, over all labels."""
+    loss_count: int = 0
+    """How many labels that were."""
+    graphs: int = 0
+    """Molecules seen in this epoch."""
+    epoch_seconds: float = 0.0
+    """Spent on this epoch's steps."""
+    seconds: float = 0.0
+    """Spent on all steps and validations before this epoch."""
+    best_score: float | None = None
+    best_epoch: int | None = None
+
+
+def save_checkpoint(
+    path: Path,
+    progress: Progress,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: nn.Module | None,
+) -> None:
+    """Write the state of training and of torch's random generators, replacing the last one.
+
+    Raises:
+        StorageError: the place cannot be written, or the disk is full.
+    """
+    tensors = _flatten("network", network.state_dict())
+    if average is not None:
+        tensors |= _flatten("average", average.state_dict())
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= _flatten(f"optimizer.{index}", state)
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
+    with replacing(path) as scratch:
+        save_file(tensors, scratch, metadata={"molsepnorm": content})
+
+
+def load_checkpoint(
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    average: nn.Module | None,
+) -> Progress:
+    """Put the state back in place.
+
+    Raises:
+        ModelError: the file is damaged or belongs to another configuration.
+        StorageError: it cannot be read.
+    """
+    try:
+        with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
+            content = json.loads(file.metadata()["molsepnorm"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        network.load_state_dict(_under("network", tensors))
+        if average is not None:
+            average.load_state_dict(_under("average", tensors))
+        saved = optimizer.state_dict()
+        count = sum(len(group["params"]) for group in saved["param_groups"])
+        states = ((index, _under(f"optimizer.{index}", tensors)) for index in range(count))
+        saved["state"] = {index: state for index, state in states if state}
+        optimizer.load_state_dict(saved)
+        progress = Progress(**content["progress"])
+    except (SafetensorError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise ModelError(
+            f"{path} is damaged or belongs to another configuration: {error}. "
+            "Start the run anew in another folder"
+        ) from error
+    torch.set_rng_state(tensors["random.cpu"])
+    if torch.cuda.is_available() and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"])
+    return progress
+
+
+def _flatten(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": value.contiguous() for name, value in state.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = f"{prefix}/"
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}

@@ -1,0 +1,190 @@
+"""The configuration of a training run, one to one with the YAML files in `configs/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from molsepnorm.datasets.config import DataConfig
+from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.files import clear_errors, replacing
+from molsepnorm.nn.graphormer import GraphormerConfig
+
+__all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
+
+_FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")  # of the model; the data set decides them
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OptimConfig(_Section):
+    """AdamW with warm-up and decay."""
+
+    lr: float = Field(5e-4, gt=0)
+    """Learning rate at its peak."""
+    warmup: float = Field(0.05, ge=0, lt=1)
+    """Share of all steps during which the rate rises linearly from 0."""
+    decay: Literal["linear", "cosine", "constant"] = "cosine"
+    """How the rate falls to `final_lr` after that."""
+    final_lr: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.01, ge=0)
+    clip_norm: float | None = Field(5.0, gt=0)
+    """Largest norm of the gradient of all parameters together; None for no clipping."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Decay of an exponential moving average of weights and batch-norm statistics, which then
+    is what is validated and saved; None for none."""
+
+
+class RunConfig(_Section):
+    """How long, in which batches, where."""
+
+    epochs: int = Field(50, ge=1)
+    batch_size: int = Field(64, ge=2)
+    """Molecules per step."""
+    blocks: int = Field(4, ge=1)
+    """Rectangles of like-sized molecules that a batch is padded in (see `nn.batch`)."""
+    seed: int = Field(0, ge=0)
+    """Of the initial weights, the order of molecules and dropout."""
+    device: str = "auto"
+    """auto (a GPU where there is one), cpu, cuda, cuda:1, …"""
+
+
+class TrainConfig(_Section):
+    """Everything that decides a training run."""
+
+    data: DataConfig
+    model: GraphormerConfig = GraphormerConfig()
+    optim: OptimConfig = OptimConfig()
+    run: RunConfig = RunConfig()
+
+    def save(self, path: Path) -> None:
+        """Write as YAML; `load_config(path)` reads it back."""
+        content = self.model_dump(mode="json")
+        for name in _FROM_DATA:
+            del content["model"][name]
+        with replacing(path) as scratch:
+            scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def load_config(
+    source: str | Path | None = None,
+    *,
+    config: Path | str | None = None,
+    preset: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> TrainConfig:
+    """Put a configuration together; what comes later wins.
+
+    Args:
+        source: a data set's name, or a CSV file. Without `config`, its default recipe is taken:
+            `configs/<name>.yaml`, or `configs/table.yaml` for a file.
+        config: a YAML file.
+        preset: replaces the architecture by that of `configs/<preset>.yaml`: slim or base.
+        overrides: single settings by their dotted names.
+
+    >>> recipe = load_config("zinc", overrides={"model.layers": 6, "optim.lr": 1e-3})
+    >>> recipe.data.dataset, recipe.model.layers, recipe.optim.lr
+    ('zinc', 6, 0.001)
+
+    Raises:
+        ConfigError: an unknown setting (the message names the nearest), or a value that does not
+            fit.
+    """
+    content: dict[str, Any] = {}
+    if config is not None:
+        content = _read_yaml(Path(config))
+    elif source is not None:
+        recipe = config_folder() / f"{source}.yaml"
+        is_recipe = not _is_file(source) and recipe.is_file()
+        content = _read_yaml(recipe if is_recipe else config_folder() / "table.yaml")
+    if source is not None:
+        data = {**content.get("data", {}), "dataset": None, "table": None}
+        content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
+    if preset is not None:
+        known = [path.stem for path in config_folder().glob("*.yaml") if path.stem in _PRESETS]
+        if preset not in known:
+            raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, known)}")
+        content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
+    for name, value in (overrides or {}).items():
+        _set(content, name, value)
+    return _validate(content, config or "the configuration")
+
+
+_PRESETS = ("slim", "base")
+
+
+def config_folder() -> Path:
+    """Where the recipes are: within the installed package, or at the top of a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def _is_file(source: str | Path) -> bool:
+    return isinstance(source, Path) or "." in source or "/" in source
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        with clear_errors(path, "read"):
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(v, dict) for v in content.values()):
+        raise ConfigError(
+            f"{path} must have sections with settings, such as 'optim:' and below it 'lr: 0.001'. "
+            f"Sections: {', '.join(TrainConfig.model_fields)}"
+        )
+    return content
+
+
+def _set(content: dict[str, Any], name: str, value: Any) -> None:
+    section, _, key = name.partition(".")
+    if not key or section not in TrainConfig.model_fields:
+        raise ConfigError(
+            f"unknown setting '{name}': settings are named section.name, such as model.layers. "
+            f"{did_you_mean(section, TrainConfig.model_fields)}"
+        )
+    content[section] = {**content.get(section, {}), key: value}
+
+
+def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
+    for name in _FROM_DATA:
+        if name in content.get("model", {}):
+            raise ConfigError(f"{where}: model.{name} follows from the data and cannot be set")
+    try:
+        return TrainConfig.model_validate(content)
+    except ValidationError as invalid:
+        raise ConfigError("\n".join(_explain(error, where) for error in invalid.errors())) from None
+
+
+def _explain(error: Any, where: Path | str) -> str:
+    path = [str(part) for part in error["loc"]]
+    name = ".".join(path)
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{where}: unknown setting '{name}'. {did_you_mean(path[-1], _known(path[:-1]))}"
+    if error["type"] == "missing" and name == "data":
+        return "no data: name a data set (--dataset zinc) or a table (--data FILE.csv)"
+    message = error["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(error["input"], dict) else f"; got {error['input']!r}"
+    return f"{where}: {name}: {message}{shown}" if name else f"{where}: {message}"
+
+
+def _known(path: list[str]) -> list[str]:
+    """The settings of a section."""
+    if not path:
+        return list(TrainConfig.model_fields)
+    section = TrainConfig.model_fields[path[0]].annotation
+    if is_dataclass(section):
+        return [field.name for field in fields(section) if field.name not in _FROM_DATA]
+    assert isinstance(section, type) and issubclass(section, BaseModel)
+    return list(section.model_fields)

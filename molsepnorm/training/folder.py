@@ -1,0 +1,164 @@
+"""The folder of a run, file by file.
+
+::
+
+    RUN/
+    ├── config.yaml            what was asked for; `--config` reads it back
+    ├── environment.json       versions, machine, command
+    ├── splits.json            rows of the source in each split
+    ├── rejected.csv           rows left out, with the reason
+    ├── history.csv            a line per epoch
+    ├── metrics.json           scores of the finished run
+    ├── predictions_test.csv   truth and prediction of every test molecule
+    ├── model/                 the best model by validation; `predict` and `evaluate` read it
+    └── checkpoints/           last.safetensors, from which `--resume` goes on
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import sys
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from molsepnorm._version import __version__
+from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.files import clear_errors, replacing, write_json
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.listener import EpochRecord
+
+__all__ = ["RunFolder"]
+
+
+class RunFolder:
+    """Names and writes the files of a run; each is replaced whole, so none is ever half written."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.splits = self.path / "splits.json"
+        self.history = self.path / "history.csv"
+        self.metrics = self.path / "metrics.json"
+        self.model = self.path / "model"
+        self.checkpoint = self.path / "checkpoints" / "last.safetensors"
+
+    @staticmethod
+    def numbered(name: str, under: Path | str = "runs") -> Path:
+        """The first of <under>/<name>-1, -2, … that does not exist."""
+        number = 1
+        while (path := Path(under) / f"{name}-{number}").exists():
+            number += 1
+        return path
+
+    def require_new(self) -> None:
+        """Check that nothing would be overwritten.
+
+        Raises:
+            ConfigError: something is there already.
+        """
+        with clear_errors(self.path, "write"):
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise ConfigError(
+                    f"{self.path} exists and is not empty: choose another folder, or go on with "
+                    f"that run by --resume {self.path}"
+                )
+
+    def require_started(self) -> None:
+        """Check that there is a run to go on with.
+
+        Raises:
+            ModelError: there is none.
+        """
+        if not self.config.exists() or not self.checkpoint.exists():
+            raise ModelError(
+                f"{self.path} is no run to resume: it needs {self.config.name} and "
+                f"{self.checkpoint.relative_to(self.path)}, which appears with the first epoch"
+            )
+
+    def begin(self, config: TrainConfig, dataset: Dataset) -> None:
+        """Write all that is known before training."""
+        config.save(self.config)
+        write_json(self.path / "environment.json", _environment())
+        with replacing(self.splits) as scratch:
+            scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
+        rejected = pd.DataFrame(dataset.rejected, columns=["row", "smiles", "reason"])
+        with replacing(self.path / "rejected.csv") as scratch:
+            rejected.to_csv(scratch, index=False)
+
+    def require_same_data(self, dataset: Dataset) -> None:
+        """Check that the data are those the run began with.
+
+        Raises:
+            DataError: they are not.
+        """
+        with clear_errors(self.splits, "read"):
+            saved = json.loads(self.splits.read_text(encoding="utf-8"))
+        if saved != _splits(dataset):
+            raise DataError(
+                f"the data are no longer those that {self.path} began with ({self.splits} "
+                "differs): put the old file back, or start a new run"
+            )
+
+    def append_history(self, record: EpochRecord) -> None:
+        """Add a line, dropping those of epochs that a resumed run takes again."""
+        row = {key: value for key, value in asdict(record).items() if key != "scores"}
+        row |= {f"val_{name}": score for name, score in record.scores.items()}
+        row["best"] = int(record.best)
+        kept: list[dict[str, str]] = []
+        if record.epoch > 1 and self.history.exists():
+            text = self.history.read_text(encoding="utf-8")
+            kept = [r for r in csv.DictReader(io.StringIO(text)) if int(r["epoch"]) < record.epoch]
+        with replacing(self.history) as scratch, open(scratch, "w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(row))
+            writer.writeheader()
+            writer.writerows([*kept, row])
+
+    def write_predictions(self, dataset: Dataset, predictions: np.ndarray) -> None:
+        """Truth and prediction of every test molecule, in the source's order."""
+        graphs = dataset.splits["test"]
+        rows = dataset.store.rows[graphs]
+        table: dict[str, Any] = {"row": rows}
+        if dataset.smiles is not None:
+            table["smiles"] = [dataset.smiles[row] for row in rows]
+        for i, name in enumerate(dataset.targets):
+            table[name] = dataset.store.labels[graphs, i]
+            table[f"{name}_pred"] = predictions[:, i]
+        with replacing(self.path / "predictions_test.csv") as scratch:
+            pd.DataFrame(table).to_csv(scratch, index=False)
+
+
+def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
+    """Rows of the source in each split, in the form of chemprop's `splits.json`."""
+    rows = dataset.store.rows
+    return [{name: rows[graphs].tolist() for name, graphs in dataset.splits.items()}]
+
+
+def _environment() -> dict[str, object]:
+    packages = {}
+    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "molsepnorm": __version__,
+        "python": platform.python_version(),
+        "packages": packages,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": gpu,
+        "command": sys.argv,
+    }

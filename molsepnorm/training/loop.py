@@ -1,0 +1,184 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.batch import GraphTensors, epoch_batches
+from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.errors import MolsepnormError
+from molsepnorm.inference import infer
+from molsepnorm.model import PropertyModel
+from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.listener import EpochRecord, Listener
+from molsepnorm.training.optim import learning_rate, make_average, make_optimizer
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Trains a model on a data set, in a run's folder.
+
+    All that decides the next step is in `progress`, the network, the optimiser, the average and
+    torch's random generator; a checkpoint holds just these, so that a run which goes on from one
+    takes the same steps as if it had never stopped.
+
+    Args:
+        config: the run's.
+        dataset: what to train on.
+        model: its network is trained in place; its task standardises the labels.
+        folder: where checkpoints and the best model go.
+        listener: is told what happens.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        dataset: Dataset,
+        model: PropertyModel,
+        folder: RunFolder,
+        listener: Listener,
+    ) -> None:
+        self.config, self.dataset, self.model = config, dataset, model
+        self.folder, self.listener = folder, listener
+        self.device = torch.device(_device(config.run.device))
+        self.network = model.network.to(self.device)
+        self.optimizer = make_optimizer(self.network, config.optim)
+        ema = config.optim.ema
+        self.average = make_average(self.network, ema) if ema else None
+        self.graphs = GraphTensors.of(dataset.store, self.device)
+        self.labels = torch.from_numpy(dataset.store.labels[:]).to(self.device)
+        self.progress = Progress()
+        train = len(dataset.splits["train"])
+        self.steps_per_epoch = -(-train // config.run.batch_size)
+
+    def resume(self) -> None:
+        """Go on from the folder's checkpoint."""
+        self.progress = load_checkpoint(
+            self.folder.checkpoint, self.network, self.optimizer, self.average
+        )
+
+    def fit(self, stop: Callable[[], bool]) -> bool:
+        """Train to the last epoch, or until `stop` says so after a step.
+
+        Returns:
+            Whether the last epoch ended.
+        """
+        while self.progress.epoch < self.config.run.epochs:
+            if not self._train_epoch(stop):
+                self._save()
+                return False
+            self._end_epoch()
+            self._save()
+        return True
+
+    def trained_network(self) -> nn.Module:
+        """What is validated and kept: the average where there is one."""
+        return self.network if self.average is None else self.average.module
+
+    def _train_epoch(self, stop: Callable[[], bool]) -> bool:
+        """The rest of the epoch that is under way; false if it was stopped before its end."""
+        progress, run = self.progress, self.config.run
+        rng = np.random.default_rng((run.seed, progress.epoch))
+        batches = epoch_batches(self.dataset.splits["train"], run.batch_size, rng)
+        self.network.train()
+        for batch in batches[progress.step_in_epoch :]:
+            begun = time.perf_counter()
+            loss = self._step(batch)
+            progress.step += 1
+            progress.step_in_epoch += 1
+            progress.graphs += len(batch)
+            progress.epoch_seconds += time.perf_counter() - begun
+            rate = progress.graphs / progress.epoch_seconds
+            done, of = progress.step_in_epoch, len(batches)
+            self.listener.stepped(progress.epoch, done, of, loss, rate)
+            if stop():
+                return False
+        return True
+
+    def _step(self, batch: np.ndarray) -> float:
+        """One optimiser step; returns the batch's mean loss."""
+        total = self.steps_per_epoch * self.config.run.epochs
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.progress.step, total, self.config.optim)
+        graphs = self.graphs.cut(batch, self.config.run.blocks)
+        labels = self.labels[torch.from_numpy(batch).to(self.device)]
+        loss_sum, count = self.model.task.loss(self.network(graphs), labels)
+        self.optimizer.zero_grad()
+        (loss_sum / count.clamp(min=1)).backward()
+        if self.config.optim.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+        return self._count(loss_sum, count)
+
+    def _count(self, loss_sum: Tensor, count: Tensor) -> float:
+        total, labels = float(loss_sum.detach()), int(count)
+        if not math.isfinite(total):
+            raise MolsepnormError(
+                f"the loss is {total} at step {self.progress.step + 1}: training diverged. Try a "
+                f"lower optim.lr (now {self.config.optim.lr:g}), a longer optim.warmup, or "
+                "optim.clip_norm"
+            )
+        self.progress.loss_sum += total
+        self.progress.loss_count += labels
+        return total / max(labels, 1)
+
+    def _end_epoch(self) -> None:
+        """Validate, keep the model if it is the best so far, write the history."""
+        progress, begun = self.progress, time.perf_counter()
+        val_loss, scores = self._validate()
+        metric = self.model.task.chosen_by
+        score = val_loss if metric.name == "loss" else scores[metric.name]
+        best = metric.better(score, progress.best_score)
+        progress.epoch += 1
+        if best:
+            progress.best_score = None if math.isnan(score) else score
+            progress.best_epoch = progress.epoch
+            kept = PropertyModel(self.trained_network(), self.model.featurizer, self.model.task)  # type: ignore[arg-type]
+            kept.save_pretrained(self.folder.model)
+        record = EpochRecord(
+            epoch=progress.epoch,
+            step=progress.step,
+            lr=self.optimizer.param_groups[0]["lr"],
+            train_loss=progress.loss_sum / max(progress.loss_count, 1),
+            val_loss=val_loss,
+            scores=scores,
+            seconds=progress.epoch_seconds,
+            graphs_per_second=progress.graphs / progress.epoch_seconds,
+            best=best,
+        )
+        self.folder.append_history(record)
+        progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
+        progress.step_in_epoch = progress.graphs = progress.loss_count = 0
+        progress.loss_sum = progress.epoch_seconds = 0.0
+        self.listener.epoch_ended(record, self.config.run.epochs)
+
+    def _validate(self) -> tuple[float, dict[str, float]]:
+        """Loss and scores of the whole validation split."""
+        graphs, task = self.dataset.splits["val"], self.model.task
+        outputs = infer(self.trained_network(), self.graphs, graphs)
+        labels = self.dataset.store.labels[graphs]
+        loss_sum, count = task.loss(outputs, torch.from_numpy(labels))
+        scores = task.scores(task.predictions(outputs).numpy(), labels)
+        return float(loss_sum / count.clamp(min=1)), scores
+
+    def _save(self) -> None:
+        save_checkpoint(
+            self.folder.checkpoint, self.progress, self.network, self.optimizer, self.average
+        )
+
+
+def _device(name: str) -> str:
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,58 @@
+"""Optimiser and learning-rate schedule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from molsepnorm.training.config import OptimConfig
+
+__all__ = ["learning_rate", "make_average", "make_optimizer"]
+
+
+def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW over all parameters, as in Graphormer v1: the weight decay spares none."""
+    return torch.optim.AdamW(
+        network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+    )
+
+
+def make_average(network: nn.Module, decay: float) -> AveragedModel:
+    """An exponential moving average of weights and batch-norm statistics.
+
+    The statistics belong to the weights they go with, so they are averaged like them. The first
+    steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n steps, so that
+    the initial weights are soon forgotten.
+    """
+
+    @torch.no_grad()
+    def update(averages: Any, current: Any, num_averaged: Tensor | int) -> None:
+        count = int(num_averaged)
+        weight = 1 - min(decay, (1 + count) / (10 + count))
+        if averages[0].is_floating_point():
+            torch._foreach_lerp_(averages, current, weight)
+        else:  # how many batches a batch norm has seen
+            torch._foreach_copy_(averages, current)
+
+    return AveragedModel(network, multi_avg_fn=update, use_buffers=True)
+
+
+def learning_rate(step: int, total: int, config: OptimConfig) -> float:
+    """The rate of a step, counted from 0, of `total` steps.
+
+    >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
+    >>> [learning_rate(step, 4, config) for step in range(4)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    warmup = round(config.warmup * total)
+    if step < warmup:
+        return config.lr * (step + 1) / warmup
+    if config.decay == "constant":
+        return config.lr
+    done = (step - warmup) / (total - warmup)
+    share = 1 - done if config.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return config.final_lr + (config.lr - config.final_lr) * share
