@@ -1,0 +1,58 @@
+"""`molsepnorm`: the group of commands, loaded one by one so that `--help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from molsepnorm._version import __version__
+from molsepnorm.errors import MolsepnormError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "train": "Train a model on a data set or a table.",
+    "evaluate": "Score a trained model on a split.",
+    "predict": "Predict from SMILES.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        return getattr(import_module(f"molsepnorm.cli.{name}"), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Print the library's errors without a traceback, and leave with their code."""
+        try:
+            return super().invoke(ctx)
+        except MolsepnormError as error:
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(error.exit_code)
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.version_option(__version__, prog_name="molsepnorm")
+def main() -> None:
+    """Molecular property prediction with Graphormer and SepNorm.
+
+    \b
+    molsepnorm train --data my.csv --targets logS --output runs/logS
+    molsepnorm predict --model runs/logS --smiles CCO
+    """
