@@ -4,6 +4,7 @@ SMILES or a named data set become molecular graphs; encodings turn each graph in
 a store keeps them packed; batches are cut from the store; Graphormer with SepNorm reads a batch; a
 task turns its output into predictions, a loss and a metric.
 
+>>> from molsepnorm import Graphormer, GraphormerConfig, load_config
 >>> model = Graphormer(GraphormerConfig(layers=2, norm="sep"))
 >>> config = load_config("zinc", overrides={"run.epochs": 5})
 

@@ -85,7 +85,9 @@ class PropertyModel:
         try:
             config = GraphormerConfig(**about["network"])
             task = Task.from_json(about["task"])
-            featurizer = featurize.get(about["featurizer"]).name
+            featurizer = about["featurizer"]
+            if featurizer not in featurize.SIZES:
+                raise ConfigError(f"unknown featuriser '{featurizer}'")
         except (KeyError, TypeError, ConfigError) as error:
             raise ModelError(f"{folder / _CONFIG} does not describe a model: {error}") from error
         network = Graphormer(config)

@@ -1,27 +1,41 @@
 """SMILES to `MolGraph`: the only place that imports RDKit.
 
-A featuriser is a callable with a name and the sizes of its feature tables. `get` finds one:
+`get` finds a featuriser, a callable; `SIZES` says how large its feature tables are, without RDKit,
+which a model that is already encoded can do without.
 
->>> featurizer = get("zinc")
->>> featurizer.name, featurizer.atom_sizes, featurizer.bond_sizes
-('zinc', (28,), (3,))
->>> featurizer("c1ccccc1O")
+>>> get("zinc")("c1ccccc1O")
 MolGraph(7 atoms, 7 bonds)
+>>> SIZES["zinc"]
+FeatureSizes(atoms=(28,), bonds=(3,))
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from molsepnorm.featurize.smiles import Featurizer
 
-__all__ = ["FEATURIZERS", "get"]
+__all__ = ["SIZES", "FeatureSizes", "get"]
 
-FEATURIZERS = ("zinc", "ogb")
-"""zinc: the 28 atom and 3 bond labels of ZINC. ogb: OGB's 9 atom and 3 bond features."""
+
+class FeatureSizes(NamedTuple):
+    """How many values each feature of a featuriser's graphs can take."""
+
+    atoms: tuple[int, ...]
+    """For each of the A atom features."""
+    bonds: tuple[int, ...]
+    """For each of the F bond features."""
+
+
+SIZES = {
+    "zinc": FeatureSizes(atoms=(28,), bonds=(3,)),
+    "ogb": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2), bonds=(5, 6, 2)),
+}
+"""The featurisers. zinc: the 28 atom and 3 bond labels of ZINC. ogb: OGB's 9 atom and 3 bond
+features."""
 
 
 def get(name: str) -> Featurizer:
@@ -38,4 +52,4 @@ def get(name: str) -> Featurizer:
         from molsepnorm.featurize.ogb import OgbFeaturizer
 
         return OgbFeaturizer()
-    raise ConfigError(f"unknown featuriser '{name}'. {did_you_mean(name, FEATURIZERS)}")
+    raise ConfigError(f"unknown featuriser '{name}'. {did_you_mean(name, SIZES)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from rdkit import Chem
 
+from molsepnorm.featurize import SIZES
 from molsepnorm.featurize.smiles import Featurizer, canonical_mol
 from molsepnorm.molecule import MolGraph
 
@@ -64,8 +65,7 @@ class OgbFeaturizer(Featurizer):
     """
 
     name = "ogb"
-    atom_sizes = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-    bond_sizes = (5, 6, 2)
+    atom_sizes, bond_sizes = SIZES["ogb"]
 
     def __call__(self, smiles: str) -> MolGraph:
         """The graph of one molecule; no element and no bond type is refused.

@@ -9,6 +9,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.featurize import SIZES
 from molsepnorm.featurize.smiles import CANONICAL, Featurizer, canonical_smiles, unreadable
 from molsepnorm.molecule import MolGraph
 
@@ -57,8 +58,7 @@ class ZincFeaturizer(Featurizer):
     """
 
     name = "zinc"
-    atom_sizes = (28,)
-    bond_sizes = (3,)
+    atom_sizes, bond_sizes = SIZES["zinc"]
 
     def __call__(self, smiles: str) -> MolGraph:
         """The graph of one molecule.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def train(
         task = Task.fit(
             dataset.targets, dataset.kinds, dataset.store.labels[dataset.splits["train"]]
         )
-        network_config = _with_outputs(network_config, len(task.targets))
-        model = PropertyModel(Graphormer(network_config), dataset.store.featurizer, task)
+        network = Graphormer(replace(network_config, outputs=len(task.targets)))
+        model = PropertyModel(network, dataset.store.featurizer, task)
         trainer = Trainer(config, dataset, model, run, listener)
         if resume:
             run.require_same_data(dataset)
@@ -124,18 +125,8 @@ def evaluate(
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
     """The configured network, with the feature sizes of the configured data."""
-    featurizer = featurize.get(datasets.featurizer_of(config.data))
-    return GraphormerConfig(
-        **{
-            **vars(config.model),
-            "atom_sizes": featurizer.atom_sizes,
-            "bond_sizes": featurizer.bond_sizes,
-        }
-    )
-
-
-def _with_outputs(config: GraphormerConfig, outputs: int) -> GraphormerConfig:
-    return GraphormerConfig(**{**vars(config), "outputs": outputs})
+    sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
+    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
 
 
 def _finish(

@@ -191,7 +191,7 @@ SIGNS = "C N O c n s o p 1 2 ( ) = # [nH] [O-] [C@H] / . [2H] [H] * [Fe] -> ~ $ 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(SIGNS.split()), max_size=10).map("".join) | st.text(max_size=8))
 def test_any_text_gives_a_graph_or_a_reason_on_one_line(text):
-    for name in featurize.FEATURIZERS:
+    for name in featurize.SIZES:
         try:
             graph = featurize.get(name)(text)
         except InvalidMolecule as error:
@@ -209,7 +209,7 @@ def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd, enabled):
     try:
         during = rdBase.LogStatus()
         for smiles in ("C1CC", "c1cccc1", "[H]", "CC1=oC(=C)C(=O)O1", "C"):
-            for name in featurize.FEATURIZERS:
+            for name in featurize.SIZES:
                 try:
                     featurize.get(name)(smiles)
                 except InvalidMolecule:
@@ -221,7 +221,7 @@ def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd, enabled):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", featurize.FEATURIZERS)
+@pytest.mark.parametrize("name", featurize.SIZES)
 def test_get_finds_a_featurizer_that_can_be_sent_to_a_worker(name):
     featurizer = pickle.loads(pickle.dumps(featurize.get(name)))
     assert isinstance(featurizer, Featurizer)
