@@ -18,7 +18,7 @@ from molsepnorm.encodings.paths import PathVocabulary
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
 from molsepnorm.store import GraphStore
 
-__all__ = ["GraphTensors", "by_size", "epoch_batches", "path_table"]
+__all__ = ["GraphTensors", "by_size", "epoch_batches", "num_batches", "path_table"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class GraphTensors:
     ((Block(graphs=2, slots=7),), [7, 0])
     """
 
-    sizes: Tensor
-    """int64 [G]: atoms of each molecule."""
+    sizes: np.ndarray
+    """int64 [G]: atoms of each molecule, on the CPU, where batches are planned."""
+    num_atoms: Tensor
+    """int64 [G]: the same."""
     first_atom: Tensor
     """int64 [G]: where its atoms begin."""
     first_pair: Tensor
@@ -56,7 +58,7 @@ class GraphTensors:
         if pairs.dtype == np.uint16:
             pairs = pairs.view(np.int16)  # torch has few operations for uint16
         arrays = {
-            "sizes": sizes,
+            "num_atoms": sizes,
             "first_atom": np.cumsum(sizes) - sizes,
             "first_pair": np.cumsum(sizes**2) - sizes**2,
             "atoms": graphs.atoms,
@@ -64,37 +66,35 @@ class GraphTensors:
             "pairs": pairs,
         }
         tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-        return GraphTensors(**tensors, paths=path_table(graphs.paths).to(device))
+        return GraphTensors(sizes, **tensors, paths=path_table(graphs.paths).to(device))
 
     def cut(self, graphs: np.ndarray | list[int], blocks: int = 1) -> GraphBatch:
         """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
-        wanted = torch.as_tensor(np.asarray(graphs, dtype=np.int64), device=self.sizes.device)
-        order = torch.argsort(self.sizes[wanted], stable=True)
-        parts = [part for part in order.tensor_split(min(blocks, len(order))) if len(part)]
-        slots = [int(self.sizes[wanted[part[-1]]]) + 1 for part in parts]
-        cuts = [
-            self._rectangle(wanted[part], size) for part, size in zip(parts, slots, strict=True)
-        ]
+        wanted = np.asarray(graphs, dtype=np.int64)
+        order = np.argsort(self.sizes[wanted], kind="stable")
+        ends = _block_ends(self.sizes[wanted[order]] + 1, blocks)
+        parts = np.split(wanted[order], ends[:-1])
+        plan = tuple(Block(len(part), int(self.sizes[part[-1]]) + 1) for part in parts)
+        cuts = [self._rectangle(part, block.slots) for part, block in zip(parts, plan, strict=True)]
         atoms, degrees, mask, pairs = (torch.cat(tensors) for tensors in zip(*cuts, strict=True))
 
-        tokens, first_slot = [], 0
-        for part, size in zip(parts, slots, strict=True):
-            tokens.append(first_slot + torch.arange(len(part), device=order.device) * size)
-            first_slot += len(part) * size
-        graph_token = torch.empty_like(order).index_copy_(0, order, torch.cat(tokens))
+        slots = np.repeat([block.slots for block in plan], [block.graphs for block in plan])
+        graph_token = np.empty_like(order)
+        graph_token[order] = np.cumsum(slots) - slots
         return GraphBatch(
             atoms=atoms,
             degrees=degrees,
             mask=mask,
-            graph_token=graph_token,
+            graph_token=torch.from_numpy(graph_token).to(mask.device),
             pairs=pairs,
-            blocks=tuple(Block(len(part), size) for part, size in zip(parts, slots, strict=True)),
+            blocks=plan,
             paths=self.paths,
         )
 
-    def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _rectangle(self, which: np.ndarray, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Atoms (m, A), degrees (m,), mask (m,) and pairs (p,) of graphs padded to `slots`."""
-        size = self.sizes[graphs][:, None]  # (b, 1)
+        graphs = torch.from_numpy(which).to(self.num_atoms.device)
+        size = self.num_atoms[graphs][:, None]  # (b, 1)
         place = torch.arange(slots, device=graphs.device) - 1  # slot 0 is the graph token's
         real = (place >= 0) & (place < size)  # (b, S)
         atom = torch.where(real, self.first_atom[graphs][:, None] + place, 0)
@@ -122,16 +122,46 @@ def path_table(paths: PathVocabulary) -> PathTable:
     )
 
 
+def _block_ends(slots: np.ndarray, blocks: int) -> np.ndarray:
+    """Where to end each of up to `blocks` blocks of graphs with these slots, in rising order.
+
+    The cut of least cost, by dynamic programming over the distinct sizes. A graph padded to S
+    slots costs about S² + 32 S: attention's passes over pairs, and the layers' over slots.
+    """
+    distinct, first = np.unique(slots, return_index=True)
+    ends = np.append(first[1:], len(slots))  # graphs up to and including each distinct size
+    counts = ends - np.append(0, ends[:-1])[:, None]  # [i, j]: graphs of the sizes i to j
+    costs = np.where(counts > 0, counts * (distinct**2 + 32 * distinct), np.inf)
+    best, cuts = costs[0], []
+    for _ in range(min(blocks, len(distinct)) - 1):
+        options = np.append(np.inf, best[:-1])[:, None] + costs  # the last block: sizes i to j
+        begin = np.where(options.min(axis=0) < best, options.argmin(axis=0), -1)
+        cuts.append(begin)
+        best = np.minimum(best, options.min(axis=0))
+    chosen, last = [len(slots)], len(distinct) - 1
+    for begin in reversed(cuts):
+        if last >= 0 and begin[last] > 0:
+            last = int(begin[last]) - 1
+            chosen.append(int(ends[last]))
+    return np.array(chosen[::-1])
+
+
 def epoch_batches(
     graphs: np.ndarray, batch_size: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """A random order of `graphs` in batches whose sizes differ by one at most.
 
     No molecule is dropped, and no batch holds a single one (unless there is only one, or
-    `batch_size` is 1), which a batch norm could not train on.
+    `batch_size` is 1), which a batch norm could not train on: for that, batches of two become
+    three where need be.
     """
-    shuffled = rng.permutation(graphs)
-    return np.array_split(shuffled, max(1, -(-len(graphs) // batch_size)))
+    return np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
+
+
+def num_batches(num_graphs: int, batch_size: int) -> int:
+    """How many batches `epoch_batches` makes."""
+    smallest = min(batch_size, 2)
+    return max(1, min(-(-num_graphs // batch_size), num_graphs // smallest))
 
 
 def by_size(

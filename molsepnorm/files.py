@@ -9,7 +9,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +58,21 @@ def replacing(path: Path | str) -> Iterator[Path]:
     """
     path = Path(path)
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    aside = scratch.with_suffix(".old")
     try:
         with clear_errors(path, "write"):
             path.parent.mkdir(parents=True, exist_ok=True)
             yield scratch
-            if scratch.is_dir() and path.is_dir():
-                shutil.rmtree(path)
+            if scratch.is_dir() and path.is_dir():  # a folder cannot be renamed over another
+                os.replace(path, aside)
             os.replace(scratch, path)
     finally:
-        if scratch.is_dir():
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            scratch.unlink(missing_ok=True)
+        for leftover in (scratch, aside):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    leftover.unlink()
 
 
 def write_json(path: Path | str, content: Any) -> None:

@@ -25,12 +25,13 @@ def infer(
     """
     was_training = network.training
     network.eval()
-    sizes = tensors.sizes.cpu().numpy()
     outputs: torch.Tensor | None = None
-    for places in by_size(np.arange(len(graphs)), sizes[graphs], batch_size):
-        part = network(tensors.cut(graphs[places])).cpu()
-        if outputs is None:
-            outputs = part.new_empty(len(graphs), part.shape[1])
-        outputs[torch.from_numpy(places)] = part
-    network.train(was_training)
+    try:
+        for places in by_size(np.arange(len(graphs)), tensors.sizes[graphs], batch_size):
+            part = network(tensors.cut(graphs[places])).cpu()
+            if outputs is None:
+                outputs = part.new_empty(len(graphs), part.shape[1])
+            outputs[torch.from_numpy(places)] = part
+    finally:
+        network.train(was_training)
     return outputs if outputs is not None else torch.empty(0, 0)

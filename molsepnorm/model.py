@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from molsepnorm import featurize
 from molsepnorm._version import __version__
@@ -71,7 +71,7 @@ class PropertyModel:
         with replacing(folder) as scratch:
             scratch.mkdir()
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-            save_file(weights, scratch / _WEIGHTS)
+            (scratch / _WEIGHTS).write_bytes(save(weights))
 
     @staticmethod
     def from_pretrained(folder: Path | str) -> PropertyModel:

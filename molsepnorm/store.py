@@ -8,10 +8,11 @@ and it is mapped, not read, so that opening one takes milliseconds.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -86,28 +87,23 @@ class GraphStore:
             StorageError: no such file, or not a store of this schema.
         """
         path = Path(path)
-        with clear_errors(path, "read"), open(path, "rb") as file:
-            header, start = _read_header(file, path)
-        about = json.loads(header.pop("__metadata__", {}).get("store", "{}"))
-        if about.get("schema") != SCHEMA:
+        try:
+            with clear_errors(path, "read"), open(path, "rb") as file:
+                header, start = _read_header(file)
+            about = json.loads(header.pop("__metadata__")["store"])
+            if about["schema"] == SCHEMA:
+                return _assembled(
+                    {name: _map(path, start, entry) for name, entry in header.items()}, about
+                )
+        except StorageError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise StorageError(
-                f"{path} is not a graph store of schema {SCHEMA} (it says "
-                f"{about.get('schema')}): delete it, and it will be made anew"
-            )
-        arrays = {name: _map(path, start, entry) for name, entry in header.items()}
-        return GraphStore(
-            **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
-            sizes=np.array(arrays["sizes"]),
-            rows=np.array(arrays["rows"]),
-            paths=PathVocabulary(
-                *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
-            ),
-            encoding=EncodingSpec(
-                **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
-            ),
-            featurizer=about["featurizer"],
-            targets=tuple(about["targets"]),
-            notes=about["notes"],
+                f"{path} is damaged or no graph store: delete it, and it will be made anew"
+            ) from error
+        raise StorageError(
+            f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: delete it, and it "
+            "will be made anew"
         )
 
 
@@ -143,35 +139,34 @@ class StoreWriter:
         self._atom_features = 0
 
     def __enter__(self) -> StoreWriter:
-        self._replacing = replacing(self.path)
-        self._scratch = self._replacing.__enter__()
-        self._spool = self._scratch.with_name(self._scratch.name + ".spool")
         with clear_errors(self.path, "write"):
-            self._spool.mkdir()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            name = f".{self.path.name}."
+            self._spool = TemporaryDirectory(prefix=name, suffix=".spool", dir=self.path.parent)
+            folder = Path(self._spool.name)
             self._files: dict[str, BinaryIO] = {
-                name: (self._spool / name).open("w+b") for name in ("atoms", "degrees", "pairs")
+                name: (folder / name).open("w+b") for name in ("atoms", "degrees", "pairs")
             }
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
             if error[0] is None:
-                with clear_errors(self.path, "write"):
-                    self._assemble()
-        except BaseException as failure:
-            error = (type(failure), failure, failure.__traceback__)
-            raise
+                with replacing(self.path) as scratch:
+                    self._assemble(scratch)
         finally:
             for file in self._files.values():
-                file.close()
-            shutil.rmtree(self._spool, ignore_errors=True)
-            self._replacing.__exit__(*error)
+                with suppress(OSError):  # a full disk, which has been reported
+                    file.close()
+            self._spool.cleanup()
 
     def append(
         self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None
     ) -> None:
         """Add molecules with their labels (G, T), and their rows in the source (counted on from
         the last one where not given)."""
+        if not len(graphs):
+            return
         if rows is None:
             rows = np.arange(len(graphs)) + (self._rows[-1][-1] + 1 if self._rows else 0)
         labels = np.asarray(labels, dtype=np.float32).reshape(len(graphs), self._num_targets)
@@ -189,7 +184,7 @@ class StoreWriter:
         self._rows.append(np.asarray(rows, dtype=np.int64))
         self._atom_features = graphs.atoms.shape[1]
 
-    def _assemble(self) -> None:
+    def _assemble(self, scratch: Path) -> None:
         paths, final = self._merger.finish()
         sizes = np.concatenate(self._sizes) if self._sizes else np.zeros(0, dtype=np.int64)
         num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
@@ -215,7 +210,7 @@ class StoreWriter:
         about = json.dumps({**self._about, "notes": self.notes})
         # the widest numbers first, so that every array begins at a multiple of its item's size
         order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
-        with open(self._scratch, "wb") as out:
+        with open(scratch, "wb") as out:
             out.write(_header({name: layout[name] for name in order}, about))
             for name in order:
                 if name in in_memory:
@@ -247,19 +242,31 @@ def _header(layout: Mapping[str, tuple[np.dtype, tuple[int, ...]]], about: str) 
     return len(text).to_bytes(8, "little") + text
 
 
-def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Any], int]:
+def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     """The header, and where the arrays begin."""
-    try:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, 1 << 26)))
-        ends = [entry["data_offsets"][1] for name, entry in header.items() if name[:2] != "__"]
-        file.seek(0, 2)
-        complete = file.tell() == 8 + length + max(ends)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        complete = False
-    if not complete:
-        raise StorageError(f"{path} is damaged or no graph store: delete it, it will be made anew")
+    length = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(min(length, 1 << 26)))
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    if file.seek(0, 2) != 8 + length + max(ends):
+        raise ValueError("the file ends early")
     return header, 8 + length
+
+
+def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> GraphStore:
+    return GraphStore(
+        **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
+        sizes=np.array(arrays["sizes"]),
+        rows=np.array(arrays["rows"]),
+        paths=PathVocabulary(
+            *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
+        ),
+        encoding=EncodingSpec(
+            **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
+        ),
+        featurizer=about["featurizer"],
+        targets=tuple(about["targets"]),
+        notes=about["notes"],
+    )
 
 
 def _map(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:

@@ -161,7 +161,8 @@ class Task:
         return torch.where(regression, values, outputs.sigmoid()).float()
 
     def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """Every metric that fits: "mae" the mean over its targets, and "mae/<target>" for each.
+        """Every metric that fits: "mae", the mean over its targets, and "mae/<target>" for each of
+        them where there are several.
 
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
         out of the mean.
@@ -176,7 +177,7 @@ class Task:
             if each:
                 defined = [value for value in each.values() if not np.isnan(value)]
                 scores[metric.name] = float(np.mean(defined)) if defined else float("nan")
-            if len(self.targets) > 1:
+            if len(each) > 1:
                 scores |= each
         return scores
 

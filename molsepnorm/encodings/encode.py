@@ -17,6 +17,9 @@ from molsepnorm.molecule import MolGraph
 __all__ = ["EncodedGraphs", "EncodingSpec", "encode"]
 
 
+_MOST_LABELS = 2**15 - 1  # labels are kept as int16
+
+
 @dataclass(frozen=True)
 class EncodingSpec:
     """What is encoded: the sizes that a model and its data must share.
@@ -45,6 +48,11 @@ class EncodingSpec:
             )
         if not 1 <= self.max_degree <= 255:
             raise ConfigError(f"max_degree must lie in 1 … 255; got {self.max_degree}")
+        if not self.bond_sizes or min(self.bond_sizes) < 1 or self.num_bond_labels > _MOST_LABELS:
+            raise ConfigError(
+                "bonds need one feature or more, each with one value or more, and at most "
+                f"{_MOST_LABELS} combinations; got bond_sizes={self.bond_sizes}"
+            )
 
     @property
     def num_bond_labels(self) -> int:
@@ -81,6 +89,12 @@ def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
     Raises:
         ConfigError: a bond feature is outside `spec.bond_sizes`.
     """
+    if not graphs:
+        nothing = np.zeros(0, dtype=np.uint8)
+        paths = PathVocabulary.from_levels([])
+        return EncodedGraphs(
+            nothing.astype(np.int64), nothing[:, None], nothing, nothing.astype(np.int32), paths
+        )
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     first_atom = np.cumsum(sizes) - sizes
     bond_counts = [graph.num_bonds for graph in graphs]

@@ -113,13 +113,11 @@ def shortest_paths(
 
         if depth <= max_distance:
             distinct, frontier_rank = _rank(key)
-            parent, label = np.divmod(distinct, bonds.num_labels) if labelled else (distinct, None)
-            levels.append(
-                (
-                    previous_codes[parent],
-                    label if label is not None else np.full(len(distinct), NO_BOND),
-                )
-            )
+            if labelled:
+                parent, label = np.divmod(distinct, bonds.num_labels)
+            else:
+                parent, label = distinct, np.full(len(distinct), NO_BOND)
+            levels.append((previous_codes[parent], label))
             first_code = previous_codes[-1] + 1
             previous_codes = np.arange(first_code, first_code + len(distinct))
         else:
@@ -149,7 +147,7 @@ def _smallest_per_pair(pair: np.ndarray, key: np.ndarray, best: np.ndarray) -> n
             break
         best[pair[smaller]] = key[smaller]  # of several, one is kept; the rest try again
     winners = np.flatnonzero(key == best[pair])
-    best[pair[winners]] = winners
+    best[pair[winners]] = winners  # where several tie, the one whose index stays wins
     return winners[best[pair[winners]] == winners]
 
 

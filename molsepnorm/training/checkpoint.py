@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from molsepnorm.errors import ModelError
@@ -69,7 +69,7 @@ def save_checkpoint(
         tensors["random.cuda"] = torch.cuda.get_rng_state()
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
-        save_file(tensors, scratch, metadata={"molsepnorm": content})
+        scratch.write_bytes(save(tensors, metadata={"molsepnorm": content}))
 
 
 def load_checkpoint(

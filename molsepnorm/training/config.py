@@ -69,6 +69,9 @@ class TrainConfig(_Section):
         content = self.model_dump(mode="json")
         for name in _FROM_DATA:
             del content["model"][name]
+        for name in ("table", "data_dir"):  # so that the run resumes from any folder
+            if path_text := content["data"][name]:
+                content["data"][name] = str(Path(path_text).resolve())
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 

@@ -110,6 +110,13 @@ class RunFolder:
                 "differs): put the old file back, or start a new run"
             )
 
+    def finished_metrics(self) -> dict[str, Any] | None:
+        """The scores of a run that finished before: the test split is not looked at again."""
+        if not self.metrics.exists():
+            return None
+        with clear_errors(self.metrics, "read"):
+            return json.loads(self.metrics.read_text(encoding="utf-8"))
+
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
         row = {key: value for key, value in asdict(record).items() if key != "scores"}

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.batch import GraphTensors, epoch_batches
+from molsepnorm.batch import GraphTensors, epoch_batches, num_batches
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.inference import infer
@@ -57,8 +57,7 @@ class Trainer:
         self.graphs = GraphTensors.of(dataset.store, self.device)
         self.labels = torch.from_numpy(dataset.store.labels[:]).to(self.device)
         self.progress = Progress()
-        train = len(dataset.splits["train"])
-        self.steps_per_epoch = -(-train // config.run.batch_size)
+        self.steps_per_epoch = num_batches(len(dataset.splits["train"]), config.run.batch_size)
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint."""

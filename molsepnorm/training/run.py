@@ -84,7 +84,7 @@ def train(
     best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
     metrics: dict[str, Any] = {}
     if finished and best is not None:
-        metrics = _finish(config, dataset, best, trainer, run)
+        metrics = run.finished_metrics() or _finish(config, dataset, best, trainer, run)
     result = TrainingResult(run.path, finished, best, metrics)
     listener.finished(result)
     return result

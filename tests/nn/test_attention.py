@@ -1,0 +1,155 @@
+"""The blocked attention with its hand-written gradient, against one graph and head at a time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from molsepnorm.nn import Block
+from molsepnorm.nn.attention import BiasedSelfAttention
+
+BLOCKS = (Block(graphs=2, slots=4), Block(graphs=3, slots=2), Block(graphs=1, slots=6), Block(1, 1))
+HEADS, WIDTH = 2, 6
+SLOTS = sum(block.graphs * block.slots for block in BLOCKS)
+
+
+def some_layer(dropout: float = 0.0, blocks: tuple[Block, ...] = BLOCKS) -> tuple:
+    """A float64 layer with an input and a bias for each block, all with gradients."""
+    torch.manual_seed(0)
+    layer = BiasedSelfAttention(WIDTH, HEADS, dropout).double()
+    slots = sum(block.graphs * block.slots for block in blocks)
+    x = torch.randn(slots, WIDTH, dtype=torch.float64, requires_grad=True)
+    bias = [
+        torch.randn(b.graphs, HEADS, b.slots, b.slots, dtype=torch.float64, requires_grad=True)
+        for b in blocks
+    ]
+    return layer, x, bias
+
+
+def plain(
+    layer: BiasedSelfAttention,
+    x: Tensor,
+    bias: list[Tensor],
+    blocks: tuple[Block, ...] = BLOCKS,
+    masks: list[Tensor] | None = None,
+) -> Tensor:
+    """softmax(Q Kᵀ / √(C/H) + b) V, for one graph and one head after the other."""
+    size = WIDTH // HEADS
+    rows, start = [], 0
+    for index, block in enumerate(blocks):
+        for graph in range(block.graphs):
+            q, k, v = layer.qkv(x[start : start + block.slots]).split(WIDTH, dim=1)
+            start += block.slots
+            heads = []
+            for head in range(HEADS):
+                own = slice(head * size, (head + 1) * size)
+                logits = q[:, own] @ k[:, own].T / size**0.5 + bias[index][graph, head]
+                weights = torch.softmax(logits, dim=-1)
+                if masks is not None:
+                    weights = weights * masks[index][graph, head] * layer.dropout.scale
+                heads.append(weights @ v[:, own])
+            rows.append(torch.cat(heads, dim=1))
+    return layer.out(torch.cat(rows))
+
+
+def fix_masks(
+    layer: BiasedSelfAttention, bias: list[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> list[Tensor]:
+    """Make the layer's dropout give the same masks at every call; returns them."""
+    masks = [(torch.rand_like(part) > 0.4).to(part.dtype) for part in bias]
+    by_shape = {part.shape: mask for part, mask in zip(bias, masks, strict=True)}
+    monkeypatch.setattr(layer.dropout, "mask", lambda part: by_shape[part.shape].clone())
+    return masks
+
+
+def assert_same_values_and_gradients(
+    layer: BiasedSelfAttention, x: Tensor, bias: list[Tensor], masks: list[Tensor] | None
+) -> None:
+    inputs = (x, *bias, *layer.parameters())
+    weight = torch.randn(SLOTS, WIDTH, dtype=torch.float64)
+    results = layer(x, bias, BLOCKS), plain(layer, x, bias, masks=masks)
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+    mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in results)
+    for gradient, expected in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-11, atol=1e-12)
+    assert all(gradient.any() for gradient in theirs[: len(BLOCKS)])  # the last block has one slot
+
+
+def test_equals_plain_attention() -> None:
+    """Four blocks of unlike shapes: values, and gradients of input, biases and weights."""
+    layer, x, bias = some_layer()
+    assert_same_values_and_gradients(layer, x, bias, masks=None)
+
+
+def test_equals_plain_attention_with_the_same_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With given masks the weights are masked and scaled after the softmax, gradients too."""
+    layer, x, bias = some_layer(dropout=0.4)
+    masks = fix_masks(layer, bias, monkeypatch)
+    assert_same_values_and_gradients(layer, x, bias, masks)
+
+
+def test_dropout_acts_in_training_alone() -> None:
+    """Training drops attention weights at random, evaluation is the plain formula."""
+    layer, x, bias = some_layer(dropout=0.5)
+    assert not torch.allclose(layer(x, bias, BLOCKS), layer(x, bias, BLOCKS))
+    torch.testing.assert_close(layer.eval()(x, bias, BLOCKS), plain(layer, x, bias))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_gradcheck(dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole layer's gradient by input, every bias and every weight, by finite differences."""
+    blocks = (Block(2, 3), Block(1, 2))
+    layer, x, bias = some_layer(dropout, blocks)
+    if dropout:
+        fix_masks(layer, bias, monkeypatch)
+    parameters = tuple(layer.parameters())
+    assert torch.autograd.gradcheck(
+        lambda x, first, second, *_: layer(x, [first, second], blocks), (x, *bias, *parameters)
+    )
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_padding_keys_have_no_weight_and_no_gradient(dropout: float) -> None:
+    """−∞ for the last slot of each graph: its value changes nothing, its gradients are zero."""
+    layer, x, bias = some_layer(dropout)
+    padded = [part.detach().clone() for part in bias]
+    real = torch.ones(SLOTS, dtype=torch.bool)
+    start = 0
+    for block, part in zip(BLOCKS, padded, strict=True):
+        if block.slots > 1:
+            part[..., -1] = -torch.inf
+            real[start + block.slots - 1 : start + block.graphs * block.slots : block.slots] = False
+        start += block.graphs * block.slots
+        part.requires_grad_()
+
+    torch.manual_seed(1)
+    y = layer(x, padded, BLOCKS)
+    assert y.isfinite().all()
+    gradients = torch.autograd.grad(y[real].square().sum(), (x, *padded, *layer.parameters()))
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not gradients[0][~real].any()
+    for part, gradient in zip(padded, gradients[1:], strict=False):
+        assert not gradient[part.isinf()].any()
+
+    other = x.detach().clone()
+    other[~real] = 100 * torch.randn_like(other[~real])
+    torch.manual_seed(1)
+    torch.testing.assert_close(layer(other, padded, BLOCKS)[real], y[real], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_autocast_trains(dropout: float) -> None:
+    """Under bfloat16 autocast forward and backward run, near the float32 values."""
+    layer, x, bias = some_layer(dropout)
+    layer, x = layer.float(), x.detach().float().requires_grad_()
+    bias = [part.detach().float().requires_grad_() for part in bias]
+    gradients = []
+    for enabled in (False, True):
+        torch.manual_seed(2)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            y = layer(x, bias, BLOCKS)
+        gradients.append(torch.autograd.grad(y.float().square().sum(), (x, *bias)))
+    for full, half in zip(*gradients, strict=True):
+        assert half.dtype == torch.float32
+        torch.testing.assert_close(half, full, rtol=0.1, atol=0.1 * float(full.abs().max()) + 1e-6)

@@ -1,0 +1,571 @@
+"""The whole network: against a slow reference, its invariances, sizes and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.encodings import EncodingSpec, encode
+from molsepnorm.errors import ConfigError
+from molsepnorm.molecule import MolGraph
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SharedNorm
+
+SMILES = (
+    "C1CC2CCC1C2",  # norbornane: bridged
+    "C12C3C4C1C5C2C3C45",  # cubane: many shortest paths
+    "c1ccc2ccccc2c1",  # naphthalene: fused even rings, Kekulé structure
+    "C=C1C=CC(=O)C(C#N)=C1",  # an even ring whose two sides differ
+    "CC(=O)[O-].C[NH3+]",  # a salt
+    "CCCCCCCCC(C)(C)O",  # longer than the largest distance below
+    "C",
+    "O",
+)
+NORMS = [
+    {"norm": "sep", "node_norm": "layer"},
+    {"norm": "sep", "node_norm": "batch"},
+    {"norm": "sep", "node_norm": "batch", "graph_norm": "layer"},
+    {"norm": "sep", "node_norm": "layer", "first_graph_norm": "batch"},
+    {"norm": "shared", "node_norm": "layer"},
+    {"norm": "shared", "node_norm": "batch"},
+]
+SMALL = {
+    "layers": 3,
+    "width": 16,
+    "ffn_width": 24,
+    "heads": 4,
+    "max_degree": 3,
+    "max_distance": 6,
+    "max_path_length": 4,
+    "outputs": 2,
+}
+
+
+def zinc_graphs(smiles: tuple[str, ...] = SMILES) -> list[MolGraph]:
+    return [featurize.get("zinc")(text) for text in smiles]
+
+
+def batch_of(graphs: list[MolGraph], config: GraphormerConfig, blocks: int = 1) -> GraphBatch:
+    spec = EncodingSpec(
+        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+    )
+    return GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks)
+
+
+def far_from_initial(**options: object) -> Graphormer:
+    """A small network whose every weight matters: random, of the order of one, norms included."""
+    torch.manual_seed(0)
+    model = Graphormer(GraphormerConfig(**SMALL | options))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.25)
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
+                module.weight.add_(1)
+            if isinstance(module, nn.BatchNorm1d):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 2)
+    return model.eval()
+
+
+# --- an independent forward pass: one molecule, (S, C) tensors, plain operations -----------------
+
+
+def slow_norm(weights: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    """Layer norm, or batch norm in evaluation where the site has running statistics."""
+    scale, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    if f"{name}.running_mean" in weights:
+        mean, variance = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
+    else:
+        mean = x.mean(dim=1, keepdim=True)
+        variance = ((x - mean) ** 2).mean(dim=1, keepdim=True)
+    return (x - mean) / (variance + 1e-5) ** 0.5 * scale + shift
+
+
+def slow_site_norm(weights: dict[str, Tensor], site: str, x: Tensor) -> Tensor:
+    if f"{site}.norm.weight" in weights:
+        return slow_norm(weights, f"{site}.norm", x)
+    token = slow_norm(weights, f"{site}.cls_norm", x[:1])
+    return torch.cat([token, slow_norm(weights, f"{site}.tok_norm", x[1:])])
+
+
+def slow_bias(weights: dict[str, Tensor], config: GraphormerConfig, graph: MolGraph) -> Tensor:
+    """(S, S, H), with networkx's shortest paths, the smallest bond sequence among them."""
+    slots = graph.num_atoms + 1
+    network = nx.Graph()
+    network.add_nodes_from(range(graph.num_atoms))
+    for (a, b), label in zip(graph.bonds.tolist(), graph.bond_features[:, 0].tolist(), strict=True):
+        network.add_edge(a, b, label=label)
+    bias = weights["bias.special"][0].repeat(slots, slots, 1)
+    for i in range(graph.num_atoms):
+        for j in range(graph.num_atoms):
+            if not nx.has_path(network, i, j):
+                bias[1 + i, 1 + j] = weights["bias.special"][1]
+                continue
+            labels = min(
+                [network.edges[bond]["label"] for bond in nx.utils.pairwise(path)]
+                for path in nx.all_shortest_paths(network, i, j)
+            )
+            value = weights["bias.spatial"][min(len(labels), config.max_distance)].clone()
+            kept = labels[: config.max_path_length]
+            for k, label in enumerate(kept):
+                value += weights["bias.bonds.0"][label] @ weights["bias.positions"][k] / len(kept)
+            bias[1 + i, 1 + j] = value
+    return bias
+
+
+def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
+    """Graphormer v1 as the paper writes it, for one molecule in evaluation mode."""
+    weights, config = model.state_dict(), model.config
+    linear = lambda name, x: x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]  # noqa: E731
+    atoms = torch.from_numpy(graph.atom_features[:, 0].astype(np.int64))
+    degrees = torch.bincount(
+        torch.from_numpy(graph.bonds.astype(np.int64)).flatten(), minlength=graph.num_atoms
+    ).clamp(max=config.max_degree)
+    nodes = weights["embedding.atoms"][atoms] + weights["embedding.degrees"][degrees]
+    x = torch.cat([weights["embedding.graph_token"][None], nodes])
+    bias = slow_bias(weights, config, graph)
+    size = config.width // config.heads
+    for index in range(config.layers):
+        layer = f"layers.{index}"
+        h = slow_site_norm(weights, f"{layer}.attention_norm", x)
+        q, k, v = linear(f"{layer}.attention.qkv", h).split(config.width, dim=1)
+        heads = []
+        for head in range(config.heads):
+            own = slice(head * size, (head + 1) * size)
+            logits = q[:, own] @ k[:, own].T / size**0.5 + bias[:, :, head]
+            heads.append(logits.softmax(dim=1) @ v[:, own])
+        x = x + linear(f"{layer}.attention.out", torch.cat(heads, dim=1))
+        h = F.gelu(linear(f"{layer}.ffn_in", slow_site_norm(weights, f"{layer}.ffn_norm", x)))
+        x = x + linear(f"{layer}.ffn_out", h)
+    return linear("readout", slow_norm(weights, "last_norm", x[:1]))[0]
+
+
+@pytest.mark.parametrize("options", NORMS, ids=str)
+def test_equals_an_independent_forward_pass(options: dict) -> None:
+    """Molecule by molecule with plain operations, to 1e-5 in float32 and 1e-10 in float64."""
+    model, graphs = far_from_initial(**options), zinc_graphs()
+    batch = batch_of(graphs, model.config, blocks=2)
+    with torch.no_grad():
+        expected = torch.stack([slow_forward(model, graph) for graph in graphs])
+        torch.testing.assert_close(model(batch), expected, rtol=1e-5, atol=1e-5)
+        model.double()
+        expected = torch.stack([slow_forward(model, graph) for graph in graphs])
+        torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
+    assert expected.std(dim=0).min() > 0.05  # the molecules are told apart
+
+
+# --- invariances ---------------------------------------------------------------------------------
+
+
+def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
+    """The same molecule with its atoms, its bonds and each bond's ends in another order."""
+    new = rng.permutation(graph.num_atoms)  # atom i becomes new[i]
+    atoms = np.empty_like(graph.atom_features)
+    atoms[new] = graph.atom_features
+    order = rng.permutation(graph.num_bonds)
+    bonds = rng.permuted(new[graph.bonds], axis=1)[order]
+    return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
+
+
+@pytest.mark.parametrize("options", NORMS[:2] + NORMS[-1:], ids=str)
+def test_atom_order_does_not_matter(options: dict) -> None:
+    """Renumbered atoms give the same outputs, in even, fused and bridged rings too."""
+    model, graphs = far_from_initial(**options), zinc_graphs()
+    rng = np.random.default_rng(0)
+    with torch.no_grad():
+        expected = model(batch_of(graphs, model.config))
+        for _ in range(5):
+            others = [renumbered(graph, rng) for graph in graphs]
+            outputs = model(batch_of(others, model.config))
+            torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_smiles_written_otherwise_gives_the_same_output() -> None:
+    """Three ways to write one molecule."""
+    model = far_from_initial()
+    graphs = zinc_graphs(("C=C1C=CC(=O)C(C#N)=C1", "N#CC1=CC(=C)C=CC1=O", "O=C1C=CC(=C)C=C1C#N"))
+    with torch.no_grad():
+        first, *others = model(batch_of(graphs, model.config))
+    for other in others:
+        torch.testing.assert_close(other, first, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+@pytest.mark.parametrize("options", NORMS, ids=str)
+def test_company_order_and_padding_do_not_matter(options: dict, blocks: int) -> None:
+    """In evaluation mode a molecule's output is the same alone, in any batch, order and block."""
+    model, graphs = far_from_initial(**options), zinc_graphs()
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    with torch.no_grad():
+        alone = torch.cat([model(batch_of([graph], model.config)) for graph in graphs])
+        torch.testing.assert_close(model(batch_of(graphs, model.config, blocks)), alone, **close)
+        order = np.random.default_rng(blocks).permutation(len(graphs)).tolist()
+        shuffled = model(batch_of([graphs[i] for i in order], model.config, blocks))
+        torch.testing.assert_close(shuffled, alone[order], **close)
+        some = model(batch_of(graphs[2:5], model.config, blocks))
+        torch.testing.assert_close(some, alone[2:5], **close)
+
+
+def test_ogb_features_and_salts() -> None:
+    """Nine atom and three bond features: finite, and independent of company and atom order."""
+    ogb = featurize.get("ogb")
+    graphs = [ogb(s) for s in ("[Na+].[Cl-]", "C1CC2CCC1C2", "[Pt]", "c1ccc2ccccc2c1.Cl")]
+    model = far_from_initial(atom_sizes=ogb.atom_sizes, bond_sizes=ogb.bond_sizes)
+    rng = np.random.default_rng(1)
+    with torch.no_grad():
+        alone = torch.cat([model(batch_of([graph], model.config)) for graph in graphs])
+        others = [renumbered(graph, rng) for graph in graphs]
+        together = model(batch_of(others, model.config, blocks=2))
+    assert alone.isfinite().all()
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", NORMS[:2] + NORMS[-1:], ids=str)
+def test_training_mode_ignores_blocks_and_order(options: dict) -> None:
+    """Without dropout a training batch gives the same outputs, gradients and statistics however it
+    is ordered and cut into blocks."""
+    results = []
+    graphs = zinc_graphs()
+    for order, blocks in ((list(range(8)), 1), ([3, 1, 0, 7, 5, 2, 6, 4], 4)):
+        model = far_from_initial(**options, dropout=0.0, attention_dropout=0.0).double().train()
+        outputs = model(batch_of([graphs[i] for i in order], model.config, blocks))
+        outputs = outputs[np.argsort(order)]
+        (outputs * torch.arange(16).view(8, 2)).sum().backward()
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+        results.append((outputs, gradients, dict(model.named_buffers())))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-8, atol=1e-8)
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_parameter_counts() -> None:
+    """475,881 with a shared norm, and one more LayerNorm's worth per site with SepNorm."""
+    assert count(Graphormer(GraphormerConfig(norm="shared"))) == 475_881
+    assert count(Graphormer(GraphormerConfig())) == 479_721
+    assert 479_721 - 475_881 == 12 * 2 * (2 * 80)
+    assert count(Graphormer(GraphormerConfig(graph_norm="layer", node_norm="batch"))) == 479_721
+
+
+def test_the_references_own_count_is_ours_with_its_larger_tables() -> None:
+    """v1's SLIM has 489,481 parameters; the 13,600 more are rows of tables that molecules never
+    use, and a second degree table that undirected graphs do not need."""
+    model = Graphormer(GraphormerConfig(norm="shared"))
+    width, heads = 80, 8
+    ours = {
+        "atoms": model.embedding.atoms.numel(),
+        "degrees": model.embedding.degrees.numel(),
+        "graph token": model.embedding.graph_token.numel(),
+        "bonds": count(model.bias.bonds),
+        "positions": model.bias.positions.numel(),
+        "spatial": model.bias.spatial.numel(),
+        "special": model.bias.special.numel(),
+        "layers": count(model.layers),
+        "last norm": count(model.last_norm),
+        "readout": count(model.readout),
+    }
+    assert sum(ours.values()) == count(model) == 475_881
+    reference = {
+        "atoms": 64 * width,
+        "degrees": 2 * 64 * width,  # in and out
+        "graph token": width,
+        "bonds": 64 * heads,
+        "positions": 40 * heads * heads,
+        "spatial": 40 * heads,
+        "special": heads,  # the virtual distance
+        "layers": 12 * (4 * (80 * 80 + 80) + 2 * (80 * 80 + 80) + 2 * 160),
+        "last norm": 160,
+        "readout": 81,
+    }
+    assert sum(reference.values()) == 489_481
+    more = {name: reference[name] - ours[name] for name in ours if reference[name] != ours[name]}
+    assert more == {
+        "atoms": (64 - 28) * width,
+        "degrees": (2 * 64 - 16) * width,
+        "bonds": (64 - 3) * heads,
+        "positions": (40 - 20) * heads * heads,
+        "special": -heads,  # the reference has "unreachable" among its 40 distances
+    }
+    assert sum(more.values()) == 489_481 - 475_881
+
+
+def test_embed_and_forward_shapes() -> None:
+    """embed gives a vector, forward a row of outputs, per molecule; read-out joins the two."""
+    model = far_from_initial(outputs=3)
+    batch = batch_of(zinc_graphs(), model.config, blocks=3)
+    embedding = model.embed(batch)
+    assert embedding.shape == (8, 16)
+    assert model(batch).shape == (8, 3)
+    torch.testing.assert_close(model.readout(embedding), model(batch), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("layers", [3, 12])
+def test_reset_parameters(layers: int) -> None:
+    """Linear weights N(0, 0.02 / √layers), embeddings N(0, 0.02), norms the identity again."""
+    model = Graphormer(GraphormerConfig(layers=layers, node_norm="batch", norm="sep"))
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                tensor.fill_(7.0)
+    torch.manual_seed(0)
+    model.reset_parameters()
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            weight, std = module.weight.detach(), 0.02 / layers**0.5
+            bound = 5 * (2 * weight.numel()) ** -0.5  # five deviations of an estimated deviation
+            assert abs(float(weight.std()) / std - 1) < bound, name
+            assert abs(float(weight.mean())) < 5 * std * weight.numel() ** -0.5, name
+            assert not module.bias.any(), name
+        if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
+            assert (module.weight == 1).all(), name
+            assert not module.bias.any(), name
+        if isinstance(module, nn.BatchNorm1d):
+            assert (module.running_var == 1).all(), name
+            assert not module.running_mean.any(), name
+    for part in (model.embedding, model.bias):
+        for name, table in part.named_parameters():
+            bound = 5 * (2 * table.numel()) ** -0.5
+            assert abs(float(table.detach().std()) / 0.02 - 1) < bound, name
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["layers", "width", "ffn_width", "heads", "max_degree", "outputs"])
+@pytest.mark.parametrize("size", [0, -3])
+def test_sizes_are_at_least_one(name: str, size: int) -> None:
+    """Every size is checked, and named."""
+    with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 1; got {size}"):
+        GraphormerConfig(**{name: size})
+
+
+@pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes"])
+@pytest.mark.parametrize("sizes", [(), (0,), (3, 0)])
+def test_feature_sizes_are_at_least_one(name: str, sizes: tuple[int, ...]) -> None:
+    """Every feature has a value, and there is at least one feature."""
+    with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 1; got 0"):
+        GraphormerConfig(**{name: sizes})
+
+
+def test_heads_divide_the_width() -> None:
+    """The message offers a width that works."""
+    with pytest.raises(ConfigError, match=r"multiple of model\.heads; .* Try width=88") as error:
+        GraphormerConfig(width=81, heads=8)
+    assert "width=81, heads=8" in str(error.value)
+    GraphormerConfig(width=88, heads=8)
+
+
+@pytest.mark.parametrize(("length", "distance"), [(0, 5), (6, 5), (-1, 5), (1, 0)])
+def test_path_lengths(length: int, distance: int) -> None:
+    """Bonds are told apart along at least one bond, at most up to the largest distance."""
+    with pytest.raises(ConfigError, match=r"max_path_length must lie in 1 … model\.max_distance"):
+        GraphormerConfig(max_path_length=length, max_distance=distance)
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
+def test_dropout_probabilities(name: str, p: float) -> None:
+    """0 ≤ p < 1 for each of the three."""
+    with pytest.raises(ConfigError, match=rf"model\.{name} must lie in 0 ≤ p < 1; got {p}"):
+        GraphormerConfig(**{name: p})
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("norm", "sep, shared"),
+        ("graph_norm", "layer, batch"),
+        ("node_norm", "layer, batch"),
+        ("first_graph_norm", "layer, batch"),
+    ],
+)
+def test_kinds_of_norm(name: str, known: str) -> None:
+    """An unknown kind is refused with the known ones."""
+    with pytest.raises(ConfigError, match=rf"model\.{name} must be one of {known}; got 'group'"):
+        GraphormerConfig(**{name: "group"})
+
+
+def test_sizes_from_a_file_may_be_lists() -> None:
+    """YAML and JSON know lists only; a config is equal and hashable whichever it was made from."""
+    config = GraphormerConfig(atom_sizes=[5, 3], bond_sizes=[2])  # type: ignore[arg-type]
+    assert config == GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,))
+    assert hash(config) == hash(GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,)))
+
+
+@pytest.mark.parametrize("options", [*NORMS[:2], NORMS[3], NORMS[5]], ids=str)
+def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None:
+    """The error says what to do; a layer norm can train on one molecule."""
+    model = far_from_initial(**options).train()
+    batch = batch_of(zinc_graphs(("CCO",)), model.config)
+    with pytest.raises(ValueError, match=r"cannot train on a batch of one"):
+        model(batch)
+    assert model.eval()(batch).isfinite().all()
+
+
+def test_the_last_norm_refuses_one_molecule_in_its_own_words() -> None:
+    """Where only the last norm is a batch norm, the message names the setting."""
+    model = far_from_initial(norm="shared", node_norm="batch").train()
+    batch = batch_of(zinc_graphs(("CCO",)), model.config)
+    with pytest.raises(ValueError, match="whose graph token has a batch norm cannot train") as info:
+        model(batch)
+    # the setting that helps a shared norm is node_norm: graph_norm is not read there
+    assert "node_norm='layer'" in str(info.value)
+
+
+@pytest.mark.parametrize("options", [{"graph_norm": "layer"}, {"norm": "shared"}], ids=str)
+def test_layer_norms_train_on_one_molecule(options: dict) -> None:
+    """Without a batch norm a batch of one molecule trains."""
+    model = far_from_initial(**options).train()
+    model(batch_of(zinc_graphs(("CCO",)), model.config)).sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+# --- training ------------------------------------------------------------------------------------
+
+TOY = tuple(
+    "".join(parts)
+    for head in ("C", "CC", "N", "OC", "FC")
+    for ring in ("C1CC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1")
+    for parts in ((head, ring), (head, "C(=O)", ring), (head, "C", ring, "O"))
+)
+
+
+def toy_config(**options: object) -> GraphormerConfig:
+    settings = {"layers": 3, "width": 16, "ffn_width": 16, "heads": 4, "max_distance": 10}
+    settings |= {"max_path_length": 5, "dropout": 0.0, "attention_dropout": 0.0}
+    return GraphormerConfig(**settings | options)
+
+
+def train_toy(
+    model: Graphormer, batch: GraphBatch, steps: int, lr: float = 3e-3, decay: bool = True
+) -> list[float]:
+    """Learn the number of bonds less that of oxygens; the learning rate ends at zero or stays."""
+    graphs = zinc_graphs(TOY)
+    target = torch.tensor([[float(g.num_bonds - (g.atom_features == 1).sum())] for g in graphs])
+    target = (target - target.mean()) / target.std()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
+    losses = []
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = lr * (1 - step / steps) if decay else lr
+        loss = (model(batch) - target).abs().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_the_graph_tokens_first_norm_is_no_batch_norm() -> None:
+    """By default the first site has a layer norm, every later one a batch norm of the token."""
+    model = Graphormer(GraphormerConfig(layers=3))
+    sites = [norm for layer in model.layers for norm in (layer.attention_norm, layer.ffn_norm)]
+    kinds = [type(site.cls_norm) for site in sites]
+    assert kinds == [nn.LayerNorm] + 5 * [nn.BatchNorm1d]
+    assert type(model.last_norm) is nn.BatchNorm1d
+    assert {type(site.tok_norm) for site in sites} == {nn.LayerNorm}
+    shared = Graphormer(GraphormerConfig(layers=3, norm="shared"))
+    assert all(isinstance(layer.attention_norm, SharedNorm) for layer in shared.layers)
+
+
+def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
+    """How far training-mode and evaluation-mode outputs are apart, in deviations of the outputs."""
+    with torch.no_grad():
+        evaluated = model.eval()(batch)
+        trained = model.train()(batch)
+    return float((evaluated - trained).abs().max() / trained.std())
+
+
+@pytest.mark.parametrize(("steps", "tolerance"), [(60, 0.5), (200, 0.1)])
+def test_training_and_evaluation_mode_agree_after_training(steps: int, tolerance: float) -> None:
+    """Without dropout both modes' outputs agree: to half the outputs' deviation after 60 steps
+    (two or three epochs of a small table), to a tenth after 200. What should be left is the lag of
+    the running statistics and the n / (n − 1) of their variance, not their initial values."""
+    torch.manual_seed(0)
+    model = Graphormer(toy_config())
+    batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
+    losses = train_toy(model, batch, steps)
+    assert losses[-1] < 0.1 * losses[0]
+    assert gap_between_modes(model, batch) < tolerance
+
+
+def test_why_the_first_norm_of_the_graph_token_is_no_batch_norm() -> None:
+    """While the weights move, a batch norm at the first site, where the token has no variance,
+    turns the lag of its running mean into an error of the order of one; a layer norm has none."""
+    gaps = {}
+    for first in ("layer", "batch"):
+        torch.manual_seed(1)
+        model = Graphormer(toy_config(first_graph_norm=first))
+        batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
+        train_toy(model, batch, steps=150, lr=1e-3, decay=False)
+        site, x = model.layers[0].attention_norm, model.embedding(batch)
+        with torch.no_grad():
+            evaluated = site.eval()(x, batch.graph_token, batch.mask)
+            trained = site.train()(x, batch.graph_token, batch.mask)
+        gaps[first] = float((evaluated - trained).abs().max())
+    assert gaps["layer"] == 0
+    assert gaps["batch"] > 0.5
+
+
+def test_equal_seeds_give_equal_bits() -> None:
+    """Two training steps with dropout and one seed give the same parameters to the last bit."""
+    states = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        config = toy_config(dropout=0.1, attention_dropout=0.1, activation_dropout=0.1)
+        model = Graphormer(config)
+        train_toy(model, batch_of(zinc_graphs(TOY), config, blocks=3), steps=2)
+        states.append(model.state_dict())
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+    assert not torch.equal(states[0]["readout.weight"], states[2]["readout.weight"])
+
+
+@pytest.mark.parametrize("norm", ["sep", "shared"])
+def test_every_parameter_is_trained(norm: str) -> None:
+    """With layer norms each parameter has a gradient (a batch norm cancels the biases before it),
+    but for SepNorm's norm of atoms before the last feed-forward: nothing reads atoms after it."""
+    model = far_from_initial(norm=norm, graph_norm="layer", dropout=0.0).double().train()
+    (model(batch_of(zinc_graphs(), model.config)) ** 3).sum().backward()
+    unused = set()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        if parameter.grad.abs().max() < 1e-9:
+            unused.add(name)
+    dead = {f"layers.2.ffn_norm.tok_norm.{kind}" for kind in ("weight", "bias")}
+    assert unused == (dead if norm == "sep" else set())
+
+
+@pytest.mark.parametrize("dropout", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_acts_in_training_alone(dropout: str) -> None:
+    """Each setting makes training random by itself; evaluation is not."""
+    settings = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, dropout: 0.5}
+    model = far_from_initial(graph_norm="layer", **settings)
+    batch = batch_of(zinc_graphs(), model.config)
+    equal: Callable[[], bool] = lambda: torch.equal(model(batch), model(batch))  # noqa: E731
+    assert equal()
+    model.train()
+    assert not equal()
+
+
+def test_autocast_trains_near_float32() -> None:
+    """A step under bfloat16 autocast works with dropout; statistics stay float32."""
+    model = Graphormer(toy_config(dropout=0.1, attention_dropout=0.1))
+    batch = batch_of(zinc_graphs(TOY), model.config)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = model(batch)
+    outputs.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    assert model.last_norm.running_var.dtype == torch.float32

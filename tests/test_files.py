@@ -1,0 +1,189 @@
+"""Writing that loses nothing, and messages that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+
+import pytest
+
+from molsepnorm.errors import MolsepnormError, StorageError
+from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+
+
+def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
+    target = tmp_path / "deep" / "down" / "file.txt"
+    with replacing(target) as scratch:
+        scratch.write_text("new")
+        assert scratch.parent == target.parent  # the same file system: the renaming is atomic
+        assert not target.exists()
+    assert tree(tmp_path) == {"deep": None, "deep/down": None, "deep/down/file.txt": b"new"}
+
+
+def test_an_old_file_is_replaced(tmp_path, tree):
+    (tmp_path / "file").write_text("old")
+    with replacing(tmp_path / "file") as scratch:
+        scratch.write_text("new")
+        assert (tmp_path / "file").read_text() == "old"
+    assert tree(tmp_path) == {"file": b"new"}
+
+
+def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old.txt").write_text("old")
+    with replacing(str(tmp_path / "model")) as scratch:
+        scratch.mkdir()
+        (scratch / "new.txt").write_text("new")
+    assert tree(tmp_path) == {"model": None, "model/new.txt": b"new"}
+
+
+@pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt(), OSError(5, "broken")])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("old")
+    before = tree(tmp_path)
+    target = tmp_path / "kept" if folder else tmp_path / "kept" / "file"
+
+    def fail():
+        with replacing(target) as scratch:
+            if folder:
+                scratch.mkdir()
+                scratch = scratch / "file"
+            scratch.write_text("half")
+            raise failure
+
+    with pytest.raises((type(failure), StorageError)):
+        fail()
+    assert tree(tmp_path) == before
+
+
+def test_two_writers_at_once_do_not_meet(tmp_path, tree):
+    """The one that ends last wins; neither sees the other's half-written file."""
+    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert tree(tmp_path) == {"file": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "the disk is full: free some space or choose another place"),
+        (errno.EDQUOT, "the disk quota is used up"),
+        (errno.EACCES, "permission denied: choose a place you may write to"),
+        (errno.EPERM, "permission denied: choose a place you may write to"),
+        (errno.EROFS, "the file system is read-only: choose another place"),
+        (errno.ENOTDIR, "a part of the path is a file, not a folder"),
+        (errno.EISDIR, "there is a folder of that name"),
+        (errno.EEXIST, "there is a file of that name where a folder is needed"),
+        (errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_what_the_system_says_becomes_advice(tmp_path, code, advice):
+    with (
+        pytest.raises(StorageError, match=f"^cannot write {tmp_path / 'file'}: {advice}"),
+        replacing(tmp_path / "file"),
+    ):
+        raise OSError(code, os.strerror(code))
+
+
+def test_a_full_disk(small_disk, tree):
+    """The real thing: the old file stays, and what was half written is gone."""
+    (small_disk / "file").write_bytes(b"old")
+    with (
+        pytest.raises(
+            StorageError, match=r"cannot write .*file: the disk is full: free some space"
+        ),
+        replacing(small_disk / "file") as scratch,
+    ):
+        scratch.write_bytes(b"x" * 200_000)
+    assert tree(small_disk) == {"file": b"old"}
+
+
+def test_a_file_where_a_folder_is_needed(tmp_path, tree):
+    (tmp_path / "file").write_text("a file")
+    for target in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
+        with (
+            pytest.raises(StorageError, match=r"a part of the path is a file|a file of that name"),
+            replacing(target),
+        ):
+            pass
+    assert tree(tmp_path) == {"file": b"a file"}
+
+
+def test_a_folder_where_a_file_is_needed(tmp_path, tree):
+    (tmp_path / "folder").mkdir()
+    with (
+        pytest.raises(StorageError, match=r"cannot write .*folder: there is a folder of that name"),
+        replacing(tmp_path / "folder") as scratch,
+    ):
+        scratch.write_text("a file")
+    assert tree(tmp_path) == {"folder": None}
+
+
+def test_errors_that_already_speak_pass_unchanged(tmp_path):
+    inner = StorageError("already clear")
+    with pytest.raises(StorageError) as caught, clear_errors(tmp_path, "read"):
+        raise inner
+    assert caught.value is inner
+    with pytest.raises(ZeroDivisionError), clear_errors(tmp_path, "read"):
+        raise ZeroDivisionError
+
+
+def test_a_missing_file_names_the_path_and_keeps_the_cause(tmp_path):
+    missing = tmp_path / "missing"
+    with (
+        pytest.raises(
+            StorageError, match=f"^cannot read {missing}: there is no such file"
+        ) as caught,
+        clear_errors(missing, "read"),
+    ):
+        missing.read_text()
+    assert isinstance(caught.value, MolsepnormError)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+def test_json_for_people(tmp_path, tree):
+    write_json(tmp_path / "sub" / "a.json", {"b": [1, 2.5, None], "é": "ü"})
+    text = (tmp_path / "sub" / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"b": [1, 2.5, None], "é": "ü"}
+    assert text.count("\n") > 3
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("content", [float("nan"), float("inf"), object()])
+def test_what_is_no_json_leaves_the_old_file(tmp_path, tree, content):
+    write_json(tmp_path / "a.json", 1)
+    with pytest.raises((ValueError, TypeError)):
+        write_json(tmp_path / "a.json", {"x": content})
+    assert tree(tmp_path) == {"a.json": b"1\n"}
+
+
+def test_a_fingerprint_knows_contents_not_names(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    one.write_bytes(b"abc" * 700_000)  # more than is read at once
+    same.write_bytes(b"abc" * 700_000)
+    other.write_bytes(b"abc" * 699_999 + b"abd")
+    assert fingerprint(one) == fingerprint(same)
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one, "x") != fingerprint(one, "y")
+
+
+def test_a_fingerprint_knows_order_and_where_a_part_ends():
+    prints = [
+        fingerprint("ab", "c"),
+        fingerprint("a", "bc"),
+        fingerprint("abc"),
+        fingerprint("c", "ab"),
+        fingerprint("abc", ""),
+        fingerprint(),
+    ]
+    assert len(set(prints)) == len(prints)
+    assert all(len(print_) == 24 for print_ in prints)
+
+
+def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
+        fingerprint(tmp_path / "missing")

@@ -1,0 +1,249 @@
+"""A model folder holds all of a model, and one that is damaged says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import molsepnorm.model as module
+from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.encodings.encode import encode
+from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.model import SCHEMA, PropertyModel
+from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.tasks import Target, Task
+
+CONFIG = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}
+SMILES = ["CCO", "c1ccccc1O", "CC(=O)[O-]", "C"]
+
+
+def _model(seed: int = 0, **config) -> PropertyModel:
+    """Two targets; batch-norm statistics that are not the initial ones."""
+    torch.manual_seed(seed)
+    task = Task((Target("logS", "regression", -3.1, 1 / 3), Target("toxic", "binary")), "loss")
+    network = Graphormer(GraphormerConfig(**{**CONFIG, "outputs": 2, **config}))
+    for name, buffer in network.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.normal_()
+    return PropertyModel(network.eval(), "zinc", task)
+
+
+def _outputs(model: PropertyModel) -> torch.Tensor:
+    zinc = featurize.get(model.featurizer)
+    graphs = GraphTensors.of(encode([zinc(text) for text in SMILES], model.encoding))
+    with torch.no_grad():
+        return model.network(graphs.cut(list(range(len(SMILES)))))
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    """Weights and statistics bit by bit, task, featuriser, architecture, and the outputs."""
+    model = _model(norm="sep", graph_norm="layer", node_norm="batch", attention_dropout=0.3)
+    model.save_pretrained(tmp_path / "model")
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert again.task == model.task
+    assert again.featurizer == "zinc"
+    assert again.network.config == model.network.config
+    assert again.encoding == model.encoding
+    here, there = model.network.state_dict(), again.network.state_dict()
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    assert not again.network.training
+    assert torch.equal(_outputs(model), _outputs(again))
+
+
+def test_the_folder_holds_two_files_that_anyone_can_read(tmp_path):
+    """JSON and safetensors; nothing that runs code when it is loaded."""
+    from safetensors.torch import load_file
+
+    _model().save_pretrained(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    about = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert about["schema"] == SCHEMA
+    assert about["featurizer"] == "zinc"
+    assert [target["name"] for target in about["task"]["targets"]] == ["logS", "toxic"]
+    assert about["network"]["width"] == 16
+    assert load_file(tmp_path / "model" / "model.safetensors")
+
+
+def test_a_runs_folder_will_do(tmp_path):
+    """RUN as well as RUN/model, as a path or as a text."""
+    model = _model()
+    model.save_pretrained(tmp_path / "run" / "model")
+    for folder in (tmp_path / "run", tmp_path / "run" / "model", str(tmp_path / "run")):
+        assert PropertyModel.from_pretrained(folder).task == model.task
+
+
+def test_reading_leaves_the_callers_random_numbers_alone(tmp_path):
+    """The network is made before its weights are read; its initial ones must cost nothing."""
+    _model().save_pretrained(tmp_path / "model")
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    PropertyModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(
+        ModelError, match="there is no folder .*none: give a run's folder or its mo"
+    ):
+        PropertyModel.from_pretrained(tmp_path / "none")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelError, match="there is no folder .*file"):
+        PropertyModel.from_pretrained(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["config.json"], "not a complete model folder: config.json missing"),
+        (["model.safetensors"], "not a complete model folder: model.safetensors missing"),
+        (
+            ["config.json", "model.safetensors"],
+            "config.json and model.safetensors missing. A model",
+        ),
+    ],
+)
+def test_a_folder_with_a_file_missing(tmp_path, missing, message):
+    _model().save_pretrained(tmp_path / "model")
+    for name in missing:
+        (tmp_path / "model" / name).unlink()
+    with pytest.raises(ModelError, match=message):
+        PropertyModel.from_pretrained(tmp_path / "model")
+
+
+def test_a_run_without_a_model_yet(tmp_path):
+    """The message says when it will have one."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("x")
+    with pytest.raises(ModelError, match="writes one to RUN/model once its first epoch ends"):
+        PropertyModel.from_pretrained(tmp_path / "run")
+
+
+def _change(path, change) -> None:
+    about = json.loads(path.read_text())
+    change(about)
+    path.write_text(json.dumps(about))
+
+
+def test_a_newer_folder_asks_for_a_newer_version(tmp_path):
+    _model().save_pretrained(tmp_path)
+    _change(
+        tmp_path / "config.json", lambda about: about.update(schema=SCHEMA + 1, molsepnorm="9.9")
+    )
+    with pytest.raises(
+        ModelError,
+        match=rf"config.json was written by molsepnorm 9.9 \(schema {SCHEMA + 1}\), and this is "
+        r".*: upgrade molsepnorm to use this model",
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "3", "{}", '{"schema": "new"}', '{"schema": null}', "\0\0"]
+)
+def test_a_description_that_is_no_json_of_ours(tmp_path, text):
+    _model().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError, match="config.json (is damaged|does not describe a model)"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.pop("task"),
+        lambda about: about.pop("network"),
+        lambda about: about.pop("featurizer"),
+        lambda about: about.update(featurizer="ecfp"),
+        lambda about: about.update(network=[]),
+        lambda about: about.update(task=None),
+        lambda about: about["task"].update(metric="accuracy"),
+        lambda about: about["task"]["targets"].append("x"),
+        lambda about: about["network"].update(unheard_of=1),
+        lambda about: about["network"].update(width="wide"),
+        lambda about: about["network"].update(width=17),
+        lambda about: about["network"].update(layers=1.5),
+    ],
+)
+def test_a_description_that_describes_no_model(tmp_path, change):
+    _model().save_pretrained(tmp_path)
+    _change(tmp_path / "config.json", change)
+    with pytest.raises(ModelError, match="config.json does not describe a model"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 7, 40, -10])
+def test_weights_that_are_cut_short(tmp_path, keep):
+    _model().save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(
+        ModelError, match="model.safetensors is damaged or belongs to another model"
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("other", [{"width": 32}, {"layers": 2}, {"max_path_length": 2}])
+def test_weights_of_another_model(tmp_path, other):
+    """The message is one line, not torch's list of every tensor."""
+    _model().save_pretrained(tmp_path / "one")
+    _model(**other).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "model.safetensors").replace(tmp_path / "one" / "model.safetensors")
+    with pytest.raises(ModelError, match="belongs to another model") as caught:
+        PropertyModel.from_pretrained(tmp_path / "one")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_task_and_a_network_that_do_not_fit(tmp_path):
+    """One target, two outputs."""
+    _model().save_pretrained(tmp_path)
+    _change(tmp_path / "config.json", lambda about: about["task"]["targets"].pop())
+    with pytest.raises(ModelError, match="config.json does not describe a model"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_saving_again_replaces_the_old_model(tmp_path):
+    """Whole: a file of the old one that the new one has not is gone."""
+    _model(0).save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "old.bin").write_text("x")
+    new = _model(1)
+    new.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model" / "old.bin").exists()
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(again.network.readout.weight, new.network.readout.weight)
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_the_old_model_survives_a_save_that_fails(tmp_path, tree, monkeypatch, failure):
+    _model(0).save_pretrained(tmp_path / "model")
+    before = tree(tmp_path)
+
+    def fail(weights, path):
+        path.write_bytes(b"half")
+        raise failure
+
+    monkeypatch.setattr(module, "save_file", fail)
+    with pytest.raises((StorageError, KeyboardInterrupt)):
+        _model(1).save_pretrained(tmp_path / "model")
+    assert tree(tmp_path) == before
+
+
+def test_a_full_disk_is_told_and_the_old_model_stays(small_disk, tree):
+    """The real thing: safetensors has an error of its own for it."""
+    _model(0).save_pretrained(small_disk / "model")
+    before = tree(small_disk)
+    with pytest.raises(StorageError, match="cannot write .*model: the disk is full: free some"):
+        _model(1, width=64, ffn_width=64, layers=3).save_pretrained(small_disk / "model")
+    assert tree(small_disk) == before
+
+
+def test_a_place_below_a_file(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot write .*file/model"):
+        _model().save_pretrained(tmp_path / "file" / "model")

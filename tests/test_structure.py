@@ -1,0 +1,188 @@
+"""The package as a whole: imports point one way, cost nothing, and public names exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import molsepnorm
+
+ROOT = Path(molsepnorm.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+LEAVES = {"_version", "codes", "errors", "files"}
+"""May be imported from anywhere but `nn`, which needs nothing of files."""
+
+MAY_IMPORT = {
+    "_version": set(),
+    "codes": set(),
+    "errors": set(),
+    "files": {"errors"},
+    "molecule": LEAVES,
+    "featurize": LEAVES | {"molecule"},
+    "encodings": LEAVES | {"molecule"},
+    "encodings.transform": LEAVES | {"molecule", "encodings", "featurize"},
+    "store": LEAVES | {"molecule", "encodings"},
+    "nn": {"codes", "errors"},
+    "tables": LEAVES,
+    "tasks": LEAVES,
+    "batch": LEAVES | {"encodings", "store", "nn"},
+    "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "tasks"},
+    "inference": LEAVES | {"batch", "nn", "tasks"},
+    "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
+}
+OUTSIDE = {"molsepnorm.encodings.transform"}
+"""Modules that are a part of their own, which the rest of their folder does not import."""
+
+MAY_IMPORT["predict"] = LEAVES | {
+    *("molecule", "encodings", "featurize", "nn", "tasks"),
+    *("batch", "inference", "model", "tables"),
+}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
+MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["__main__"] = {"cli"}
+MAY_IMPORT["__init__"] = {"_version"}
+"""Part of the package -> parts that it may import; itself besides."""
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("molsepnorm", *(part for part in parts if part != "__init__")))
+
+
+def part_of(module: str) -> str:
+    """The part a module belongs to: molsepnorm.nn.bias -> nn."""
+    if module in OUTSIDE:
+        return module.removeprefix("molsepnorm.")
+    return (*module.split("."), "__init__")[1]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of all modules that a file imports when it runs, in functions too."""
+    package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                home = ".".join([*above, *([home] if home else [])])
+            if home == "molsepnorm":  # its parts, or names that it loads from them
+                yield from (f"molsepnorm.{alias.name}" for alias in node.names)
+            else:
+                yield home
+        pending += ast.iter_child_nodes(node)
+
+
+def external(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports(path)}
+
+
+def test_every_part_has_its_place_in_the_order():
+    """A new module must be given one here, above."""
+    assert {part_of(module_of(path)) for path in FILES} <= set(MAY_IMPORT)
+
+
+def test_the_order_has_no_circle():
+    done: set[str] = set()
+    while rest := set(MAY_IMPORT) - done:
+        free = {part for part in rest if MAY_IMPORT[part] - {part} <= done}
+        assert free, f"these import each other: {rest}"
+        done |= free
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_one_way(path):
+    part = part_of(module_of(path))
+    ours = {part_of(name) for name in imports(path) if name.split(".")[0] == "molsepnorm"}
+    assert ours <= MAY_IMPORT[part] | {part}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_chemistry_stays_with_the_featurisers(path):
+    assert "ogb" not in external(path)
+    if part_of(module_of(path)) != "featurize":
+        assert "rdkit" not in external(path)
+
+
+@pytest.mark.parametrize("part", ["errors", "codes", "files", "molecule", "encodings", "store"])
+def test_everything_up_to_the_store_needs_numpy_alone(part):
+    """So that making a store, or reading one, does not wait for torch."""
+    files = [path for path in FILES if part_of(module_of(path)) == part]
+    assert files
+    allowed = {"molsepnorm", "numpy", *sys.stdlib_module_names}
+    assert set().union(*map(external, files)) <= allowed
+
+
+def test_the_checker_itself_sees_what_it_must(tmp_path, monkeypatch):
+    """Imports in functions count, those for types do not, relative ones are resolved."""
+    (tmp_path / "nn").mkdir()
+    file = tmp_path / "nn" / "new.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "import rdkit.Chem\n"
+        "if TYPE_CHECKING:\n    from molsepnorm import training\n"
+        "else:\n    import pandas as pd\n"
+        "def late():\n    from molsepnorm import datasets\n    from ..store import GraphStore\n"
+        "    from . import bias\n"
+    )
+    monkeypatch.setattr(sys.modules[imports.__module__], "ROOT", tmp_path)
+    assert set(imports(file)) == {
+        *("typing", "rdkit.Chem", "pandas"),
+        *("molsepnorm.datasets", "molsepnorm.store", "molsepnorm.nn"),
+    }
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after a statement."""
+    code = f"{statement}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import molsepnorm",
+        "import molsepnorm; dir(molsepnorm); molsepnorm.__version__",
+        "import molsepnorm; molsepnorm.MolGraph, molsepnorm.encodings, molsepnorm.featurize",
+        "from molsepnorm import store",
+    ],
+)
+def test_importing_loads_nothing_heavy(statement):
+    heavy = {"torch", "rdkit", "pandas", "ogb", "torch_geometric", "sklearn", "scipy", "pydantic"}
+    assert not loaded_after(statement) & heavy
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_public_names_exist(path):
+    if path.name == "__main__.py":
+        pytest.skip("it runs when imported")
+    module = importlib.import_module(module_of(path))
+    names = getattr(module, "__all__", [])
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_the_package_s_names_lead_to_their_homes():
+    for name in molsepnorm.__all__:
+        value = getattr(molsepnorm, name)
+        assert name == "__version__" or getattr(value, "__name__", name).endswith(name)
+    assert set(molsepnorm.__all__) <= set(dir(molsepnorm))
+    with pytest.raises(AttributeError, match="module 'molsepnorm' has no attribute 'Graformer'"):
+        _ = molsepnorm.Graformer

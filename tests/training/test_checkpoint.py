@@ -1,0 +1,140 @@
+"""A checkpoint holds all that decides the next step, and a bad one says that it is bad."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.optim import make_average, make_optimizer
+
+PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 1e-17, 1)
+
+
+def _parts(seed: int = 0, width: int = 6):
+    """A network with batch norm and dropout, its optimiser and its average."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(
+        nn.Linear(4, width), nn.BatchNorm1d(width), nn.Dropout(0.3), nn.Linear(width, 1)
+    )
+    return network, make_optimizer(network, OptimConfig(lr=0.01)), make_average(network, 0.9)
+
+
+def _step(network, optimizer, average) -> float:
+    loss = network.train()(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    average.update_parameters(network)
+    return float(loss.detach())
+
+
+def test_going_on_takes_the_same_steps_bit_by_bit(tmp_path):
+    """Weights, moments, average, random numbers and progress: five more steps are the same."""
+    parts = _parts()
+    for _ in range(4):
+        _step(*parts)
+    save_checkpoint(tmp_path / "last", PROGRESS, *parts)
+    losses = [_step(*parts) for _ in range(5)]
+    fresh = _parts(seed=1)
+    assert load_checkpoint(tmp_path / "last", *fresh) == PROGRESS
+    assert [_step(*fresh) for _ in range(5)] == losses
+    for kind in (0, 2):
+        there, here = parts[kind].state_dict(), fresh[kind].state_dict()
+        assert there.keys() == here.keys()
+        assert all(torch.equal(there[name], here[name]) for name in there)
+
+
+def test_before_the_first_step_there_are_no_moments(tmp_path):
+    """A run may be stopped there too."""
+    parts = _parts()
+    save_checkpoint(tmp_path / "last", Progress(), *parts)
+    losses = [_step(*parts) for _ in range(3)]
+    fresh = _parts(seed=1)
+    assert load_checkpoint(tmp_path / "last", *fresh) == Progress()
+    assert [_step(*fresh) for _ in range(3)] == losses
+
+
+def test_without_an_average(tmp_path):
+    network, optimizer, _ = _parts()
+    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    other, its_optimizer, _ = _parts(seed=1)
+    load_checkpoint(tmp_path / "last", other, its_optimizer, None)
+    assert torch.equal(network[0].weight, other[0].weight)
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def _cut_header(path):
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def _strip_metadata(path):
+    from safetensors.torch import load_file, save_file
+
+    save_file(load_file(path), path)
+
+
+def _strip_random(path):
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del tensors["random.cpu"]
+    save_file(tensors, path, metadata=about)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncate,
+        _cut_header,
+        _strip_metadata,
+        _strip_random,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"\0" * 500),
+    ],
+    ids=["truncated", "header cut", "no metadata", "no random state", "empty", "zeros"],
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
+    path = tmp_path / "last"
+    save_checkpoint(path, PROGRESS, *_parts())
+    damage(path)
+    with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
+        load_checkpoint(path, *_parts())
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path):
+    save_checkpoint(tmp_path / "last", PROGRESS, *_parts())
+    with pytest.raises(ModelError, match="belongs to another configuration"):
+        load_checkpoint(tmp_path / "last", *_parts(width=7))
+
+
+def test_a_checkpoint_without_the_average_that_is_asked_for_is_refused(tmp_path):
+    network, optimizer, _ = _parts()
+    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    with pytest.raises(ModelError, match="belongs to another configuration"):
+        load_checkpoint(tmp_path / "last", *_parts())
+
+
+def test_a_missing_checkpoint_says_so(tmp_path):
+    with pytest.raises((StorageError, ModelError), match="none"):
+        load_checkpoint(tmp_path / "none", *_parts())
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(small_disk):
+    """The real thing: safetensors has an error of its own for it."""
+    path = small_disk / "last"
+    save_checkpoint(path, PROGRESS, *_parts())
+    before = path.read_bytes()
+    with pytest.raises(StorageError, match="cannot write .*last: the disk is full"):
+        save_checkpoint(path, PROGRESS, *_parts(width=4000))
+    assert path.read_bytes() == before
+    assert [entry.name for entry in small_disk.iterdir()] == ["last"]

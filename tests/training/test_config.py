@@ -1,0 +1,234 @@
+"""A configuration is put together in a known order, and says clearly what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import yaml
+
+from molsepnorm.datasets import NAMES
+from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.training.config import TrainConfig, config_folder, load_config
+
+RECIPES = sorted(config_folder().glob("*.yaml"))
+
+
+def _write(folder, text: str):
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_loads(path):
+    """And says at its head what it is for; slim and base are architectures to put into another."""
+    if path.stem in ("slim", "base"):
+        config = load_config("zinc", preset=path.stem)
+    elif path.stem == "table":
+        config = load_config("my.csv")
+    else:
+        config = load_config(config=path)
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))["model"]
+    assert {key: asdict(config.model)[key] for key in written} == written
+    assert path.read_text(encoding="utf-8").startswith("#")
+
+
+def test_there_are_the_recipes_that_the_help_names():
+    """`--dataset zinc`, `--data FILE`, `--preset slim`, `--preset base`."""
+    assert {"zinc", "table", "slim", "base"} <= {path.stem for path in RECIPES}
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"optim.lrr": 1}, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: clip_norm"),
+        ({"model.layer": 1}, r"unknown setting 'model.layer'. Did you mean 'layers'\?"),
+        ({"run.epoch": 1}, r"unknown setting 'run.epoch'. Did you mean 'epochs'\?"),
+        ({"data.target": ["y"]}, r"unknown setting 'data.target'. Did you mean 'targets'\?"),
+        ({"modle.layers": 1}, r"unknown setting 'modle.layers'.*Did you mean 'model'\?"),
+        ({"layers": 1}, r"unknown setting 'layers': settings are named section.name"),
+        ({"model.layers.x": 1}, r"unknown setting 'model.layers.x'"),
+    ],
+)
+def test_an_unknown_setting_names_the_nearest(setting, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config("zinc", overrides=setting)
+
+
+def test_what_follows_from_the_data_is_not_offered_as_a_setting():
+    """`outputs` would be refused, so the list of known settings does not tempt with it."""
+    with pytest.raises(ConfigError) as caught:
+        load_config("zinc", overrides={"model.outptus": 1})
+    assert "outputs" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes", "outputs"])
+def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
+    with pytest.raises(ConfigError, match=f"model.{name} follows from the data and cannot be set"):
+        load_config("zinc", overrides={f"model.{name}": 2})
+    path = _write(tmp_path, f"data: {{dataset: zinc}}\nmodel: {{{name}: 2}}\n")
+    with pytest.raises(ConfigError, match=f"{path}: model.{name} follows from the data"):
+        load_config(config=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("optim.lr", 0, "optim.lr: .*greater than 0; got 0"),
+        ("optim.lr", "fast", "optim.lr: .*number.*; got 'fast'"),
+        ("optim.warmup", 1, "optim.warmup: .*less than 1; got 1"),
+        ("optim.warmup", -0.1, "optim.warmup: .*greater than or equal to 0"),
+        ("optim.decay", "step", "optim.decay: .*'linear', 'cosine' or 'constant'; got 'step'"),
+        ("optim.final_lr", -1, "optim.final_lr: "),
+        ("optim.weight_decay", -1, "optim.weight_decay: "),
+        ("optim.clip_norm", 0, "optim.clip_norm: "),
+        ("optim.ema", 1, "optim.ema: .*less than 1"),
+        ("run.epochs", 0, "run.epochs: .*greater than or equal to 1; got 0"),
+        ("run.epochs", 1.5, "run.epochs: .*integer"),
+        ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
+        ("run.blocks", 0, "run.blocks: "),
+        ("run.seed", -1, "run.seed: "),
+        ("data.split", [0.8, 0.2], "data.split"),
+        ("data.split", [0.8, 0.1, 0.2], "three positive shares that sum to 1; got"),
+        ("data.split", [1.0, 0.0, 0.0], "three positive shares that sum to 1; got"),
+        ("data.targets", "y", "data.targets: .*list; got 'y'"),
+        ("data.featurizer", "ecfp", "data.featurizer: .*'zinc' or 'ogb'; got 'ecfp'"),
+        ("data.on_invalid", "keep", "data.on_invalid: .*'skip' or 'fail'; got 'keep'"),
+        ("data.split_seed", -1, "data.split_seed: "),
+        ("data.table", "x.csv", r"name one source: data.dataset \(such as zinc\) or data.table"),
+        ("model.layers", "many", "model.layers: .*integer.*; got 'many'"),
+        ("model.layers", 0, "model.layers must be at least 1; got 0"),
+        ("model.width", 30, "model.width must be a multiple of model.heads.*Try width=32"),
+        ("model.dropout", 1.0, "model.dropout must lie in 0 ≤ p < 1; got 1.0"),
+        ("model.norm", "group", "model.norm: .*'sep' or 'shared'; got 'group'"),
+        ("model.max_path_length", 50, "model.max_path_length must lie in 1 … model.max_distance"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_what_would(name, value, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config("zinc", overrides={name: value})
+    assert "pydantic" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_all_mistakes_are_told_at_once():
+    """One line for each."""
+    with pytest.raises(ConfigError) as caught:
+        load_config("zinc", overrides={"optim.lr": 0, "run.epochs": 0, "data.sede": 1})
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_what_comes_later_wins(tmp_path):
+    """A file, then the source, then the preset, then single settings."""
+    path = _write(
+        tmp_path,
+        "data: {table: old.csv, split_seed: 5}\n"
+        "model: {layers: 3, width: 40}\n"
+        "optim: {lr: 0.5}\nrun: {epochs: 7}\n",
+    )
+    alone = load_config(config=path)
+    assert (alone.model.layers, alone.model.width, alone.optim.lr) == (3, 40, 0.5)
+    everything = load_config(
+        "new.csv", config=path, preset="slim", overrides={"model.layers": 2, "optim.lr": 0.25}
+    )
+    assert str(everything.data.table) == "new.csv"
+    assert everything.data.split_seed == 5
+    assert (everything.model.layers, everything.model.width) == (2, 80)
+    assert (everything.optim.lr, everything.run.epochs) == (0.25, 7)
+
+
+def test_numbers_as_yaml_writes_them(tmp_path):
+    """YAML reads 1e-3 as a text; it is meant as a number."""
+    path = _write(tmp_path, "data: {dataset: zinc}\noptim: {lr: 1e-3, ema: null, clip_norm: ~}\n")
+    config = load_config(config=path)
+    assert (config.optim.lr, config.optim.ema, config.optim.clip_norm) == (1e-3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("source", "dataset", "table"),
+    [
+        ("zinc", "zinc", None),
+        ("zinc-full", "zinc-full", None),
+        ("my.csv", None, "my.csv"),
+        ("folder/table", None, "folder/table"),
+        ("unheard-of", "unheard-of", None),
+    ],
+)
+def test_a_source_is_a_name_or_a_file(source, dataset, table):
+    data = load_config(source).data
+    assert data.dataset == dataset
+    assert (data.table and str(data.table)) == table
+
+
+def test_a_path_is_a_file_even_if_a_data_set_has_its_name():
+    """A caller who gives a `Path` means a file."""
+    assert load_config(Path("zinc")).data.table == Path("zinc")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_data_set_has_a_recipe_of_its_own(name):
+    """Not the one for tables, whose featuriser and split would mean nothing to it."""
+    assert (config_folder() / f"{name}.yaml").is_file()
+    assert load_config(name).data.dataset == name
+
+
+def test_the_saved_configuration_reads_back_the_same(tmp_path):
+    """`config.yaml` of a run is a configuration like any other."""
+    for config in (
+        load_config("zinc"),
+        load_config(
+            "a folder/tablé.csv",
+            preset="slim",
+            overrides={"data.targets": ["y", "yes", "1"], "optim.ema": 0.5, "optim.lr": 1e-7},
+        ),
+    ):
+        config.save(tmp_path / "deep" / "config.yaml")
+        again = load_config(config=tmp_path / "deep" / "config.yaml")
+        assert again == config
+        assert isinstance(again, TrainConfig)
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown preset 'slin'. Did you mean 'slim'\? Known: b"):
+        load_config("zinc", preset="slin")
+    with pytest.raises(ConfigError, match="unknown preset 'zinc'"):  # a recipe, no architecture
+        load_config("zinc", preset="zinc")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("optim: [", "mine.yaml is not valid YAML: "),
+        ("optim: {lr: 1", "mine.yaml is not valid YAML: "),
+        ("- a\n- b\n", "mine.yaml must have sections with settings.*Sections: data, model, opt"),
+        ("lr: 1\n", "mine.yaml must have sections with settings"),
+        ("just words", "mine.yaml must have sections with settings"),
+        ("data: {dataset: zinc}\noptimiser: {lr: 1}", "unknown setting 'optimiser'.*'optim'"),
+        ("", "no data: name a data set"),
+        ("run: {epochs: 1}", "no data: name a data set"),
+        ("data: {}", "name one source"),
+    ],
+)
+def test_a_file_that_is_no_configuration(tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(config=_write(tmp_path, text))
+
+
+def test_a_file_of_other_bytes(tmp_path):
+    (tmp_path / "latin.yaml").write_bytes("data: {table: é.csv}".encode("latin-1"))
+    with pytest.raises(ConfigError, match="latin.yaml is not valid YAML"):
+        load_config(config=tmp_path / "latin.yaml")
+
+
+def test_a_missing_file_says_so(tmp_path):
+    with pytest.raises(StorageError, match="cannot read .*none.yaml: there is no such file"):
+        load_config(config=tmp_path / "none.yaml")
+
+
+def test_a_configuration_cannot_be_changed():
+    """What a run's folder says is what was run."""
+    config = load_config("zinc")
+    with pytest.raises(ValueError, match="frozen"):
+        config.run.epochs = 3

@@ -1,0 +1,327 @@
+"""Training repeats itself bit by bit, goes on where it was, learns, and keeps the best model."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from molsepnorm.errors import MolsepnormError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training import Listener, load_config, train
+from molsepnorm.training.loop import Trainer
+
+TIMES = ("seconds", "graphs_per_second")
+
+
+class _StopAt:
+    """Says stop when asked for the k-th time."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
+def _history(folder) -> list[dict[str, str]]:
+    with open(folder / "history.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
+
+
+def _outcome(folder) -> dict:
+    """All that a run leaves but for its times, to compare bit by bit."""
+    metrics = json.loads((folder / "metrics.json").read_text())
+    del metrics["seconds"]
+    state = load_file(folder / "checkpoints" / "last.safetensors")
+    return {
+        "history": _history(folder),
+        "metrics": metrics,
+        "model": (folder / "model" / "model.safetensors").read_bytes(),
+        "predictions": (folder / "predictions_test.csv").read_bytes(),
+        "state": {name: tensor.numpy().tobytes() for name, tensor in state.items()},
+    }
+
+
+def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path):
+    """And another seed another one."""
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        train(configure({"run.seed": seed}), tmp_path / name)
+    one, same, other = (_outcome(tmp_path / name) for name in ("one", "same", "other"))
+    assert one == same
+    assert one["history"][0]["train_loss"] != other["history"][0]["train_loss"]
+    assert one["model"] != other["model"]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 8])
+def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps):
+    """Within an epoch, at its end (3 steps each), before the last step; dropout and EMA are on."""
+    config = configure({"model.dropout": 0.2, "model.attention_dropout": 0.2})
+    train(config, tmp_path / "whole")
+    stopped = train(config, tmp_path / "parts", stop=_StopAt(steps))
+    assert not stopped.finished
+    assert stopped.metrics == {}
+    assert (stopped.model is None) == (steps <= 3)
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+
+
+def test_a_run_may_be_stopped_again_and_again(configure, tmp_path):
+    """After every second step."""
+    config = configure()
+    train(config, tmp_path / "whole")
+    result = train(config, tmp_path / "parts", stop=_StopAt(2))
+    turns = 1
+    while not result.finished:
+        result = train(folder=tmp_path / "parts", resume=True, stop=_StopAt(2))
+        turns += 1
+    assert turns >= 5
+    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+
+
+def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path):
+    config = configure({"run.epochs": 2})
+    train(config, tmp_path / "whole")
+    result = train(config, tmp_path / "parts", stop=_StopAt(6))
+    if not result.finished:
+        train(folder=tmp_path / "parts", resume=True)
+    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+
+
+class _Killed(BaseException):
+    """As if the process had ended there."""
+
+
+@pytest.mark.parametrize("at", ["model saved", "history written", "checkpoint writing"])
+def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
+    configure, tmp_path, monkeypatch, at
+):
+    """What was written after the last checkpoint is written again, not twice."""
+    from molsepnorm.training import loop
+    from molsepnorm.training.folder import RunFolder
+
+    config = configure()
+    train(config, tmp_path / "whole")
+
+    def killed(after: bool, plain):
+        calls = []
+
+        def run(*args, **kwargs):
+            calls.append(1)
+            if len(calls) == 2 and not after:
+                raise _Killed
+            plain(*args, **kwargs)
+            if len(calls) == 2:
+                raise _Killed
+
+        return run
+
+    with monkeypatch.context() as patch:
+        if at == "model saved":
+            place, name, after = PropertyModel, "save_pretrained", True
+        elif at == "history written":
+            place, name, after = RunFolder, "append_history", True
+        else:
+            place, name, after = loop, "save_checkpoint", False
+        patch.setattr(place, name, killed(after, getattr(place, name)))
+        with pytest.raises(_Killed):
+            train(config, tmp_path / "parts")
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+
+
+def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path):
+    """A library that trains in between changes nothing else."""
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    train(configure({"run.epochs": 1}), tmp_path / "run", stop=_StopAt(2))
+    train(folder=tmp_path / "run", resume=True)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+
+
+class _Snapshots(Listener):
+    """Keeps the network's weights of every epoch."""
+
+    def __init__(self) -> None:
+        self.weights: list[dict[str, torch.Tensor]] = []
+        self.records = []
+
+    def started(self, config, dataset, model, folder) -> None:
+        self.network = model.network
+
+    def epoch_ended(self, record, epochs) -> None:
+        self.records.append(record)
+        self.weights.append({k: v.clone() for k, v in self.network.state_dict().items()})
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "scores", "best"),
+    [
+        ("y", "mae", [0.5, 0.9, 0.4, 0.7], 3),
+        ("y", "mae", [0.5, 0.5, 0.5, 0.5], 1),
+        ("active", "roc_auc", [0.5, 0.9, 0.4, 0.7], 2),
+        ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
+    ],
+)
+def test_the_best_model_is_kept(configure, tmp_path, monkeypatch, target, metric, scores, best):
+    """Lower is better for errors, higher for ROC-AUC; a score beats one that is not defined; of
+    equals the first is kept."""
+    told = iter(scores)
+    monkeypatch.setattr(Trainer, "_validate", lambda self: (1.0, {metric: next(told)}))
+    seen = _Snapshots()
+    config = configure({"data.targets": [target], "run.epochs": 4, "optim.ema": None})
+    result = train(config, tmp_path / "run", listener=seen)
+    assert result.metrics["chosen_by"] == metric
+    assert result.metrics["best_epoch"] == best
+    kept = PropertyModel.from_pretrained(tmp_path / "run").network.state_dict()
+    for epoch, weights in enumerate(seen.weights, start=1):
+        same = all(torch.equal(kept[name], weights[name]) for name in kept)
+        assert same == (epoch == best)
+    assert [row["best"] for row in _history(tmp_path / "run")][best - 1] == "1"
+
+
+def test_targets_of_two_kinds_are_chosen_by_their_loss(configure, tmp_path):
+    """And every score of both is told."""
+    result = train(configure({"data.targets": ["y", "active"]}), tmp_path / "run")
+    assert result.metrics["chosen_by"] == "loss"
+    assert set(result.metrics["val"]) >= {"mae", "rmse", "roc_auc"}
+    rows = _history(tmp_path / "run")
+    lowest = min(range(3), key=lambda i: float(rows[i]["val_loss"]))
+    assert result.metrics["best_epoch"] == lowest + 1
+
+
+def test_the_model_folder_can_be_loaded_after_every_epoch(configure, tmp_path):
+    """Also while the run goes on."""
+    loaded = []
+
+    class Look(Listener):
+        def epoch_ended(self, record, epochs) -> None:
+            loaded.append(PropertyModel.from_pretrained(tmp_path / "run").task.names)
+
+    train(configure(), tmp_path / "run", listener=Look())
+    assert loaded == [("y",)] * 3
+
+
+def test_ten_molecules_are_learnt_by_heart(tmp_path, table):
+    """The training loss falls far below that of the constant prediction; all dropout off."""
+    lines = table.read_text().splitlines()
+    picked = [line for line in lines[1:] if line.split(",")[1]][::3][:12]
+    (tmp_path / "ten.csv").write_text("\n".join([lines[0], *picked]) + "\n")
+    config = load_config(
+        tmp_path / "ten.csv",
+        overrides={
+            "data.featurizer": "zinc",
+            "data.targets": ["y"],
+            "model.layers": 2,
+            "model.width": 32,
+            "model.ffn_width": 32,
+            "model.heads": 4,
+            "model.dropout": 0.0,
+            "model.attention_dropout": 0.0,
+            "optim.lr": 3e-3,
+            "optim.ema": None,
+            "run.epochs": 120,
+            "run.batch_size": 10,
+        },
+    )
+    seen = _Snapshots()
+    train(config, tmp_path / "run", listener=seen)
+    assert seen.records[0].train_loss > 0.5  # in standard deviations of the labels
+    assert seen.records[-1].train_loss < 0.1
+
+
+@pytest.mark.parametrize("settings", [{"optim.lr": 1e30}, {"optim.lr": 1e30, "run.epochs": 1}])
+def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
+    """Be it in the loss of a step or in the scores of an epoch."""
+    config = configure({"optim.clip_norm": None, "optim.warmup": 0, "optim.ema": None, **settings})
+    with pytest.raises(MolsepnormError, match="diverged. Try a lower optim.lr"):
+        train(config, tmp_path / "run")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path, monkeypatch):
+    """The message has the step and the settings to change."""
+    from molsepnorm.tasks import Task
+
+    plain, calls = Task.loss, []
+
+    def bad(self, outputs, labels):
+        calls.append(1)
+        loss, count = plain(self, outputs, labels)
+        return (loss * float("nan"), count) if len(calls) == 2 else (loss, count)
+
+    monkeypatch.setattr(Task, "loss", bad)
+    with pytest.raises(
+        MolsepnormError, match=r"the loss is nan at step 2: training diverged.*optim.lr \(now 0.001"
+    ):
+        train(configure(), tmp_path / "run")
+
+
+def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, monkeypatch):
+    """What was best until then can be used."""
+    from molsepnorm.tasks import Task
+
+    plain, calls = Task.loss, []
+
+    def bad(self, outputs, labels):
+        calls.append(1)
+        loss, count = plain(self, outputs, labels)
+        return (loss * float("inf"), count) if len(calls) == 6 else (loss, count)
+
+    monkeypatch.setattr(Task, "loss", bad)
+    with pytest.raises(MolsepnormError, match="diverged"):
+        train(configure(), tmp_path / "run")
+    assert PropertyModel.from_pretrained(tmp_path / "run").task.names == ("y",)
+
+
+@pytest.mark.parametrize("count", [5, 7, 9, 30])
+def test_batches_of_two_train_on_any_number_of_molecules(tmp_path, table, count):
+    """No molecule is left alone with a batch norm."""
+    lines = table.read_text().splitlines()
+    picked = [line for line in lines[1:] if line.split(",")[1]][:count]
+    (tmp_path / "few.csv").write_text("\n".join([lines[0], *picked]) + "\n")
+    config = load_config(
+        tmp_path / "few.csv",
+        overrides={
+            "data.featurizer": "zinc",
+            "data.targets": ["y"],
+            "data.split": [0.6, 0.2, 0.2],
+            "model.layers": 1,
+            "model.width": 16,
+            "model.heads": 2,
+            "run.epochs": 1,
+            "run.batch_size": 2,
+        },
+    )
+    assert train(config, tmp_path / "run").finished
+
+
+def test_an_epoch_whose_batch_has_no_labels_goes_on(tmp_path, table):
+    """Blanks count for nothing, also where a whole batch is blank."""
+    lines = [line.split(",") for line in table.read_text().splitlines()]
+    for number, cells in enumerate(lines[1:]):
+        cells[1] = str(number) if number in (0, 1, 2, 3) else ""
+        cells[2] = str(number % 2)
+    (tmp_path / "gaps.csv").write_text("\n".join(",".join(cells) for cells in lines) + "\n")
+    config = load_config(
+        tmp_path / "gaps.csv",
+        overrides={
+            "data.featurizer": "zinc",
+            "data.split_seed": 3,
+            "model.layers": 1,
+            "model.width": 16,
+            "model.heads": 2,
+            "run.epochs": 2,
+            "run.batch_size": 2,
+        },
+    )
+    result = train(config, tmp_path / "run")
+    assert result.finished
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())

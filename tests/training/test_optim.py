@@ -1,0 +1,101 @@
+"""The learning rate's course, and the moving average of the weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.optim import learning_rate, make_average, make_optimizer
+
+
+def _rates(total: int, **settings) -> np.ndarray:
+    config = OptimConfig(**settings)
+    return np.array([learning_rate(step, total, config) for step in range(total)])
+
+
+def test_it_warms_up_in_equal_steps_and_then_falls_in_a_line():
+    """Against numpy's own interpolation between the corners of the course."""
+    rates = _rates(100, lr=2.0, warmup=0.2, decay="linear", final_lr=0.5)
+    np.testing.assert_allclose(rates[:20], np.linspace(0.1, 2.0, 20))
+    np.testing.assert_allclose(rates[20:], np.interp(np.arange(20, 100), [20, 100], [2.0, 0.5]))
+
+
+def test_the_cosine_starts_and_ends_flat():
+    """It goes from the peak to the end by half a turn, and passes the middle half-way."""
+    rates = _rates(100, lr=1.0, warmup=0.0, decay="cosine", final_lr=0.2)
+    assert rates[0] == 1.0
+    assert rates[50] == pytest.approx(0.6)
+    assert (np.diff(rates) < 0).all()
+    assert abs(rates[1] - rates[0]) < abs(rates[51] - rates[50]) / 10
+    assert 0.2 < rates[-1] < 0.201
+
+
+def test_constant_stays_at_its_peak():
+    """`final_lr` means nothing to it."""
+    rates = _rates(10, lr=0.3, warmup=0.3, decay="constant", final_lr=0.1)
+    np.testing.assert_allclose(rates, [0.1, 0.2, *[0.3] * 8])
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize("warmup", [0.0, 0.4, 0.6, 0.99])
+@pytest.mark.parametrize("total", [1, 2, 10])
+def test_no_course_is_too_short(decay, warmup, total):
+    """Every step of a run has a rate above 0 and at most the peak, be it the only one."""
+    rates = _rates(total, lr=1.0, warmup=warmup, decay=decay)
+    assert (rates > 0).all()
+    assert (rates <= 1).all()
+    assert rates.max() == 1.0
+
+
+def _toy() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+
+
+def test_the_average_is_a_plain_loop():
+    """Of weights and batch-norm statistics alike, with a shorter memory in the first steps."""
+    torch.manual_seed(0)
+    network = _toy()
+    average = make_average(network, 0.6)
+    expected: dict[str, torch.Tensor] = {}
+    for step in range(30):
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(torch.randn_like(parameter))
+        network.train()(torch.randn(5, 3))
+        average.update_parameters(network)
+        decay = min(0.6, (1 + step) / (10 + step)) if step else 0.0
+        for name, value in network.state_dict().items():
+            if value.is_floating_point():
+                old = expected.get(name, value).double()
+                expected[name] = decay * old + (1 - decay) * value.double()
+    averaged = average.module.state_dict()
+    assert {"1.running_mean", "1.running_var"} <= set(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(averaged[name].double(), value, rtol=1e-5, atol=1e-6)
+    assert averaged["1.num_batches_tracked"] == 30
+
+
+def test_the_average_leaves_the_network_alone():
+    """It is a copy: the network's own weights and statistics do not change."""
+    network = _toy()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    average = make_average(network, 0.9)
+    for _ in range(3):
+        average.update_parameters(network)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_weight_decay_spares_no_parameter():
+    """As in Graphormer v1: biases and norms decay too."""
+    network = _toy()
+    optimizer = make_optimizer(network, OptimConfig(lr=0.1, weight_decay=0.5))
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for parameter, old in zip(network.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter, old * (1 - 0.1 * 0.5))

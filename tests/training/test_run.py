@@ -1,0 +1,358 @@
+"""`train` and `evaluate` as a caller sees them: the folder, its files, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from molsepnorm.datasets import DataConfig
+from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict import Predictor
+from molsepnorm.training import evaluate, load_config, train
+
+FILES = {
+    "config.yaml",
+    "environment.json",
+    "splits.json",
+    "history.csv",
+    "metrics.json",
+    "predictions_test.csv",
+    "rejected.csv",
+    "model",
+    "model/config.json",
+    "model/model.safetensors",
+    "checkpoints",
+    "checkpoints/last.safetensors",
+}
+
+
+def _rows(path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def run(configure, tmp_path, table):
+    """A finished run on a table with two rows that cannot be read; both targets."""
+    lines = table.read_text().splitlines()
+    lines[3], lines[10] = "C1CC,1,1", '"not, a molecule",1,1'
+    table.write_text("\n".join(lines) + "\n")
+    config = configure({"data.targets": ["y", "active"], "data.split": [0.5, 0.25, 0.25]})
+    return config, train(config, tmp_path / "run")
+
+
+def test_the_folder_has_every_file_and_no_other(run, tree):
+    _, result = run
+    assert set(tree(result.folder)) == FILES
+
+
+def test_the_splits_share_out_the_rows_that_could_be_read(run):
+    """In chemprop's form; rejected.csv has the others, with their reasons."""
+    _, result = run
+    (splits,) = json.loads((result.folder / "splits.json").read_text())
+    assert list(splits) == ["train", "val", "test"]
+    rejected = _rows(result.folder / "rejected.csv")
+    assert [row["smiles"] for row in rejected] == ["C1CC", "not, a molecule"]
+    assert all(row["reason"] for row in rejected)
+    rows = [*(row for part in splits.values() for row in part), *(int(r["row"]) for r in rejected)]
+    assert sorted(rows) == list(range(30))
+    assert [len(part) for part in splits.values()] == [14, 7, 7]
+
+
+def test_predictions_of_the_test_rows_stand_beside_their_truth(run, table):
+    """In the order of the table, blanks blank."""
+    _, result = run
+    (splits,) = json.loads((result.folder / "splits.json").read_text())
+    source, predictions = _rows(table), _rows(result.folder / "predictions_test.csv")
+    assert [int(row["row"]) for row in predictions] == splits["test"]
+    for row in predictions:
+        origin = source[int(row["row"])]
+        assert row["smiles"] == origin["smiles"]
+        for target in ("y", "active"):
+            assert (row[target] == "") == (origin[target] == "")
+            if row[target]:
+                assert float(row[target]) == pytest.approx(float(origin[target]), rel=1e-6)
+        assert 0 <= float(row["active_pred"]) <= 1
+
+
+def test_the_scores_can_be_computed_from_the_predictions(run):
+    """With scikit-learn, from the file alone."""
+    _, result = run
+    test = json.loads((result.folder / "metrics.json").read_text())["test"]
+    rows = _rows(result.folder / "predictions_test.csv")
+    y = [(float(row["y"]), float(row["y_pred"])) for row in rows if row["y"]]
+    assert test["mae"] == pytest.approx(sk.mean_absolute_error(*zip(*y, strict=True)), rel=1e-5)
+    assert test["rmse"] == pytest.approx(
+        sk.mean_squared_error(*zip(*y, strict=True)) ** 0.5, rel=1e-5
+    )
+    active = [(float(r["active"]), float(r["active_pred"])) for r in rows if r["active"]]
+    assert test["roc_auc"] == pytest.approx(sk.roc_auc_score(*zip(*active, strict=True)))
+
+
+def test_the_predictions_are_those_that_predict_gives(run):
+    """The model folder alone, from SMILES to the same numbers."""
+    _, result = run
+    rows = _rows(result.folder / "predictions_test.csv")
+    predictions = Predictor.from_pretrained(result.folder).predict(row["smiles"] for row in rows)
+    for row, prediction in zip(rows, predictions, strict=True):
+        for target in ("y", "active"):
+            assert prediction.values[target] == pytest.approx(
+                float(row[f"{target}_pred"]), rel=1e-5, abs=1e-6
+            )
+
+
+def test_metrics_say_what_was_done(run):
+    """And are what `train` returns."""
+    config, result = run
+    written = json.loads((result.folder / "metrics.json").read_text())
+    assert written == result.metrics
+    assert (written["epochs"], written["steps"], written["seed"]) == (3, 6, 0)
+    assert 1 <= written["best_epoch"] <= 3
+    assert written["data"] == "data.csv"
+    assert written["parameters"] == sum(p.numel() for p in result.model.network.parameters())
+    assert result.finished
+
+
+def test_the_history_has_a_line_for_every_epoch(run):
+    """With numbers that fit each other."""
+    _, result = run
+    rows = _rows(result.folder / "history.csv")
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert [row["step"] for row in rows] == ["2", "4", "6"]
+    best = [int(row["epoch"]) for row in rows if row["best"] == "1"]
+    assert best[0] == 1
+    assert best[-1] == result.metrics["best_epoch"]
+    for row in rows:
+        assert float(row["val_loss"]) > 0
+        assert float(row["seconds"]) > 0
+    kept = rows[result.metrics["best_epoch"] - 1]
+    assert result.metrics["val"]["mae"] == pytest.approx(float(kept["val_mae"]), rel=1e-5)
+
+
+def test_the_configuration_reads_back_and_repeats_the_run(run, tmp_path):
+    """From nothing but the folder."""
+    config, result = run
+    assert load_config(config=result.folder / "config.yaml") == config
+    again = train(load_config(config=result.folder / "config.yaml"), tmp_path / "again")
+    assert again.metrics["test"] == result.metrics["test"]
+
+
+def test_the_environment_is_told(run):
+    _, result = run
+    told = json.loads((result.folder / "environment.json").read_text())
+    assert {
+        "molsepnorm",
+        "python",
+        "packages",
+        "platform",
+        "cores",
+        "threads",
+        "gpu",
+        "command",
+    } <= (set(told))
+    assert told["packages"]["torch"][0].isdigit()
+
+
+def test_a_target_without_validation_labels_still_trains(configure, tmp_path, table):
+    """Its scores are null, so that metrics.json stays JSON."""
+    config = configure({"data.targets": ["active"]})
+    first = train(config, tmp_path / "first")
+    (splits,) = json.loads((first.folder / "splits.json").read_text())
+    lines = table.read_text().splitlines()
+    for row in (*splits["val"], *splits["test"]):
+        lines[row + 1] = lines[row + 1].rpartition(",")[0] + ","
+    table.write_text("\n".join(lines) + "\n")
+    result = train(config, tmp_path / "second")
+    assert json.loads((result.folder / "metrics.json").read_text())["test"] == {"roc_auc": None}
+
+
+def test_a_folder_that_is_not_empty_is_refused(configure, tmp_path, tree):
+    """And left as it is."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
+        train(configure(), tmp_path / "run")
+    assert tree(tmp_path / "run") == {"notes.txt": b"mine"}
+
+
+def test_resuming_is_offered_only_where_there_is_something_to_resume(configure, tmp_path):
+    """A folder of someone's notes is no run."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError) as caught:
+        train(configure(), tmp_path / "run")
+    assert "--resume" not in str(caught.value)
+
+
+def test_an_empty_folder_is_fine(configure, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert train(configure({"run.epochs": 1}), tmp_path / "run").finished
+
+
+def test_a_folder_below_a_file_is_refused(configure, tmp_path, table):
+    for place in (table, table / "run"):
+        with pytest.raises(StorageError, match=f"cannot write {place}"):
+            train(configure({"run.epochs": 1}), place)
+
+
+def test_without_a_configuration_it_says_how_to_make_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"load_config\('zinc'\) makes one"):
+        train(folder=tmp_path / "run")
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "no checkpoint"])
+def test_there_must_be_something_to_resume(configure, tmp_path, what):
+    folder = tmp_path / "run"
+    if what != "missing":
+        folder.mkdir()
+    if what == "no checkpoint":
+        configure().save(folder / "config.yaml")
+    with pytest.raises(ModelError, match="run is no run to resume: it needs config.yaml and check"):
+        train(folder=folder, resume=True)
+
+
+def test_resuming_a_finished_run_returns_its_results(run, tree):
+    """And changes nothing but, at most, the time."""
+    _, result = run
+    before = tree(result.folder)
+    again = train(folder=result.folder, resume=True)
+    assert again.finished
+    assert again.metrics == result.metrics
+    assert tree(result.folder) == before
+
+
+@pytest.mark.parametrize("change", ["row", "label", "smiles", "row gone"])
+def test_a_run_does_not_go_on_with_other_data(configure, tmp_path, table, change):
+    """Not only where the number of rows differs: a label mended in between changes the run too."""
+    train(configure(), tmp_path / "run", stop=lambda: True)
+    lines = table.read_text().splitlines()
+    if change == "row":
+        lines.append("CCCCCCCCO,3.5,1")
+    elif change == "row gone":
+        del lines[-1]
+    elif change == "label":
+        lines[1] = "CO,7.5,0"
+    else:
+        lines[1] = lines[1].replace("CO", "CS")
+    table.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="no longer those that .*run began with"):
+        train(folder=tmp_path / "run", resume=True)
+
+
+def test_a_run_goes_on_from_any_folder(configure, tmp_path, table, monkeypatch):
+    """Though its table was named from where it began."""
+    monkeypatch.chdir(tmp_path)
+    config = configure({"data.table": "data.csv", "run.epochs": 1})
+    train(config, "run", stop=lambda: True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert train(folder=tmp_path / "run", resume=True).finished
+
+
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_a_damaged_checkpoint_is_refused(configure, tmp_path, damage):
+    train(configure(), tmp_path / "run", stop=lambda: True)
+    path = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    path.write_bytes(path.read_bytes()[:-100] if damage == "cut" else b"no checkpoint")
+    with pytest.raises(ModelError, match="last.safetensors is damaged or belongs to another"):
+        train(folder=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "splits.json"])
+def test_a_damaged_folder_is_refused(configure, tmp_path, name):
+    """With the name of the file that is damaged."""
+    train(configure(), tmp_path / "run", stop=lambda: True)
+    (tmp_path / "run" / name).write_text("{")
+    with pytest.raises((ConfigError, ModelError, DataError), match=name):
+        train(folder=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:7", "gpu", "tpu"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_done(configure, tmp_path, device):
+    """With what can be chosen, not with torch's traceback."""
+    import torch
+
+    if device.startswith("cuda") and torch.cuda.is_available() and device != "cuda:7":
+        pytest.skip("there is a GPU here")
+    with pytest.raises(ConfigError, match=f"{device}.*cpu"):
+        train(configure({"run.device": device}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluation_gives_the_scores_of_the_run(run):
+    """On each split; "all" takes every molecule that can be read."""
+    config, result = run
+    for split in ("val", "test"):
+        dataset, scores = evaluate(result.model, config.data, split)
+        assert scores == pytest.approx(result.metrics[split], nan_ok=True)
+    dataset, scores = evaluate(result.model, config.data, "all")
+    labels = dataset.store.labels[:, 0]
+    texts = [dataset.smiles[row] for row in dataset.store.rows]
+    predicted = [p.values["y"] for p in Predictor(result.model).predict(texts)]
+    expected = np.nanmean(np.abs(labels - np.array(predicted)))
+    assert scores["mae"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_evaluation_refuses_an_unknown_split(run):
+    config, result = run
+    with pytest.raises(
+        ConfigError, match="unknown split 'tset': choose one of train, val, test, all"
+    ):
+        evaluate(result.model, config.data, "tset")
+
+
+def test_evaluation_refuses_other_targets(run, table):
+    """Or a table without the model's."""
+    config, result = run
+    with pytest.raises(ConfigError, match="the model predicts y, active, and the data have active"):
+        evaluate(result.model, config.data.model_copy(update={"targets": ["active"]}))
+    table.write_text(table.read_text().replace("active", "potent"))
+    with pytest.raises(ConfigError, match="no column 'active'"):
+        evaluate(result.model, DataConfig(table=table))
+
+
+def test_evaluation_refuses_a_data_set_of_other_features(configure, tmp_path):
+    """Before it is loaded."""
+    result = train(configure({"data.featurizer": "ogb", "run.epochs": 1}), tmp_path / "run")
+    with pytest.raises(ConfigError, match="reads 'ogb' features and zinc has 'zinc' features"):
+        evaluate(result.model, DataConfig(dataset="zinc"))
+
+
+def test_evaluation_of_a_table_takes_the_models_own_features(run, table):
+    """Whatever the configuration of the table says."""
+    config, result = run
+    assert result.model.featurizer == "zinc"
+    other = DataConfig(table=table, featurizer="ogb", split=config.data.split)
+    _, scores = evaluate(result.model, other, "test")
+    assert scores == pytest.approx(result.metrics["test"], nan_ok=True)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_all_of_a_table_needs_no_split(run, tmp_path, rows):
+    """A table of a few new molecules can be scored."""
+    _, result = run
+    lines = ["smiles,y,active", "CCO,1.5,1", "CCN,0.5,0", "CCCl,1,1"][: rows + 1]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    dataset, scores = evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
+    assert len(dataset.store) == rows
+    assert np.isfinite(scores["mae"])
+
+
+def test_numbers_where_the_model_predicts_yes_or_no_are_refused(run, tmp_path):
+    """Not scored, and no traceback of scikit-learn's."""
+    _, result = run
+    text = "smiles,y,active\n" + "".join(f"{'C' * i},1,{i % 3}\n" for i in range(1, 20))
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises((DataError, ConfigError), match="active"):
+        evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
+
+
+def test_evaluation_loads_a_model_from_its_folder(run):
+    config, result = run
+    _, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data)
+    assert scores == pytest.approx(result.metrics["test"], nan_ok=True)
