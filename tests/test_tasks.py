@@ -186,11 +186,13 @@ def test_scores_equal_scikit_learns() -> None:
     assert all(type(value) is float for value in scores.values())
 
 
-def test_a_single_target_has_no_score_of_its_own() -> None:
-    """With one target "mae" says it all."""
+def test_a_single_target_of_a_kind_has_no_score_of_its_own() -> None:
+    """With one target of a kind "mae" says it all."""
     task = Task((Target("a", "regression"),), "mae")
     scores = task.scores(np.array([[1.0], [3.0]]), np.array([[0.0], [0.0]]))
     assert scores == pytest.approx({"mae": 2.0, "rmse": math.sqrt(5)})
+    scores = MIXED.scores(np.array([[1.0, 0.2], [3.0, 0.1]]), np.array([[0.0, 1.0], [0.0, 0.0]]))
+    assert scores == pytest.approx({"mae": 2.0, "rmse": math.sqrt(5), "roc_auc": 1.0})
 
 
 @pytest.mark.parametrize("column", [[1.0, 1.0, NAN], [0.0, 0.0, 0.0], [NAN, NAN, NAN]])

@@ -312,9 +312,11 @@ def test_embed_and_forward_shapes() -> None:
 
 
 @pytest.mark.parametrize("layers", [3, 12])
-def test_reset_parameters(layers: int) -> None:
-    """Linear weights N(0, 0.02 / √layers), embeddings N(0, 0.02), norms the identity again."""
-    model = Graphormer(GraphormerConfig(layers=layers, node_norm="batch", norm="sep"))
+@pytest.mark.parametrize("init", ["v1", "xavier"])
+def test_reset_parameters(layers: int, init: str) -> None:
+    """v1: linear weights N(0, 0.02 / √layers), embeddings N(0, 0.02); xavier: variance
+    2 / (in + out), embeddings N(0, 0.5). Norms are the identity again, running statistics too."""
+    model = Graphormer(GraphormerConfig(layers=layers, node_norm="batch", init=init))
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             if tensor.is_floating_point():
@@ -323,7 +325,8 @@ def test_reset_parameters(layers: int) -> None:
     model.reset_parameters()
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            weight, std = module.weight.detach(), 0.02 / layers**0.5
+            weight = module.weight.detach()
+            std = 0.02 / layers**0.5 if init == "v1" else (2 / sum(weight.shape)) ** 0.5
             bound = 5 * (2 * weight.numel()) ** -0.5  # five deviations of an estimated deviation
             assert abs(float(weight.std()) / std - 1) < bound, name
             assert abs(float(weight.mean())) < 5 * std * weight.numel() ** -0.5, name
@@ -334,10 +337,11 @@ def test_reset_parameters(layers: int) -> None:
         if isinstance(module, nn.BatchNorm1d):
             assert (module.running_var == 1).all(), name
             assert not module.running_mean.any(), name
+    std = 0.02 if init == "v1" else 0.5
     for part in (model.embedding, model.bias):
         for name, table in part.named_parameters():
             bound = 5 * (2 * table.numel()) ** -0.5
-            assert abs(float(table.detach().std()) / 0.02 - 1) < bound, name
+            assert abs(float(table.detach().std()) / std - 1) < bound, name
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -385,14 +389,15 @@ def test_dropout_probabilities(name: str, p: float) -> None:
 @pytest.mark.parametrize(
     ("name", "known"),
     [
+        ("init", "v1, xavier"),
         ("norm", "sep, shared"),
         ("graph_norm", "layer, batch"),
         ("node_norm", "layer, batch"),
         ("first_graph_norm", "layer, batch"),
     ],
 )
-def test_kinds_of_norm(name: str, known: str) -> None:
-    """An unknown kind is refused with the known ones."""
+def test_choices(name: str, known: str) -> None:
+    """An unknown choice is refused with the known ones."""
     with pytest.raises(ConfigError, match=rf"model\.{name} must be one of {known}; got 'group'"):
         GraphormerConfig(**{name: "group"})
 
