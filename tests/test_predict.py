@@ -214,7 +214,7 @@ def test_a_tables_predictions_are_those_of_its_smiles(predictor):
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_a_table_in_pieces_has_one_header(predictor, rows):
-    whole, text, counts = _table(predictor, TABLE)
+    whole, _, counts = _table(predictor, TABLE)
     pieces, in_pieces, its_counts = _table(predictor, TABLE, rows=rows)
     assert its_counts == counts
     assert in_pieces.count("y_pred") == 1

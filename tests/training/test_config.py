@@ -179,7 +179,7 @@ def test_the_saved_configuration_reads_back_the_same(tmp_path):
     for config in (
         load_config("zinc"),
         load_config(
-            "a folder/tablé.csv",
+            "/a folder/tablé.csv",
             preset="slim",
             overrides={"data.targets": ["y", "yes", "1"], "optim.ema": 0.5, "optim.lr": 1e-7},
         ),
@@ -188,6 +188,14 @@ def test_the_saved_configuration_reads_back_the_same(tmp_path):
         again = load_config(config=tmp_path / "deep" / "config.yaml")
         assert again == config
         assert isinstance(again, TrainConfig)
+
+
+def test_the_saved_configuration_means_the_same_from_any_folder(tmp_path, monkeypatch):
+    """So that a run can be resumed from elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    load_config("my.csv", overrides={"data.data_dir": "raw"}).save(tmp_path / "config.yaml")
+    data = load_config(config=tmp_path / "config.yaml").data
+    assert (data.table, data.data_dir) == (tmp_path / "my.csv", tmp_path / "raw")
 
 
 def test_an_unknown_preset_names_the_nearest():

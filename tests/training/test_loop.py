@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import Metric, Task
 from molsepnorm.training import Listener, load_config, train
 from molsepnorm.training.loop import Trainer
 
@@ -106,6 +107,7 @@ def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
     from molsepnorm.training import loop
     from molsepnorm.training.folder import RunFolder
 
+    monkeypatch.setattr(Metric, "better", lambda *_: True)  # a model is saved at every epoch's end
     config = configure()
     train(config, tmp_path / "whole")
 
@@ -238,18 +240,27 @@ def test_ten_molecules_are_learnt_by_heart(tmp_path, table):
     assert seen.records[-1].train_loss < 0.1
 
 
-@pytest.mark.parametrize("settings", [{"optim.lr": 1e30}, {"optim.lr": 1e30, "run.epochs": 1}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"run.batch_size": 8}, {"run.batch_size": 64}, {"run.epochs": 1, "run.batch_size": 64}],
+)
 def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
     """Be it in the loss of a step or in the scores of an epoch."""
-    config = configure({"optim.clip_norm": None, "optim.warmup": 0, "optim.ema": None, **settings})
+    config = configure(
+        {
+            "optim.lr": 1e30,
+            "optim.clip_norm": None,
+            "optim.warmup": 0,
+            "optim.ema": None,
+            **settings,
+        }
+    )
     with pytest.raises(MolsepnormError, match="diverged. Try a lower optim.lr"):
         train(config, tmp_path / "run")
 
 
 def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path, monkeypatch):
     """The message has the step and the settings to change."""
-    from molsepnorm.tasks import Task
-
     plain, calls = Task.loss, []
 
     def bad(self, outputs, labels):
@@ -266,8 +277,6 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path,
 
 def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, monkeypatch):
     """What was best until then can be used."""
-    from molsepnorm.tasks import Task
-
     plain, calls = Task.loss, []
 
     def bad(self, outputs, labels):

@@ -108,7 +108,7 @@ def test_the_predictions_are_those_that_predict_gives(run):
 
 def test_metrics_say_what_was_done(run):
     """And are what `train` returns."""
-    config, result = run
+    _, result = run
     written = json.loads((result.folder / "metrics.json").read_text())
     assert written == result.metrics
     assert (written["epochs"], written["steps"], written["seed"]) == (3, 6, 0)
