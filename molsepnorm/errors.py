@@ -66,6 +66,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     'Known: dropout, layers.'
     """
     known = sorted(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean '{nearest[0]}'? " if nearest else ""
+    by_lower = {each.lower(): each for each in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {', '.join(known)}."

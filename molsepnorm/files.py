@@ -57,6 +57,12 @@ def replacing(path: Path | str) -> Iterator[Path]:
         StorageError: the place cannot be written, or the disk is full.
     """
     path = Path(path)
+    if path.is_symlink():
+        path = path.resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, or /dev/null
+        with clear_errors(path, "write"):
+            yield path
+        return
     scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
     aside = scratch.with_suffix(".old")
     try:
@@ -67,6 +73,8 @@ def replacing(path: Path | str) -> Iterator[Path]:
                 os.replace(path, aside)
             os.replace(scratch, path)
     finally:
+        if aside.exists() and not path.exists():
+            os.replace(aside, path)
         for leftover in (scratch, aside):
             if leftover.is_dir():
                 shutil.rmtree(leftover, ignore_errors=True)

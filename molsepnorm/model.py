@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
@@ -84,13 +85,16 @@ class PropertyModel:
         about = _read_config(folder / _CONFIG)
         try:
             config = GraphormerConfig(**about["network"])
+            with torch.random.fork_rng():  # the weights drawn here are replaced below
+                network = Graphormer(config)
             task = Task.from_json(about["task"])
+            if len(task.targets) != config.outputs:
+                raise ConfigError(f"{len(task.targets)} targets and {config.outputs} outputs")
             featurizer = about["featurizer"]
             if featurizer not in featurize.SIZES:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
         except (KeyError, TypeError, ConfigError) as error:
             raise ModelError(f"{folder / _CONFIG} does not describe a model: {error}") from error
-        network = Graphormer(config)
         try:
             with clear_errors(folder / _WEIGHTS, "read"):
                 network.load_state_dict(load_file(folder / _WEIGHTS))
@@ -133,6 +137,8 @@ def _read_config(path: Path) -> dict:
         with clear_errors(path, "read"):
             about = json.loads(path.read_text(encoding="utf-8"))
         schema = about["schema"]
+        if not isinstance(schema, int):
+            raise ValueError(f"its schema is {schema!r}, not a number")
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path} is damaged: {error}") from error
     if schema > SCHEMA:

@@ -14,10 +14,10 @@ from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings.encode import encode
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
-from molsepnorm.inference import infer
+from molsepnorm.inference import pick_device, predict
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
-from molsepnorm.tables import require_column
+from molsepnorm.tables import line_of, require_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,15 +51,18 @@ class Predictor:
 
     Args:
         model: a trained model.
-        device: where to run it.
+        device: where to run it: cpu, cuda, cuda:1, …, or auto.
+
+    Raises:
+        ConfigError: there is no such device.
     """
 
     def __init__(self, model: PropertyModel, device: str = "cpu") -> None:
         self.model = model
-        self.device = device
+        self.device = pick_device(device)
         self.targets = model.task.names
         self._featurizer = featurize.get(model.featurizer)
-        self._network = model.network.to(device).eval()
+        model.network.to(self.device).eval()
 
     @staticmethod
     def from_pretrained(folder: Path | str, device: str = "cpu") -> Predictor:
@@ -84,8 +87,7 @@ class Predictor:
         """Predictions for molecules that are graphs already: float32 (G, T)."""
         encoded = encode(graphs, self.model.encoding)
         tensors = GraphTensors.of(encoded, self.device)
-        outputs = infer(self._network, tensors, np.arange(len(graphs)))
-        return self.model.task.predictions(outputs).numpy()
+        return predict(self.model, tensors, np.arange(len(graphs)))
 
     def _predict_chunk(self, smiles: list[str]) -> Iterator[Prediction]:
         graphs: list[MolGraph] = []
@@ -143,9 +145,9 @@ def predict_rows(
                     "replace: rename or remove it"
                 )
         predictions = predictor.predict(chunk[smiles_column])
-        for number, prediction in enumerate(predictions, start=rows + 1):
+        for index, prediction in zip(chunk.index, predictions, strict=True):
             if prediction.error is not None and on_invalid == "fail":
-                raise DataError(f"{source}, row {number}: {prediction.error}")
+                raise DataError(f"{source}, line {line_of(index)}: {prediction.error}")
         for name in predictor.targets:
             chunk[f"{name}_pred"] = [p.values[name] if p.values else None for p in predictions]
         chunk[_ERROR] = [p.error or "" for p in predictions]

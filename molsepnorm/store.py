@@ -76,6 +76,9 @@ class GraphStore:
     notes: dict[str, Any]
     """Whatever the source wants to say of itself, such as its splits."""
 
+    path: Path
+    """The file."""
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -93,7 +96,7 @@ class GraphStore:
             about = json.loads(header.pop("__metadata__")["store"])
             if about["schema"] == SCHEMA:
                 return _assembled(
-                    {name: _map(path, start, entry) for name, entry in header.items()}, about
+                    {name: _map(path, start, entry) for name, entry in header.items()}, about, path
                 )
         except StorageError:
             raise
@@ -252,7 +255,7 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> GraphStore:
+def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> GraphStore:
     return GraphStore(
         **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
         sizes=np.array(arrays["sizes"]),
@@ -266,6 +269,7 @@ def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> GraphSto
         featurizer=about["featurizer"],
         targets=tuple(about["targets"]),
         notes=about["notes"],
+        path=path,
     )
 
 

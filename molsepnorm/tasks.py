@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 
-__all__ = ["METRICS", "Metric", "Target", "Task"]
+__all__ = ["METRICS", "Metric", "Target", "Task", "check_yes_no"]
 
 Kind = Literal["regression", "binary"]
 
@@ -104,6 +104,7 @@ class Task:
                 targets.append(Target(name, kind))
             else:
                 targets.append(Target(name, kind, float(present.mean()), float(present.std())))
+        check_yes_no(targets, labels)
         if metric is None:
             only = set(kinds)
             metric = (
@@ -131,6 +132,12 @@ class Task:
         targets = tuple(Target(**target) for target in content["targets"])
         return Task(targets, content["metric"])
 
+    def constant(self, labels: np.ndarray) -> np.ndarray:  # (T,)
+        """The best prediction that ignores the molecule, from training labels (G, T): the median
+        for regression, the share of yes for yes/no."""
+        middle = [np.nanmedian if t.kind == "regression" else np.nanmean for t in self.targets]
+        return np.array([f(column) for f, column in zip(middle, labels.T, strict=True)])
+
     def loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of the losses of all labels present, and how many there are.
 
@@ -139,7 +146,7 @@ class Task:
 
         Args:
             outputs: (B, T), the network's.
-            labels: (B, T) in the targets' own units, NaN where missing.
+            labels: (B, T) in the targets' own units, 0 or 1 for yes/no, NaN where missing.
         """
         present = ~labels.isnan()
         labels = torch.where(present, labels, 0.0)
@@ -187,6 +194,21 @@ class Task:
     def _row(self, field: Literal["mean", "scale"], like: Tensor) -> Tensor:
         values = [getattr(target, field) for target in self.targets]
         return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+
+def check_yes_no(targets: Sequence[Target], labels: np.ndarray) -> None:
+    """Check the labels (G, T) of yes/no targets.
+
+    Raises:
+        DataError: one is neither 0 nor 1 nor missing.
+    """
+    for target, column in zip(targets, labels.T, strict=True):
+        odd = column[~np.isnan(column) & (column != 0) & (column != 1)]
+        if target.kind == "binary" and len(odd):
+            raise DataError(
+                f"target '{target.name}' is yes/no, so its labels must be 0, 1 or blank; found "
+                f"{odd[0]:g}"
+            )
 
 
 def _score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:

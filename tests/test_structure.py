@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "tasks": LEAVES,
     "batch": LEAVES | {"encodings", "store", "nn"},
     "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "tasks"},
-    "inference": LEAVES | {"batch", "nn", "tasks"},
+    "inference": LEAVES | {"batch", "model", "nn", "tasks"},
     "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
 }
 OUTSIDE = {"molsepnorm.encodings.transform"}

@@ -9,15 +9,21 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from molsepnorm.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
 
-__all__ = ["TrainingDisplay", "scores_table", "splits_table"]
+__all__ = ["TrainingDisplay", "make_console", "scores_table", "splits_table"]
 
 _LINES_PER_RUN = 20  # most epochs that a run tells of where there is no terminal
+
+
+def make_console() -> Console:
+    """A console that prints text as it is: units in brackets are no markup."""
+    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 class TrainingDisplay(Listener):
@@ -28,98 +34,110 @@ class TrainingDisplay(Listener):
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(highlight=False, soft_wrap=True)
+        self.console = make_console()
         self.quiet = quiet
+        self.training = False
         self._live: Progress | None = None
         self._ended = ""
-        self._begun = time.perf_counter()
+        self._clock: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
     def started(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
+        self.training = True
+        self._metric = model.task.metric
         if self.quiet:
             return
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
         for target in model.task.targets:
             self.console.print(f"Target: {target.name} ({_KINDS[target.kind]})")
+        if config.data.table is not None and config.data.targets is None:
+            self.console.print("These are all columns of numbers; name others with --targets.")
         if dataset.rejected:
             first = dataset.rejected[0]
             self.console.print(
-                f"Left out: {len(dataset.rejected)} row(s) that cannot be read, such as row "
-                f"{first.row}: {first.reason}. All are in {folder / 'rejected.csv'}",
+                f"Left out: {len(dataset.rejected)} row(s) that cannot be read, such as "
+                f"'{first.smiles}': {first.reason}. All are in {folder / 'rejected.csv'}",
                 style="yellow",
-                markup=False,
             )
         self.console.print(splits_table(dataset))
         self.console.print(
-            f"Model: {config.model.layers} layers, {config.model.width} wide, "
-            f"{count:,} parameters; run folder: {folder}"
+            f"Model: layers {config.model.layers}, width {config.model.width}, "
+            f"{count:,} parameters. Folder: {folder}"
         )
-        self._metric = model.task.metric
-        self._begun = time.perf_counter()
         if self.console.is_terminal:
             self._start_bar(config.run.epochs)
+        else:
+            self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
     def stepped(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
+        at = epoch + done / of
+        if self._clock is None:
+            self._clock = (time.perf_counter(), at)
         if self._live is None:
             return
-        left = self._time_left(epoch + done / of, rate)
+        left = self._left(at, self._epochs)
         self._live.update(
             self._bar,
-            completed=epoch + done / of,
+            completed=at,
             text=f"epoch {epoch + 1}  loss {loss:.4f}{self._ended}  {rate:,.0f} graphs/s  {left}",
         )
 
     def epoch_ended(self, record: EpochRecord, epochs: int) -> None:
-        self._ended = f"  val {self._metric} {self._score(record):.4f}" if not self.quiet else ""
+        score = record.scores.get(self._metric, record.val_loss)
+        self._ended = f"  val {self._metric} {score:.4f}"
         every = max(1, epochs // _LINES_PER_RUN)
         if self.quiet or self._live is not None:
             return
         if record.epoch % every == 0 or record.epoch in (1, epochs):
-            left = (time.perf_counter() - self._begun) / record.epoch * (epochs - record.epoch)
             self.console.print(
                 f"epoch {record.epoch}/{epochs}  loss {record.train_loss:.4f}"
                 f"{self._ended}{' *' if record.best else ''}  "
-                f"{record.graphs_per_second:,.0f} graphs/s  {_clock(left)} left"
+                f"{record.graphs_per_second:,.0f} graphs/s  {self._left(record.epoch, epochs)}"
             )
 
     def finished(self, result: TrainingResult) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self.close()
         if not result.finished:
             return
         metrics = result.metrics
+        if not self.quiet:
+            self.console.print(
+                f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
+                f"{metrics['chosen_by']}. Time: {_clock(metrics['seconds'])}"
+            )
+        headings = {"val": "val", "test": "test", "test_constant": "test, if constant"}
         self.console.print(
-            f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
-            f"{metrics['chosen_by']}; {metrics['seconds']:,.0f} s"
+            scores_table({headings[name]: metrics[name] for name in headings if name in metrics})
         )
-        self.console.print(scores_table({name: metrics[name] for name in ("val", "test")}))
-        self.console.print(f"Predict: molsepnorm predict --model {result.folder} --smiles CCO")
+        if not self.quiet:
+            self.console.print(f"Predict: molsepnorm predict --model {result.folder} --smiles CCO")
+
+    def close(self) -> None:
+        """Take the bar off the terminal; safe to call at any time."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _start_bar(self, epochs: int) -> None:
+        self._epochs = epochs
         self._live = Progress(
             BarColumn(),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             TimeElapsedColumn(),
             console=self.console,
         )
         self._bar = self._live.add_task("training", total=epochs, text="")
         self._live.start()
 
-    def _time_left(self, done: float, rate: float) -> str:
-        assert self._live is not None
-        task = self._live.tasks[self._bar]
-        if not hasattr(self, "_first"):
-            self._first = (time.perf_counter(), done)
-        begun, at = self._first
-        if done <= at or task.total is None:
+    def _left(self, at: float, epochs: int) -> str:
+        """Time left, from the pace since this process began to train."""
+        begun, first = self._clock or (0.0, at)
+        if at <= first:
             return ""
-        return f"{_clock((time.perf_counter() - begun) / (done - at) * (task.total - done))} left"
-
-    def _score(self, record: EpochRecord) -> float:
-        return record.scores.get(self._metric, record.val_loss)
+        pace = (time.perf_counter() - begun) / (at - first)
+        return f"{_clock(pace * (epochs - at))} left"
 
 
 _KINDS = {"regression": "a number", "binary": "yes / no"}
@@ -142,7 +160,7 @@ def splits_table(dataset: Dataset) -> Table:
                 shape = f"{present.mean():.3f} ± {present.std():.3f}"
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
             counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
-            table.add_row(*first, name, *counts, shape)
+            table.add_row(*first, Text(name), *counts, shape)
     return table
 
 
@@ -158,7 +176,7 @@ def scores_table(scores: dict[str, dict[str, float | None]]) -> Table:
     for metric in next(iter(scores.values())):
         values = (scores[split][metric] for split in scores)
         cells = ("undefined" if v is None or np.isnan(v) else f"{v:.4f}" for v in values)
-        table.add_row(metric, *cells)
+        table.add_row(Text(metric), *cells)
     return table
 
 

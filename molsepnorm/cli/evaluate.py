@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,19 @@ __all__ = ["evaluate"]
 @click.command()
 @model_option
 @data_options
-@click.option("--split", default="test", help="train, val, test, or all.")
+@click.option(
+    "--split",
+    help="train, val, test, or all. [default: test; all for a table that was not trained on]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def evaluate(model_folder: Path, split: str, as_json: bool, **options: Any) -> None:
+def evaluate(model_folder: Path, split: str | None, as_json: bool, **options: Any) -> None:
     """Score a trained model on a split.
 
     \b
     molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
-    molsepnorm evaluate --model runs/logS --data new.csv --split all
+    molsepnorm evaluate --model runs/logS --data new.csv
     """
-    from rich.console import Console
-
-    from molsepnorm.cli.display import scores_table
-    from molsepnorm.model import PropertyModel
+    from molsepnorm.cli.display import make_console, scores_table
     from molsepnorm.training import evaluate as score
     from molsepnorm.training import load_config
 
@@ -39,14 +40,15 @@ def evaluate(model_folder: Path, split: str, as_json: bool, **options: Any) -> N
         for name in ("data_dir", "smiles_column", "targets")
         if options[name] is not None
     }
-    model = PropertyModel.from_pretrained(model_folder)
     source = options["dataset"] or options["data"]
-    dataset, scores = score(model, load_config(source, overrides=settings).data, split)
+    found = score(model_folder, load_config(source, overrides=settings).data, split)
+    scores = {name: None if math.isnan(value) else value for name, value in found.scores.items()}
     if as_json:
-        click.echo(json.dumps({"data": dataset.name, "split": split, **scores}, indent=2))
+        about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
+        click.echo(json.dumps({**about, **scores}, indent=2))
         return
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"Data: {dataset.name}")
-    if dataset.rejected:
-        console.print(f"Left out: {len(dataset.rejected)} row(s) that cannot be read")
-    console.print(scores_table({split: dict(scores)}))
+    console = make_console()
+    console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
+    if found.dataset.rejected:
+        console.print(f"Left out: {len(found.dataset.rejected)} row(s) that cannot be read")
+    console.print(scores_table({found.split: scores}))

@@ -42,6 +42,11 @@ class _LazyGroup(click.Group):
         except MolsepnormError as error:
             click.echo(f"Error: {error}", err=True)
             sys.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # whoever read our output has had enough; click leaves quietly
+        except OSError as error:
+            click.echo(f"Error: {error.strerror or error}", err=True)
+            sys.exit(1)
 
 
 @click.group(

@@ -51,7 +51,8 @@ model_option = click.option(
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     """A callback: names separated by commas."""
-    return [name.strip() for name in value.split(",")] if value else None
+    names = [name.strip() for name in (value or "").split(",")]
+    return [name for name in names if name] or None
 
 
 def parse_settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import sys
 from collections.abc import Iterator
@@ -86,8 +87,10 @@ def _lines(stream: TextIO) -> tuple[str, ...]:
 
 def _as_csv(lines: tuple[str, ...], column: str) -> TextIO:
     """SMILES, or a CSV whose first line names the column, as a CSV to read."""
-    if lines and column in lines[0].split(","):
-        return io.StringIO("\n".join(lines))
+    if not any(line.strip() for line in lines):
+        raise click.UsageError("nothing to predict: standard input holds no SMILES")
+    if column in next(csv.reader([lines[0].removeprefix("\ufeff")])):
+        return io.StringIO("\n".join(lines).removeprefix("\ufeff"))
     quoted = ('"' + line.replace('"', '""') + '"' for line in (column, *lines))
     return io.StringIO("\n".join(quoted))
 
@@ -99,6 +102,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
 
     if output is None:
         yield sys.stdout
+        sys.stdout.flush()  # so that a full disk is told here, not at the interpreter's end
         return
     with replacing(output) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
         yield file

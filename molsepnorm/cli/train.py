@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from molsepnorm.cli.options import data_options, parse_settings
+
+if TYPE_CHECKING:
+    from molsepnorm.training import TrainConfig
 
 __all__ = ["train"]
 
@@ -47,7 +51,10 @@ __all__ = ["train"]
     "--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder."
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print the final scores alone.")
-def train(output: Path | None, resume: Path | None, quiet: bool, **options: Any) -> None:
+@click.pass_context
+def train(
+    ctx: click.Context, output: Path | None, resume: Path | None, quiet: bool, **options: Any
+) -> None:
     """Train a model on a data set or a table.
 
     \b
@@ -62,28 +69,38 @@ def train(output: Path | None, resume: Path | None, quiet: bool, **options: Any)
 
     display = TrainingDisplay(quiet)
     if resume is not None:
-        given = [name for name, value in options.items() if value]
-        if given or output:
-            raise click.UsageError(
-                "--resume goes on with the configuration that its run began with, so it takes no "
-                f"other option than --quiet; got --{(given or ['output'])[0].replace('_', '-')}"
-            )
-        config = None
+        _require_nothing_else(ctx)
+        config, folder = None, resume
     else:
         config = _configuration(options)
-    source = options["dataset"] or (options["data"] and options["data"].stem) or "run"
-    with _stop_on_signal() as stop:
-        result = run_training(
-            config,
-            resume or output or RunFolder.numbered(source),
-            resume=resume is not None,
-            listener=display,
-            stop=lambda: stop.signal is not None,
-        )
+        name = config.data.dataset or Path(config.data.table or "run").stem
+        folder = output or RunFolder.numbered(name)
+    with _stop_on_signal(lambda: display.training) as stop:
+        try:
+            result = run_training(
+                config,
+                folder,
+                resume=resume is not None,
+                listener=display,
+                stop=lambda: stop.signal is not None,
+            )
+        finally:
+            display.close()
     if not result.finished:
         assert stop.signal is not None
         click.echo(f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True)
         sys.exit(128 + stop.signal)
+
+
+def _require_nothing_else(ctx: click.Context) -> None:
+    """Refuse options that a resumed run would not follow."""
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name not in ("resume", "quiet"):
+            raise click.UsageError(
+                "--resume goes on with the configuration that its run began with, so it takes no "
+                f"other option than --quiet; got {max(parameter.opts, key=len)}"
+            )
 
 
 _NAMED = {
@@ -102,7 +119,7 @@ _NAMED = {
 """Options for the most common settings."""
 
 
-def _configuration(options: dict[str, Any]) -> Any:
+def _configuration(options: dict[str, Any]) -> TrainConfig:
     from molsepnorm.training import load_config
 
     if options["dataset"] and options["data"]:
@@ -123,13 +140,15 @@ class _Stop:
 
 
 @contextmanager
-def _stop_on_signal() -> Iterator[_Stop]:
-    """Within, SIGINT and SIGTERM set a flag instead of breaking off; a second one breaks off."""
+def _stop_on_signal(training: Callable[[], bool]) -> Iterator[_Stop]:
+    """Within, SIGINT and SIGTERM ask training to stop after its step. Before training has begun,
+    and when one comes again, they break off at once."""
     stop = _Stop()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.signal is not None:
-            raise KeyboardInterrupt
+        if stop.signal is not None or not training():
+            click.echo("\nStopped at once.", err=True)
+            sys.exit(128 + number)
         stop.signal = number
         click.echo("\nStopping after this step (again to stop at once) …", err=True)
 

@@ -30,15 +30,16 @@ class DataConfig(BaseModel):
     """For tables; a named data set has its own."""
     on_invalid: Literal["skip", "fail"] = "skip"
     """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
-    split: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    """For tables: shares of train, validation and test, drawn at random."""
+    split: tuple[float, float, float] | None = (0.8, 0.1, 0.1)
+    """For tables: shares of train, validation and test, drawn at random; None for no split, which
+    is enough to score a model on all molecules."""
     split_seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
         if (self.dataset is None) == (self.table is None):
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a CSV)")
-        if min(self.split) <= 0 or abs(sum(self.split) - 1) > 1e-6:
+        if self.split and (min(self.split) <= 0 or abs(sum(self.split) - 1) > 1e-6):
             raise ValueError(
                 f"data.split must be three positive shares that sum to 1; got {list(self.split)}"
             )

@@ -13,6 +13,7 @@ import numpy as np
 
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
+from molsepnorm.files import fingerprint
 from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
 from molsepnorm.tasks import Kind
@@ -38,6 +39,7 @@ class Rejected(NamedTuple):
     """A row of the source that did not become a molecule."""
 
     row: int
+    """Its place, counted from 0 as in `splits.json`."""
     smiles: str
     reason: str
 
@@ -56,6 +58,11 @@ class Dataset:
     rejected: tuple[Rejected, ...] = ()
     smiles: Sequence[str] | None = None
     """The SMILES of every row of the source, where it has them."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for the encoded molecules and their labels."""
+        return fingerprint(self.store.path)
 
     @property
     def targets(self) -> tuple[str, ...]:

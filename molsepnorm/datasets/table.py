@@ -20,7 +20,7 @@ from molsepnorm.datasets.dataset import (
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.files import fingerprint
-from molsepnorm.tables import read_csv, require_column
+from molsepnorm.tables import line_of, read_csv, require_column
 from molsepnorm.tasks import Kind
 
 __all__ = ["load_table", "random_split"]
@@ -46,13 +46,17 @@ def load_table(config: DataConfig, encoding: EncodingSpec) -> Dataset:
 
     rejected: list[Rejected] = []
     key = fingerprint(config.table, config.smiles_column, *targets)
-    molecules = _molecules(smiles, labels, config, rejected)
+    molecules = _molecules(table, labels, config, rejected)
     notes = {"rejected": rejected}
     store = cached_store(key, config.featurizer, encoding, targets, molecules, notes)
     rejected = [Rejected(*entry) for entry in store.notes["rejected"]]
     if rejected and config.on_invalid == "fail":  # from the cache, where they had been skipped
-        raise DataError(_refusal(rejected[0], config))
-    splits = random_split(len(store), config.split, config.split_seed, config.table)
+        raise DataError(_refusal(rejected[0], table, config))
+    splits = {}
+    if config.split is not None:
+        splits = random_split(len(store), config.split, config.split_seed, config.table)
+    elif not len(store):
+        raise DataError(f"{config.table} has no molecule that can be read: {rejected[0].reason}")
     return Dataset(config.table.name, store, kinds, splits, tuple(rejected), smiles)
 
 
@@ -79,6 +83,8 @@ def _choose_targets(table: pd.DataFrame, config: DataConfig) -> tuple[str, ...]:
     if config.targets:
         for name in config.targets:
             require_column(table.columns, name, str(config.table))
+        if len(set(config.targets)) < len(config.targets):
+            raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")
         return tuple(config.targets)
     candidates = [name for name in table.columns if name != config.smiles_column]
     numeric = tuple(name for name in candidates if _all_numbers(table[name]))
@@ -95,7 +101,8 @@ def _parse(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
     text = column.str.strip().str.lower()
     parsed = pd.to_numeric(text.map(lambda cell: _YES_NO.get(cell, cell)), errors="coerce")
     numbers = parsed.to_numpy(dtype=np.float64)
-    return numbers, ~np.isfinite(numbers) & ~text.isin(_BLANK).to_numpy()
+    with np.errstate(over="ignore"):  # a label is kept as a float32
+        return numbers, ~np.isfinite(numbers.astype(np.float32)) & ~text.isin(_BLANK).to_numpy()
 
 
 def _all_numbers(column: pd.Series) -> bool:
@@ -108,7 +115,8 @@ def _numbers(table: pd.DataFrame, name: str, path: Path) -> np.ndarray:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise DataError(
-            f"{path}, line {row + 2}, column '{name}': '{table[name].iloc[row]}' is not a number. "
+            f"{path}, line {line_of(table.index[row])}, column '{name}': "
+            f"'{table[name].iloc[row]}' is not a number. "
             f"{int(bad.sum())} such cell(s) in this column; labels are numbers, yes/no, or blank "
             "where missing"
         )
@@ -121,23 +129,24 @@ def _kind(labels: np.ndarray) -> Kind:
 
 
 def _molecules(
-    smiles: list[str], labels: np.ndarray, config: DataConfig, rejected: list[Rejected]
+    table: pd.DataFrame, labels: np.ndarray, config: DataConfig, rejected: list[Rejected]
 ) -> Iterator[LabelledGraph]:
     featurizer = featurize.get(config.featurizer)
-    for row, text in enumerate(smiles):
+    for row, text in enumerate(table[config.smiles_column]):
         try:
             graph = featurizer(text)
         except InvalidMolecule as error:
             entry = Rejected(row, text, str(error))
             if config.on_invalid == "fail":
-                raise DataError(_refusal(entry, config)) from None
+                raise DataError(_refusal(entry, table, config)) from None
             rejected.append(entry)
             continue
         yield LabelledGraph(row, graph, labels[row])
 
 
-def _refusal(entry: Rejected, config: DataConfig) -> str:
+def _refusal(entry: Rejected, table: pd.DataFrame, config: DataConfig) -> str:
+    line = line_of(table.index[entry.row])
     return (
-        f"{config.table}, line {entry.row + 2}: {entry.reason}. Mend the row, or use "
+        f"{config.table}, line {line}: {entry.reason}. Mend the row, or use "
         "--on-invalid skip to leave such rows out and list them in rejected.csv"
     )

@@ -7,9 +7,9 @@ under the data folder, files downloaded before, a download.
 from __future__ import annotations
 
 import contextlib
-import csv
-import gzip
 import io
+import pickle
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from molsepnorm.datasets.dataset import (
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import DataError
 from molsepnorm.files import clear_errors, fingerprint
+from molsepnorm.tables import line_of, read_csv_chunks, require_column
 
 __all__ = ["FEATURIZER", "load_zinc"]
 
@@ -52,7 +53,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         folder = _find(data_dir, "ZINC/raw", _RAW)
         key = fingerprint(*(folder / file for file in _RAW)) if folder else "downloaded"
         key, counts = f"{name}-{key}", dict.fromkeys(SPLITS, 0)
-        molecules = _through_pyg(name, folder, key, counts)
+        molecules = _through_pyg(name, data_dir, folder, key, counts)
     store = cached_store(key, FEATURIZER, encoding, (_TARGET,), molecules, {"splits": counts})
 
     counts = store.notes["splits"]
@@ -77,15 +78,20 @@ def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGra
     zinc = featurize.get(FEATURIZER)
     row = 0
     for split, path in zip(SPLITS, files, strict=True):
-        with clear_errors(path, "read"), gzip.open(path, "rt", newline="") as text:
-            for line in csv.DictReader(text):
-                yield LabelledGraph(row, zinc(line["smiles"]), (float(line["y"]),))
-                counts[split] += 1
+        for chunk in read_csv_chunks(path):
+            for column in ("smiles", "y"):
+                require_column(chunk.columns, column, path)
+            for index, smiles, y in zip(chunk.index, chunk["smiles"], chunk["y"], strict=True):
+                try:
+                    yield LabelledGraph(row, zinc(smiles), (float(y),))
+                except ValueError as error:  # no number, or no molecule
+                    raise DataError(f"{path}, line {line_of(index)}: {error}") from None
                 row += 1
+            counts[split] += len(chunk)
 
 
 def _through_pyg(
-    name: str, raw: Path | None, key: str, counts: dict[str, int]
+    name: str, data_dir: Path | None, raw: Path | None, key: str, counts: dict[str, int]
 ) -> Iterator[LabelledGraph]:
     """Molecules of PyG's data set; its bonds are labelled from 1, ours from 0."""
     from torch_geometric.datasets import ZINC
@@ -105,10 +111,14 @@ def _through_pyg(
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
                 part = ZINC(str(root), subset=name == "zinc", split=split)
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+            reason = " ".join(str(error).split())
             if raw:
-                raise
-            raise DataError(_how_to_get(root, error)) from error
+                raise DataError(f"{raw} cannot be read as ZINC: {reason}.\n{_WHERE}") from error
+            looked = f"not in {data_dir}" if data_dir else "in no data folder"
+            raise DataError(
+                f"ZINC is {looked}, and downloading it from {ZINC.url} failed: {reason}.\n{_WHERE}"
+            ) from error
         if len(part) != expected:
             raise DataError(
                 f"{name} should have {expected:,} molecules in its {split} split, and the files "
@@ -125,12 +135,3 @@ _WHERE = (
     "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
     "DIR, or set MOLSEPNORM_DATA=DIR."
 )
-
-
-def _how_to_get(root: Path, error: Exception) -> str:
-    from torch_geometric.datasets import ZINC
-
-    return (
-        f"ZINC is not in the data folder, and downloading it from {ZINC.url} to {root} failed: "
-        f"{error}.\n{_WHERE}"
-    )

@@ -41,7 +41,9 @@ class BiasedSelfAttention(nn.Module):
     ) -> Tensor:  # (M, C)
         """Attend within each graph; blocks are attended one after the other."""
         masks = [self.dropout.mask(part) for part in bias]
-        y = _Attend.apply(self.qkv(x), blocks, self.dropout.scale, masks, *bias)
+        qkv = self.qkv(x)
+        with torch.autocast(x.device.type, enabled=False):  # all in the type of q, k and v
+            y = _Attend.apply(qkv, blocks, self.dropout.scale, masks, *bias)
         return self.out(y)
 
 
@@ -68,11 +70,13 @@ class _Attend(torch.autograd.Function):
         for rows, block, part, mask in zip(_rows(blocks), blocks, bias, masks, strict=True):
             q, k, v = _by_head(qkv[rows], block, heads, parts=3)
             factor = q.shape[-1] ** -0.5
-            logits = torch.baddbmm(part.flatten(0, 1), q, k.transpose(1, 2), alpha=factor)
+            logits = torch.baddbmm(
+                part.flatten(0, 1).to(q.dtype), q, k.transpose(1, 2), alpha=factor
+            )
             softmax = logits.softmax(dim=-1)  # (graphs·H, S, S)
             weights = softmax
             if mask is not None:
-                mask = mask.mul_(scale).flatten(0, 1)
+                mask = mask.mul_(scale).flatten(0, 1).to(q.dtype)
                 weights = softmax * mask
             attended = (weights @ v).unflatten(0, (-1, heads))
             _by_head_view(y[rows], block, heads, parts=1)[0].copy_(attended)

@@ -43,7 +43,8 @@ class AttentionBias(nn.Module):
     ) -> None:
         super().__init__()
         self.max_path_length = max_path_length
-        self.special = nn.Parameter(torch.empty(2, heads))  # the graph token's, the unreachable's
+        self.graph_token = nn.Parameter(torch.empty(heads))
+        self.unreachable = nn.Parameter(torch.empty(heads))
         self.spatial = nn.Parameter(torch.empty(max_distance + 1, heads))
         self.bonds = nn.ParameterList([torch.empty(size, heads) for size in bond_sizes])
         self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
@@ -59,7 +60,7 @@ class AttentionBias(nn.Module):
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
         """The bias of every code of a path vocabulary."""
-        steps = torch.einsum("eh,lhk->lek", self._bond_embeddings(), self.positions)  # (L, K, H)
+        steps = torch.einsum("lhk,ek->leh", self.positions, self._bond_embeddings())  # (L, K, H)
         starts = paths.level_starts
         sums = self.spatial.new_zeros(1, self.spatial.shape[1])
         levels = [sums]
@@ -73,10 +74,9 @@ class AttentionBias(nn.Module):
         distance = torch.arange(len(sizes)).repeat_interleave(sizes).to(self.spatial.device)
         # in the order of the codes
         assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
-        padding = torch.full_like(self.special[:1], -torch.inf)
-        return torch.cat(
-            [padding, self.special, torch.cat(levels) + F.embedding(distance, self.spatial)]
-        )
+        padding = torch.full_like(self.graph_token, -torch.inf)
+        special = torch.stack([padding, self.graph_token, self.unreachable])
+        return torch.cat([special, torch.cat(levels) + F.embedding(distance, self.spatial)])
 
     def _bond_embeddings(self) -> Tensor:  # (K, H)
         """The embedding of every bond label: its features' mean, the first changing fastest."""

@@ -14,8 +14,9 @@ class ByteDropout(nn.Module):
     """Dropout that compares random bytes, eight of them from each random 64-bit word.
 
     On a CPU `nn.Dropout` draws one Bernoulli number per element, a third of a training step of a
-    small Graphormer. Here the probability is rounded to the nearest 1/256 (0.1 becomes 0.1016)
-    and the survivors are scaled by exactly the rounded one's inverse, so the expectation is kept.
+    small Graphormer. Here the probability is rounded to the nearest 1/256 (0.1 becomes 0.1016,
+    and less than 1/512 becomes 0) and the survivors are scaled by exactly its inverse, so the
+    expectation is kept.
 
     Args:
         p: probability of dropping an element, 0 ≤ p < 1.
@@ -48,7 +49,7 @@ class ByteDropout(nn.Module):
         if not self.training or self._dropped == 0:
             return None
         if x.device.type != "cpu":
-            return torch.rand_like(x).ge_(self._dropped / _VALUES)
+            return torch.rand(x.shape, device=x.device).ge_(self._dropped / _VALUES).to(x.dtype)
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
         values = words.view(torch.uint8)[: x.numel()].view(x.shape)
         return values.ge_(self._dropped).to(x.dtype)  # in place, on bytes: a quarter of the memory

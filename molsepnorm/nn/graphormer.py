@@ -111,8 +111,9 @@ class Graphormer(nn.Module):
     NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931.
 
     What differs from the reference: canonical shortest paths (see `molsepnorm.encodings`), one
-    degree table, SepNorm. The last norm normalises the graph token alone, since nothing else is
-    read after it.
+    degree table, SepNorm. With SepNorm the last norm normalises the graph token alone, since
+    nothing else is read after it. (For the same reason the atoms' norm before the last layer's
+    feed-forward has no influence on the output; its parameters stay as they are drawn.)
 
     >>> model = Graphormer(GraphormerConfig(layers=2))
     >>> sum(p.numel() for p in model.parameters())
@@ -140,8 +141,7 @@ class Graphormer(nn.Module):
             )
             for index in range(config.layers)
         )
-        last_kind = config.graph_norm if config.norm == "sep" else config.node_norm
-        self.last_norm = _NORMS[last_kind](config.width)
+        self.last_norm = _norm(config, last=True)
         self.readout = nn.Linear(config.width, config.outputs)
         self.reset_parameters()
 
@@ -171,18 +171,12 @@ class Graphormer(nn.Module):
         bias = self.bias(batch)
         for layer in self.layers:
             x = layer(x, bias, batch)
-        token = x[batch.graph_token]
-        if self.training and len(batch) == 1 and isinstance(self.last_norm, nn.BatchNorm1d):
-            raise ValueError(
-                "a Graphormer whose graph token has a batch norm cannot train on a batch of one "
-                "molecule. Use batches of two or more, or graph_norm='layer'"
-            )
-        return self.last_norm(token.float() if token.element_size() < 4 else token)
+        return self.last_norm(x, batch.graph_token, batch.mask)[batch.graph_token]
 
 
-def _norm(config: GraphormerConfig, first: bool = False) -> nn.Module:
+def _norm(config: GraphormerConfig, first: bool = False, last: bool = False) -> nn.Module:
     nodes = _NORMS[config.node_norm]
     if config.norm == "shared":
         return SharedNorm(config.width, nodes)
     graph = config.first_graph_norm if first else config.graph_norm
-    return SepNorm(config.width, cls_norm=_NORMS[graph], tok_norm=nodes)
+    return SepNorm(config.width, _NORMS[graph], nn.Identity if last else nodes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 __all__ = ["MaskedBatchNorm1d", "SepNorm", "SharedNorm"]
 
@@ -70,18 +71,18 @@ class SepNorm(nn.Module):
                 f"SepNorm got a packed input of shape {tuple(x.shape)} and must be told where the "
                 "graph tokens are: pass graph_token=, or an input of shape (n, l, d)"
             )
-        if self.training and len(graph_token) == 1 and _needs_variance(self.cls_norm):
+        if self.training and len(graph_token) == 1 and isinstance(self.cls_norm, _BatchNorm):
             raise ValueError(
                 "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
                 "its variance over the batch is not defined. Use batches of two graphs or more, "
-                "or cls_norm=nn.LayerNorm"
+                "or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
             )
         if isinstance(self.tok_norm, MaskedBatchNorm1d):
             y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
         else:
             y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
         token = self.cls_norm(_at_least_float32(x[graph_token])).to(y.dtype)
-        if isinstance(self.tok_norm, nn.LayerNorm | MaskedBatchNorm1d):
+        if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):
             return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
         return y.index_copy(0, graph_token, token)
 
@@ -99,7 +100,9 @@ class SharedNorm(nn.Module):
         """Normalise every slot alike; arguments as in `SepNorm`, the token counting as real."""
         if not isinstance(self.norm, MaskedBatchNorm1d):
             return self.norm(x)
-        if mask is not None and graph_token is not None:
+        if mask is not None and x.dim() == 3:
+            mask = torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], dim=1)
+        elif mask is not None and graph_token is not None:
             mask = mask.index_fill(0, graph_token, True)
         return self.norm(x, mask)
 
@@ -108,7 +111,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     """Batch norm over the channels of (…, d) that counts only the rows where a mask is true.
 
     Statistics are kept in float32, also under autocast; masked rows are normalised like the
-    others but leave no trace in them.
+    others but leave no trace in them. Where a single row counts, the variance is taken as 0.
 
     >>> norm = MaskedBatchNorm1d(2)
     >>> x = torch.tensor([[1.0, 0.0], [3.0, 2.0], [999.0, 999.0]])
@@ -137,15 +140,16 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
 
     def _statistics(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = x.reshape(-1, x.shape[-1])
-        weight = x.new_ones(len(x), 1) if mask is None else mask.reshape(-1, 1).to(x.dtype)
+        counts = x.new_ones(len(x), 1).bool() if mask is None else mask.reshape(-1, 1)
         if len(x) < 2:
             raise ValueError(
                 "a batch norm cannot train on a single token: its variance is not defined. "
                 "Use larger batches or a layer norm"
             )
-        count = weight.sum()
-        mean = (x * weight).sum(0) / count
-        variance = ((x - mean).square() * weight).sum(0) / count  # biased, as nn.BatchNorm1d's
+        count = counts.sum().clamp(min=1)
+        mean = torch.where(counts, x, 0).sum(0) / count
+        deviation = torch.where(counts, x - mean, 0)
+        variance = deviation.square().sum(0) / count  # biased, as nn.BatchNorm1d's
         return mean, variance, count
 
     @torch.no_grad()
@@ -157,10 +161,6 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
-
-
-def _needs_variance(norm: nn.Module) -> bool:
-    return isinstance(norm, nn.modules.batchnorm._BatchNorm)
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

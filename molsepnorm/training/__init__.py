@@ -2,10 +2,12 @@
 
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
-from molsepnorm.training.run import evaluate, train
+from molsepnorm.training.run import train
+from molsepnorm.training.scoring import Evaluation, evaluate
 
 __all__ = [
     "EpochRecord",
+    "Evaluation",
     "Listener",
     "TrainConfig",
     "TrainingResult",

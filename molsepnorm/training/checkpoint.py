@@ -97,12 +97,12 @@ def load_checkpoint(
         saved["state"] = {index: state for index, state in states if state}
         optimizer.load_state_dict(saved)
         progress = Progress(**content["progress"])
+        torch.set_rng_state(tensors["random.cpu"])
     except (SafetensorError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise ModelError(
             f"{path} is damaged or belongs to another configuration: {error}. "
             "Start the run anew in another folder"
         ) from error
-    torch.set_rng_state(tensors["random.cpu"])
     if torch.cuda.is_available() and "random.cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random.cuda"])
     return progress

@@ -38,8 +38,8 @@ class OptimConfig(_Section):
     clip_norm: float | None = Field(5.0, gt=0)
     """Largest norm of the gradient of all parameters together; None for no clipping."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay of an exponential moving average of weights and batch-norm statistics, which then
-    is what is validated and saved; None for none."""
+    """Decay of an exponential moving average of the weights, which then is what is validated and
+    saved; None for none."""
 
 
 class RunConfig(_Section):

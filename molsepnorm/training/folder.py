@@ -47,11 +47,20 @@ class RunFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.config = self.path / "config.yaml"
+        self.environment = self.path / "environment.json"
         self.splits = self.path / "splits.json"
         self.history = self.path / "history.csv"
         self.metrics = self.path / "metrics.json"
         self.model = self.path / "model"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
+
+    @staticmethod
+    def of_model(model: Path | str) -> RunFolder | None:
+        """The run whose folder, or whose model folder, this is; None for a model on its own."""
+        for path in (Path(model), Path(model).resolve().parent):
+            if (path / "config.yaml").is_file() and (path / "splits.json").is_file():
+                return RunFolder(path)
+        return None
 
     @staticmethod
     def numbered(name: str, under: Path | str = "runs") -> Path:
@@ -69,9 +78,10 @@ class RunFolder:
         """
         with clear_errors(self.path, "write"):
             if self.path.is_dir() and any(self.path.iterdir()):
+                resume = f", or go on with that run by --resume {self.path}"
                 raise ConfigError(
-                    f"{self.path} exists and is not empty: choose another folder, or go on with "
-                    f"that run by --resume {self.path}"
+                    f"{self.path} exists and is not empty: choose another folder"
+                    f"{resume if self.checkpoint.exists() else ''}"
                 )
 
     def require_started(self) -> None:
@@ -83,13 +93,13 @@ class RunFolder:
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is no run to resume: it needs {self.config.name} and "
-                f"{self.checkpoint.relative_to(self.path)}, which appears with the first epoch"
+                f"{self.checkpoint.relative_to(self.path)}"
             )
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
         config.save(self.config)
-        write_json(self.path / "environment.json", _environment())
+        write_json(self.environment, {**_environment(), "data": dataset.fingerprint})
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
         rejected = pd.DataFrame(dataset.rejected, columns=["row", "smiles", "reason"])
@@ -101,21 +111,23 @@ class RunFolder:
 
         Raises:
             DataError: they are not.
+            ModelError: the files that say what they were are damaged.
         """
-        with clear_errors(self.splits, "read"):
-            saved = json.loads(self.splits.read_text(encoding="utf-8"))
-        if saved != _splits(dataset):
+        same = (
+            _read_json(self.splits) == _splits(dataset)
+            and _read_json(self.environment).get("data") == dataset.fingerprint
+        )
+        if not same:
             raise DataError(
-                f"the data are no longer those that {self.path} began with ({self.splits} "
-                "differs): put the old file back, or start a new run"
+                f"the data are no longer those that {self.path} began with: put the old file "
+                "back, or start a new run"
             )
 
     def finished_metrics(self) -> dict[str, Any] | None:
         """The scores of a run that finished before: the test split is not looked at again."""
         if not self.metrics.exists():
             return None
-        with clear_errors(self.metrics, "read"):
-            return json.loads(self.metrics.read_text(encoding="utf-8"))
+        return _read_json(self.metrics)
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
@@ -143,6 +155,14 @@ class RunFolder:
             table[f"{name}_pred"] = predictions[:, i]
         with replacing(self.path / "predictions_test.csv") as scratch:
             pd.DataFrame(table).to_csv(scratch, index=False)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        with clear_errors(path, "read"):
+            return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from error
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,15 +15,20 @@ from torch import Tensor, nn
 from molsepnorm.batch import GraphTensors, epoch_batches, num_batches
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
-from molsepnorm.inference import infer
+from molsepnorm.inference import infer, pick_device
 from molsepnorm.model import PropertyModel
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import EpochRecord, Listener
 from molsepnorm.training.optim import learning_rate, make_average, make_optimizer
+from molsepnorm.training.statistics import estimate_statistics
 
 __all__ = ["Trainer"]
+
+_STATISTICS = 1024  # training molecules from which batch-norm statistics are estimated
 
 
 class Trainer:
@@ -49,7 +56,7 @@ class Trainer:
     ) -> None:
         self.config, self.dataset, self.model = config, dataset, model
         self.folder, self.listener = folder, listener
-        self.device = torch.device(_device(config.run.device))
+        self.device = pick_device(config.run.device)
         self.network = model.network.to(self.device)
         self.optimizer = make_optimizer(self.network, config.optim)
         ema = config.optim.ema
@@ -57,7 +64,8 @@ class Trainer:
         self.graphs = GraphTensors.of(dataset.store, self.device)
         self.labels = torch.from_numpy(dataset.store.labels[:]).to(self.device)
         self.progress = Progress()
-        self.steps_per_epoch = num_batches(len(dataset.splits["train"]), config.run.batch_size)
+        steps = num_batches(len(dataset.splits["train"]), config.run.batch_size)
+        self.total_steps = steps * config.run.epochs
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint."""
@@ -73,15 +81,15 @@ class Trainer:
         """
         while self.progress.epoch < self.config.run.epochs:
             if not self._train_epoch(stop):
-                self._save()
+                self.save()
                 return False
             self._end_epoch()
-            self._save()
+            self.save()
         return True
 
-    def trained_network(self) -> nn.Module:
+    def trained_network(self) -> Graphormer:
         """What is validated and kept: the average where there is one."""
-        return self.network if self.average is None else self.average.module
+        return self.network if self.average is None else cast(Graphormer, self.average.module)
 
     def _train_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the epoch that is under way; false if it was stopped before its end."""
@@ -105,9 +113,8 @@ class Trainer:
 
     def _step(self, batch: np.ndarray) -> float:
         """One optimiser step; returns the batch's mean loss."""
-        total = self.steps_per_epoch * self.config.run.epochs
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.progress.step, total, self.config.optim)
+            group["lr"] = learning_rate(self.progress.step, self.total_steps, self.config.optim)
         graphs = self.graphs.cut(batch, self.config.run.blocks)
         labels = self.labels[torch.from_numpy(batch).to(self.device)]
         loss_sum, count = self.model.task.loss(self.network(graphs), labels)
@@ -123,18 +130,21 @@ class Trainer:
     def _count(self, loss_sum: Tensor, count: Tensor) -> float:
         total, labels = float(loss_sum.detach()), int(count)
         if not math.isfinite(total):
-            raise MolsepnormError(
-                f"the loss is {total} at step {self.progress.step + 1}: training diverged. Try a "
-                f"lower optim.lr (now {self.config.optim.lr:g}), a longer optim.warmup, or "
-                "optim.clip_norm"
-            )
+            raise self._diverged(f"the loss is {total} at step {self.progress.step + 1}")
         self.progress.loss_sum += total
         self.progress.loss_count += labels
         return total / max(labels, 1)
 
+    def _diverged(self, what: str) -> MolsepnormError:
+        return MolsepnormError(
+            f"{what}: training diverged. Try a lower optim.lr (now {self.config.optim.lr:g}), a "
+            "longer optim.warmup, or optim.clip_norm"
+        )
+
     def _end_epoch(self) -> None:
         """Validate, keep the model if it is the best so far, write the history."""
         progress, begun = self.progress, time.perf_counter()
+        estimate_statistics(self.trained_network(), self._sample())
         val_loss, scores = self._validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
@@ -143,12 +153,12 @@ class Trainer:
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
-            kept = PropertyModel(self.trained_network(), self.model.featurizer, self.model.task)  # type: ignore[arg-type]
+            kept = replace(self.model, network=self.trained_network())
             kept.save_pretrained(self.folder.model)
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
-            lr=self.optimizer.param_groups[0]["lr"],
+            lr=learning_rate(progress.step - 1, self.total_steps, self.config.optim),
             train_loss=progress.loss_sum / max(progress.loss_count, 1),
             val_loss=val_loss,
             scores=scores,
@@ -162,22 +172,27 @@ class Trainer:
         progress.loss_sum = progress.epoch_seconds = 0.0
         self.listener.epoch_ended(record, self.config.run.epochs)
 
+    def _sample(self) -> Iterator[GraphBatch]:
+        """Random batches of training molecules, the same after every epoch."""
+        graphs = self.dataset.splits["train"]
+        rng = np.random.default_rng(self.config.run.seed)
+        sample = rng.permutation(graphs)[:_STATISTICS]
+        for batch in epoch_batches(sample, self.config.run.batch_size, rng):
+            yield self.graphs.cut(batch, self.config.run.blocks)
+
     def _validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the whole validation split."""
         graphs, task = self.dataset.splits["val"], self.model.task
         outputs = infer(self.trained_network(), self.graphs, graphs)
+        if not outputs.isfinite().all():
+            raise self._diverged("an output on a validation molecule is not finite")
         labels = self.dataset.store.labels[graphs]
         loss_sum, count = task.loss(outputs, torch.from_numpy(labels))
         scores = task.scores(task.predictions(outputs).numpy(), labels)
         return float(loss_sum / count.clamp(min=1)), scores
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the checkpoint from which `resume` goes on."""
         save_checkpoint(
             self.folder.checkpoint, self.progress, self.network, self.optimizer, self.average
         )
-
-
-def _device(name: str) -> str:
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -22,23 +22,19 @@ def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optim
 
 
 def make_average(network: nn.Module, decay: float) -> AveragedModel:
-    """An exponential moving average of weights and batch-norm statistics.
+    """An exponential moving average of the weights.
 
-    The statistics belong to the weights they go with, so they are averaged like them. The first
-    steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n steps, so that
-    the initial weights are soon forgotten.
+    The first steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n
+    steps, so that the initial weights are soon forgotten. Batch-norm statistics are not averaged:
+    they would not be those of the averaged weights, and `estimate_statistics` makes them anew.
     """
 
     @torch.no_grad()
     def update(averages: Any, current: Any, num_averaged: Tensor | int) -> None:
         count = int(num_averaged)
-        weight = 1 - min(decay, (1 + count) / (10 + count))
-        if averages[0].is_floating_point():
-            torch._foreach_lerp_(averages, current, weight)
-        else:  # how many batches a batch norm has seen
-            torch._foreach_copy_(averages, current)
+        torch._foreach_lerp_(averages, current, 1 - min(decay, (1 + count) / (10 + count)))
 
-    return AveragedModel(network, multi_avg_fn=update, use_buffers=True)
+    return AveragedModel(network, multi_avg_fn=update)
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:

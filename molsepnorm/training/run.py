@@ -1,4 +1,4 @@
-"""`train` and `evaluate`: whole jobs, from a configuration to a folder of results."""
+"""`train`: the whole job, from a configuration to a folder of results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 
 from molsepnorm import datasets, featurize
 from molsepnorm.batch import GraphTensors
-from molsepnorm.datasets import DataConfig, Dataset
+from molsepnorm.datasets import Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.files import write_json
-from molsepnorm.inference import infer
+from molsepnorm.inference import pick_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task
@@ -24,7 +24,7 @@ from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener, TrainingResult
 from molsepnorm.training.loop import Trainer
 
-__all__ = ["evaluate", "train"]
+__all__ = ["architecture", "train"]
 
 
 def train(
@@ -64,6 +64,7 @@ def train(
     else:
         run.require_new()
 
+    pick_device(config.run.device)  # before any work, if there is no such device
     network_config = architecture(config)
     dataset = datasets.load(config.data, encoding_of(network_config))
     with torch.random.fork_rng():  # the caller's random numbers stay as they are
@@ -79,6 +80,7 @@ def train(
             trainer.resume()
         else:
             run.begin(config, dataset)
+            trainer.save()
         listener.started(config, dataset, model, run.path)
         finished = trainer.fit(stop)
     best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
@@ -88,39 +90,6 @@ def train(
     result = TrainingResult(run.path, finished, best, metrics)
     listener.finished(result)
     return result
-
-
-def evaluate(
-    model: PropertyModel, data: DataConfig, split: str = "test"
-) -> tuple[Dataset, dict[str, float]]:
-    """Score a model on one split of a data set, or on all its molecules ("all").
-
-    Raises:
-        ConfigError: no such split, or the data set lacks one of the model's targets.
-        DataError: the data cannot be had or used.
-    """
-    names = (*datasets.SPLITS, "all")
-    if split not in names:
-        raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
-    if datasets.featurizer_of(data) != model.featurizer:
-        if data.dataset is not None:
-            raise ConfigError(
-                f"the model reads '{model.featurizer}' features and {data.dataset} has "
-                f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
-            )
-        data = data.model_copy(update={"featurizer": model.featurizer})
-    if data.table is not None and data.targets is None:
-        data = data.model_copy(update={"targets": list(model.task.names)})
-    dataset = datasets.load(data, model.encoding)
-    if dataset.targets != model.task.names:
-        raise ConfigError(
-            f"the model predicts {', '.join(model.task.names)}, and the data have "
-            f"{', '.join(dataset.targets)}"
-        )
-    graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
-    return dataset, model.task.scores(
-        _predict(model, dataset, graphs), dataset.store.labels[graphs]
-    )
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -133,18 +102,19 @@ def _finish(
     config: TrainConfig, dataset: Dataset, model: PropertyModel, trainer: Trainer, run: RunFolder
 ) -> dict[str, Any]:
     """Score the best model, the test split for the first and only time, and write the results."""
-    predictions = {
-        split: _predict(model, dataset, dataset.splits[split]) for split in ("val", "test")
-    }
-    scores = {
-        split: model.task.scores(values, dataset.store.labels[dataset.splits[split]])
-        for split, values in predictions.items()
-    }
+    task, splits, labels = model.task, dataset.splits, dataset.store.labels
+    tensors = GraphTensors.of(dataset.store)
+    predictions = {split: predict(model, tensors, splits[split]) for split in ("val", "test")}
     run.write_predictions(dataset, predictions["test"])
+    scores = {
+        split: task.scores(values, labels[splits[split]]) for split, values in predictions.items()
+    }
+    constant = np.tile(task.constant(labels[splits["train"]]), (len(splits["test"]), 1))
+    scores["test_constant"] = task.scores(constant, labels[splits["test"]])
     progress = trainer.progress
     metrics = {
         "data": dataset.name,
-        "chosen_by": model.task.metric,
+        "chosen_by": task.metric,
         "best_epoch": progress.best_epoch,
         "epochs": progress.epoch,
         "steps": progress.step,
@@ -158,8 +128,3 @@ def _finish(
     }
     write_json(run.metrics, metrics)
     return metrics
-
-
-def _predict(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> np.ndarray:
-    outputs = infer(model.network, GraphTensors.of(dataset.store), graphs)
-    return model.task.predictions(outputs).numpy()

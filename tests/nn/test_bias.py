@@ -61,9 +61,9 @@ def smallest_path(graph: MolGraph, sizes: tuple[int, ...], i: int, j: int) -> li
 
 
 def slow_pair(module: AttentionBias, spec: EncodingSpec, labels: list[int] | None) -> Tensor:
-    """b_ij (H,) for the bonds along the path: s_D + 1/D' Σ_k emb(e_k) W_k."""
+    """b_ij (H,) for the bonds along the path: s_D + 1/D' Σ_k W_k emb(e_k)."""
     if labels is None:
-        return module.special[1]
+        return module.unreachable
     distance = len(labels)
     bias = module.spatial[min(distance, spec.max_distance)].clone()
     kept = labels[: spec.max_path_length]
@@ -73,7 +73,7 @@ def slow_pair(module: AttentionBias, spec: EncodingSpec, labels: list[int] | Non
             label, feature = divmod(label, size)
             embedding += table[feature] / len(spec.bond_sizes)
         for head in range(HEADS):
-            bias[head] += embedding @ module.positions[k, :, head] / len(kept)
+            bias[head] += module.positions[k, head] @ embedding / len(kept)
     return bias
 
 
@@ -84,7 +84,7 @@ def slow_bias(
     bias = torch.full((HEADS, slots, slots), torch.nan, dtype=torch.float64)
     real = graph.num_atoms + 1
     bias[:, :real, real:] = -torch.inf
-    bias[:, 0, :real] = bias[:, :real, 0] = module.special[0][:, None]
+    bias[:, 0, :real] = bias[:, :real, 0] = module.graph_token[:, None]
     for i in range(graph.num_atoms):
         for j in range(graph.num_atoms):
             labels = smallest_path(graph, spec.bond_sizes, i, j)
@@ -155,15 +155,16 @@ def test_table_in_words() -> None:
     table = module.table(batch.paths)
     assert table.shape == (len(encoded.paths), HEADS)
     assert (table[0] == -torch.inf).all()
-    torch.testing.assert_close(table[1:3], module.special)
+    torch.testing.assert_close(table[1], module.graph_token)
+    torch.testing.assert_close(table[2], module.unreachable)
     torch.testing.assert_close(table[3], module.spatial[0])
     codes = {encoded.paths.describe(code): code for code in range(len(encoded.paths))}
     emb, weights = module.bonds[0], module.positions
-    double = module.spatial[1] + emb[1] @ weights[0]
+    double = module.spatial[1] + weights[0] @ emb[1]
     torch.testing.assert_close(table[codes["distance 1, bonds 1"]], double)
-    two = module.spatial[2] + (emb[1] @ weights[0] + emb[0] @ weights[1]) / 2
+    two = module.spatial[2] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
     torch.testing.assert_close(table[codes["distance 2, bonds 1-0"]], two)
-    three = module.spatial[3] + (emb[1] @ weights[0] + emb[0] @ weights[1]) / 2
+    three = module.spatial[3] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
     torch.testing.assert_close(table[codes["distance 3, bonds 1-0"]], three)
 
 
@@ -173,7 +174,7 @@ def test_atoms_alone() -> None:
     batch = batch_of([featurize.get("zinc")("C"), featurize.get("zinc")("O")], spec)
     module = bias_for(spec)
     (bias,) = module(batch)
-    expected = module.special[0][:, None, None].repeat(1, 2, 2)
+    expected = module.graph_token[:, None, None].repeat(1, 2, 2)
     expected[:, 1, 1] = module.spatial[0]
     torch.testing.assert_close(bias, torch.stack([expected, expected]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import networkx as nx
@@ -17,6 +18,7 @@ from molsepnorm.encodings import EncodingSpec, encode
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SharedNorm
+from molsepnorm.training.statistics import estimate_statistics
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged
@@ -93,6 +95,8 @@ def slow_site_norm(weights: dict[str, Tensor], site: str, x: Tensor) -> Tensor:
     if f"{site}.norm.weight" in weights:
         return slow_norm(weights, f"{site}.norm", x)
     token = slow_norm(weights, f"{site}.cls_norm", x[:1])
+    if site == "last_norm":  # nothing reads the atoms after it
+        return token
     return torch.cat([token, slow_norm(weights, f"{site}.tok_norm", x[1:])])
 
 
@@ -103,11 +107,11 @@ def slow_bias(weights: dict[str, Tensor], config: GraphormerConfig, graph: MolGr
     network.add_nodes_from(range(graph.num_atoms))
     for (a, b), label in zip(graph.bonds.tolist(), graph.bond_features[:, 0].tolist(), strict=True):
         network.add_edge(a, b, label=label)
-    bias = weights["bias.special"][0].repeat(slots, slots, 1)
+    bias = weights["bias.graph_token"].repeat(slots, slots, 1)
     for i in range(graph.num_atoms):
         for j in range(graph.num_atoms):
             if not nx.has_path(network, i, j):
-                bias[1 + i, 1 + j] = weights["bias.special"][1]
+                bias[1 + i, 1 + j] = weights["bias.unreachable"]
                 continue
             labels = min(
                 [network.edges[bond]["label"] for bond in nx.utils.pairwise(path)]
@@ -116,7 +120,7 @@ def slow_bias(weights: dict[str, Tensor], config: GraphormerConfig, graph: MolGr
             value = weights["bias.spatial"][min(len(labels), config.max_distance)].clone()
             kept = labels[: config.max_path_length]
             for k, label in enumerate(kept):
-                value += weights["bias.bonds.0"][label] @ weights["bias.positions"][k] / len(kept)
+                value += weights["bias.positions"][k] @ weights["bias.bonds.0"][label] / len(kept)
             bias[1 + i, 1 + j] = value
     return bias
 
@@ -145,7 +149,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
         x = x + linear(f"{layer}.attention.out", torch.cat(heads, dim=1))
         h = F.gelu(linear(f"{layer}.ffn_in", slow_site_norm(weights, f"{layer}.ffn_norm", x)))
         x = x + linear(f"{layer}.ffn_out", h)
-    return linear("readout", slow_norm(weights, "last_norm", x[:1]))[0]
+    return linear("readout", slow_site_norm(weights, "last_norm", x)[:1])[0]
 
 
 @pytest.mark.parametrize("options", NORMS, ids=str)
@@ -271,7 +275,7 @@ def test_the_references_own_count_is_ours_with_its_larger_tables() -> None:
         "bonds": count(model.bias.bonds),
         "positions": model.bias.positions.numel(),
         "spatial": model.bias.spatial.numel(),
-        "special": model.bias.special.numel(),
+        "special": model.bias.graph_token.numel() + model.bias.unreachable.numel(),
         "layers": count(model.layers),
         "last norm": count(model.last_norm),
         "readout": count(model.readout),
@@ -409,7 +413,7 @@ def test_sizes_from_a_file_may_be_lists() -> None:
     assert hash(config) == hash(GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,)))
 
 
-@pytest.mark.parametrize("options", [*NORMS[:2], NORMS[3], NORMS[5]], ids=str)
+@pytest.mark.parametrize("options", [*NORMS[:2], NORMS[3]], ids=str)
 def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None:
     """The error says what to do; a layer norm can train on one molecule."""
     model = far_from_initial(**options).train()
@@ -417,16 +421,6 @@ def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None
     with pytest.raises(ValueError, match=r"cannot train on a batch of one"):
         model(batch)
     assert model.eval()(batch).isfinite().all()
-
-
-def test_the_last_norm_refuses_one_molecule_in_its_own_words() -> None:
-    """Where only the last norm is a batch norm, the message names the setting."""
-    model = far_from_initial(norm="shared", node_norm="batch").train()
-    batch = batch_of(zinc_graphs(("CCO",)), model.config)
-    with pytest.raises(ValueError, match="whose graph token has a batch norm cannot train") as info:
-        model(batch)
-    # the setting that helps a shared norm is node_norm: graph_norm is not read there
-    assert "node_norm='layer'" in str(info.value)
 
 
 @pytest.mark.parametrize("options", [{"graph_norm": "layer"}, {"norm": "shared"}], ids=str)
@@ -478,7 +472,7 @@ def test_the_graph_tokens_first_norm_is_no_batch_norm() -> None:
     sites = [norm for layer in model.layers for norm in (layer.attention_norm, layer.ffn_norm)]
     kinds = [type(site.cls_norm) for site in sites]
     assert kinds == [nn.LayerNorm] + 5 * [nn.BatchNorm1d]
-    assert type(model.last_norm) is nn.BatchNorm1d
+    assert type(model.last_norm.cls_norm) is nn.BatchNorm1d
     assert {type(site.tok_norm) for site in sites} == {nn.LayerNorm}
     shared = Graphormer(GraphormerConfig(layers=3, norm="shared"))
     assert all(isinstance(layer.attention_norm, SharedNorm) for layer in shared.layers)
@@ -492,17 +486,20 @@ def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
     return float((evaluated - trained).abs().max() / trained.std())
 
 
-@pytest.mark.parametrize(("steps", "tolerance"), [(60, 0.5), (200, 0.1)])
-def test_training_and_evaluation_mode_agree_after_training(steps: int, tolerance: float) -> None:
-    """Without dropout both modes' outputs agree: to half the outputs' deviation after 60 steps
-    (two or three epochs of a small table), to a tenth after 200. What should be left is the lag of
-    the running statistics and the n / (n − 1) of their variance, not their initial values."""
+@pytest.mark.parametrize("steps", [5, 60, 200])
+def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
+    """Without dropout both modes' outputs agree to 2 % of the outputs' deviation, also after a few
+    steps, once the statistics are estimated as training does before it validates. What is left is
+    the n / (n − 1) of the variance. The running averages alone are far off in the beginning."""
     torch.manual_seed(0)
     model = Graphormer(toy_config())
     batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
     losses = train_toy(model, batch, steps)
-    assert losses[-1] < 0.1 * losses[0]
-    assert gap_between_modes(model, batch) < tolerance
+    if steps == 60:
+        assert losses[-1] < 0.1 * losses[0]
+        assert gap_between_modes(copy.deepcopy(model), batch) > 0.5
+    estimate_statistics(model, [batch])
+    assert gap_between_modes(model, batch) < 0.02
 
 
 def test_why_the_first_norm_of_the_graph_token_is_no_batch_norm() -> None:
@@ -573,4 +570,4 @@ def test_autocast_trains_near_float32() -> None:
         outputs = model(batch)
     outputs.float().square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    assert model.last_norm.running_var.dtype == torch.float32
+    assert model.last_norm.cls_norm.running_var.dtype == torch.float32

@@ -288,9 +288,9 @@ def test_evaluation_gives_the_scores_of_the_run(run):
     """On each split; "all" takes every molecule that can be read."""
     config, result = run
     for split in ("val", "test"):
-        dataset, scores = evaluate(result.model, config.data, split)
+        dataset, *_, scores = evaluate(result.model, config.data, split)
         assert scores == pytest.approx(result.metrics[split], nan_ok=True)
-    dataset, scores = evaluate(result.model, config.data, "all")
+    dataset, *_, scores = evaluate(result.model, config.data, "all")
     labels = dataset.store.labels[:, 0]
     texts = [dataset.smiles[row] for row in dataset.store.rows]
     predicted = [p.values["y"] for p in Predictor(result.model).predict(texts)]
@@ -338,7 +338,7 @@ def test_all_of_a_table_needs_no_split(run, tmp_path, rows):
     _, result = run
     lines = ["smiles,y,active", "CCO,1.5,1", "CCN,0.5,0", "CCCl,1,1"][: rows + 1]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
-    dataset, scores = evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
+    dataset, *_, scores = evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
     assert len(dataset.store) == rows
     assert np.isfinite(scores["mae"])
 

@@ -1,0 +1,106 @@
+"""`evaluate`: scores of a trained model on data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from molsepnorm import datasets
+from molsepnorm.batch import GraphTensors
+from molsepnorm.datasets import DataConfig, Dataset
+from molsepnorm.errors import ConfigError
+from molsepnorm.inference import predict
+from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import check_yes_no
+from molsepnorm.training.config import load_config
+from molsepnorm.training.folder import RunFolder
+
+__all__ = ["Evaluation", "evaluate"]
+
+
+class Evaluation(NamedTuple):
+    """What `evaluate` found."""
+
+    dataset: Dataset
+    split: str
+    molecules: int
+    """How many were scored."""
+    scores: dict[str, float]
+    """By metric, see `molsepnorm.tasks.Task.scores`."""
+
+
+def evaluate(
+    model: PropertyModel | Path | str, data: DataConfig, split: str | None = None
+) -> Evaluation:
+    """Score a model on a split of a data set, or on all its molecules.
+
+    Args:
+        model: a model, or its folder. A run's folder knows how its own table was split, so that
+            "test" are the molecules that were not trained on.
+        data: what to score it on.
+        split: train, val, test, or all. By default test; for a table that the folder's run has
+            not been trained on, all.
+
+    Raises:
+        ConfigError: no such split, or the data set lacks one of the model's targets.
+        DataError: the data cannot be had or used, or changed since the run began.
+        ModelError: the folder holds no complete model.
+    """
+    names = (*datasets.SPLITS, "all")
+    if split is not None and split not in names:
+        raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
+    run = None
+    if not isinstance(model, PropertyModel):
+        run = RunFolder.of_model(model)
+        model = PropertyModel.from_pretrained(model)
+        if data.table is not None:
+            data, split, run = _own_split(run, data, split)
+    split = split or "test"
+    data = _fit_to_model(data, model)
+    dataset = datasets.load(
+        data.model_copy(update={"split": None}) if split == "all" else data, model.encoding
+    )
+    if run is not None and split != "all":
+        run.require_same_data(dataset)
+    if dataset.targets != model.task.names:
+        raise ConfigError(
+            f"the model predicts {', '.join(model.task.names)}, and the data have "
+            f"{', '.join(dataset.targets)}"
+        )
+    graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
+    labels = dataset.store.labels[graphs]
+    check_yes_no(model.task.targets, labels)
+    scores = model.task.scores(predict(model, GraphTensors.of(dataset.store), graphs), labels)
+    return Evaluation(dataset, split, len(graphs), scores)
+
+
+def _own_split(
+    run: RunFolder | None, data: DataConfig, split: str | None
+) -> tuple[DataConfig, str, RunFolder | None]:
+    """The table with the split of the run, if it was trained on it; otherwise all of it."""
+    assert data.table is not None
+    own = load_config(config=run.config).data if run else None
+    if own is not None and own.table is not None and own.table == data.table.resolve():
+        return own, split or "test", run
+    if split not in (None, "all"):
+        raise ConfigError(
+            f"{data.table} has no split '{split}': the model was not trained on this table, so all "
+            "its molecules can be scored (--split all)"
+        )
+    return data, "all", None
+
+
+def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
+    """The data with the model's features and targets."""
+    if datasets.featurizer_of(data) != model.featurizer:
+        if data.dataset is not None:
+            raise ConfigError(
+                f"the model reads '{model.featurizer}' features and {data.dataset} has "
+                f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
+            )
+        data = data.model_copy(update={"featurizer": model.featurizer})
+    if data.table is not None and data.targets is None:
+        data = data.model_copy(update={"targets": list(model.task.names)})
+    return data
