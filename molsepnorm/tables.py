@@ -26,8 +26,8 @@ def read_csv_chunks(
 ) -> Iterator[pd.DataFrame]:
     """A CSV file in pieces of up to `rows` rows.
 
-    The index of a row is such that `line_of` gives its line in the file. Blank lines count there
-    but are no rows, except in a table of a single column, where they are blank cells.
+    Every line after the header is a row, a blank one a row of blank cells, so that what is written
+    beside a row stays beside it; and `line_of` a row's index is its line in the file.
 
     Args:
         source: a path, or an open text stream.
@@ -52,8 +52,6 @@ def read_csv_chunks(
                 chunksize=rows,
             )
             for chunk in chunks:
-                if chunk.columns.size > 1:
-                    chunk = chunk[(chunk.fillna("") != "").any(axis=1)]
                 empty = empty and not len(chunk)
                 if len(chunk):
                     yield chunk.fillna("")

@@ -108,7 +108,7 @@ def test_the_installed_command_trains_and_predicts(installed, tmp_path):
         target=installed,
         cwd=tmp_path,
     )
-    assert "1 layers, 80 wide" in printed or "1 layer, 80 wide" in printed
+    assert "layers 1, width 80" in printed
     assert (tmp_path / "run" / "metrics.json").exists()
     predict = ("predict", "--model", "run", "--smiles", "CCO")
     printed = _python(code, str(installed), *predict, target=installed, cwd=tmp_path)

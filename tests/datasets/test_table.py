@@ -194,7 +194,7 @@ def test_a_label_that_is_no_number_is_shown_with_its_place(write, bad):
 
 
 def test_a_line_number_is_the_one_an_editor_shows(write):
-    """Blank lines count, though they are no rows."""
+    """Blank lines count."""
     text = "smiles,y\n\n\n" + "\n".join(f"{text},{i}" for i, text in enumerate(ALKANES))
     with pytest.raises(DataError, match="line 24, column 'y'"):
         _load(write(text + "\nCCO,x\n"), targets=["y"])

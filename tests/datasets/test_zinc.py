@@ -299,7 +299,7 @@ def test_damaged_tables_of_the_full_set_are_named(tmp_path, damage):
     else:
         with gzip.open(path, "wt") as file:
             file.write("smiles,y\nCC,high\n")
-    with pytest.raises((DataError, StorageError), match=r"csv\.gz"):
+    with pytest.raises((ConfigError, DataError, StorageError), match=r"csv\.gz"):
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
 
 

@@ -328,7 +328,7 @@ def test_evaluation_of_a_table_takes_the_models_own_features(run, table):
     config, result = run
     assert result.model.featurizer == "zinc"
     other = DataConfig(table=table, featurizer="ogb", split=config.data.split)
-    _, scores = evaluate(result.model, other, "test")
+    *_, scores = evaluate(result.model, other, "test")
     assert scores == pytest.approx(result.metrics["test"], nan_ok=True)
 
 
@@ -354,5 +354,5 @@ def test_numbers_where_the_model_predicts_yes_or_no_are_refused(run, tmp_path):
 
 def test_evaluation_loads_a_model_from_its_folder(run):
     config, result = run
-    _, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data)
+    *_, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data)
     assert scores == pytest.approx(result.metrics["test"], nan_ok=True)

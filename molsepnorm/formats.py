@@ -1,0 +1,160 @@
+"""What other Graphormers call their tensors, and how these become ours.
+
+Two formats have our architecture, a pre-norm Graphormer with one layer norm for all tokens:
+"graphormer-v1", the first release of microsoft/Graphormer, and "hf", the encoder of
+`GraphormerForGraphClassification` in transformers up to 4.57.6 with `pre_layernorm=True`.
+
+====================== ============================================ ===========================
+ours                   graphormer-v1                                what is done
+====================== ============================================ ===========================
+embedding.atoms        atom_encoder                                 rows, see below
+embedding.degrees      in_degree_encoder, out_degree_encoder        from row 1 on, added up
+embedding.graph_token  graph_token                                  row 0
+bias.graph_token       graph_token_virtual_distance                 row 0
+bias.spatial           rel_pos_encoder (or spatial_pos_encoder)     from row 1 on
+bias.unreachable       the same                                     row 511
+bias.bonds.F           edge_encoder                                 rows, see below
+bias.positions         edge_dis_encoder                             as (L, H, H), each transposed
+layers.N:
+- attention_norm.norm  self_attention_norm
+- attention.qkv        self_attention.linear_q, linear_k, linear_v  one below the other
+- attention.out        self_attention.output_layer
+- ffn_norm.norm        ffn_norm
+- ffn_in, ffn_out      ffn.layer1, ffn.layer2
+last_norm.norm         final_ln
+readout                downstream_out_proj, or out_proj
+====================== ============================================ ===========================
+
+In "hf" the tables stand below graph_node_feature and graph_attn_bias, and a layer has
+self_attn_layer_norm, self_attn.{q,k,v,out}_proj, final_layer_norm, fc1 and fc2. Its head (linear,
+activation, norm, linear) is none that ours could be, so `last_norm` and `readout` stay fresh: what
+is imported is the graph token after the last layer. The final_layer_norm of its encoder, without
+a layer's number, has no effect: transformers never applies it.
+
+**Index shifts.** Both number the values of all features of an atom or a bond through, 512 rows a
+feature, and add what padding needs, so that value x of feature f stands in row ::
+
+    atoms   x + 512 f + 2 (graphormer-v1),  x + 512 f + 3 (hf)
+    bonds   x + 512 f + 3 (both); ZINC's bonds are 1, 2, 3 there and 0, 1, 2 here: one row more
+
+A degree or a distance d stands in row d + 1, and atoms of different fragments are at distance 510.
+Weights that the reference's second release trained, copied to transformers as they are, have atoms
+in v1's rows, although transformers' own collator reads one row further: `atom_shift=2` is for them.
+
+**Transposes.** A position's matrix there multiplies a row vector from the right, here a column from
+the left.
+
+**Padding.** Row 0 of edge_encoder pads a path to the longest of its batch, L bonds at most. v1
+draws it at random and never trains it, so its outputs depend a little on a molecule's company.
+What the row adds to a path that is padded to L depends on the distance alone, and goes into
+`bias.spatial` and `bias.unreachable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["BOND_SHIFT", "FORMATS", "STRIDE", "UNREACHABLE_ROW", "Format"]
+
+STRIDE = 512
+"""Rows from one feature to the next."""
+
+BOND_SHIFT = 3
+"""The row of the first bond feature's value 0."""
+
+UNREACHABLE_ROW = 511
+"""The row of the distance between different fragments."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a format calls its tensors; the module names here end in .weight or .bias there."""
+
+    atom_shift: int
+    """The row of the first atom feature's value 0."""
+
+    tables: dict[str, str]
+    """Tables of rows by what they hold."""
+
+    layer: dict[str, str]
+    """Our modules of a layer to theirs; q, k and v apart."""
+
+    settings: dict[str, str]
+    """Our hyper-parameters to theirs."""
+
+    last_norm: str | None = None
+    readout: str | None = None
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Other names that some of its versions use, to those above."""
+
+    unused: tuple[str, ...] = ()
+    """Modules of the encoder that have no effect there."""
+
+    head: tuple[str, ...] = ()
+    """Parts of names, outside the encoder, of a head that ours cannot be."""
+
+
+FORMATS = {
+    "graphormer-v1": Format(
+        atom_shift=2,
+        tables={
+            "atoms": "atom_encoder",
+            "in_degrees": "in_degree_encoder",
+            "out_degrees": "out_degree_encoder",
+            "graph_token": "graph_token",
+            "virtual_distance": "graph_token_virtual_distance",
+            "distances": "rel_pos_encoder",
+            "bonds": "edge_encoder",
+            "positions": "edge_dis_encoder",
+        },
+        layer={
+            "attention_norm.norm": "self_attention_norm",
+            "q": "self_attention.linear_q",
+            "k": "self_attention.linear_k",
+            "v": "self_attention.linear_v",
+            "attention.out": "self_attention.output_layer",
+            "ffn_norm.norm": "ffn_norm",
+            "ffn_in": "ffn.layer1",
+            "ffn_out": "ffn.layer2",
+        },
+        settings={"dropout": "dropout_rate", "attention_dropout": "attention_dropout_rate"},
+        last_norm="final_ln",
+        readout="downstream_out_proj",
+        aliases={"spatial_pos_encoder": "rel_pos_encoder", "out_proj": "downstream_out_proj"},
+    ),
+    "hf": Format(
+        atom_shift=3,
+        tables={
+            "atoms": "graph_node_feature.atom_encoder",
+            "in_degrees": "graph_node_feature.in_degree_encoder",
+            "out_degrees": "graph_node_feature.out_degree_encoder",
+            "graph_token": "graph_node_feature.graph_token",
+            "virtual_distance": "graph_attn_bias.graph_token_virtual_distance",
+            "distances": "graph_attn_bias.spatial_pos_encoder",
+            "bonds": "graph_attn_bias.edge_encoder",
+            "positions": "graph_attn_bias.edge_dis_encoder",
+        },
+        layer={
+            "attention_norm.norm": "self_attn_layer_norm",
+            "q": "self_attn.q_proj",
+            "k": "self_attn.k_proj",
+            "v": "self_attn.v_proj",
+            "attention.out": "self_attn.out_proj",
+            "ffn_norm.norm": "final_layer_norm",
+            "ffn_in": "fc1",
+            "ffn_out": "fc2",
+        },
+        settings={
+            name: name for name in ("dropout", "attention_dropout", "activation_dropout")
+        },
+        unused=("final_layer_norm",),
+        head=(
+            "lm_head_transform_weight",
+            "layer_norm",
+            "classifier",
+            "lm_output_learned_bias",
+            "embed_out",
+        ),
+    ),
+}
+"""The formats that can be imported."""
