@@ -45,6 +45,9 @@ MAY_IMPORT["predict"] = LEAVES | {
     *("batch", "inference", "model", "tables"),
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
+MAY_IMPORT["convert"] = LEAVES | {
+    *("molecule", "encodings", "featurize", "nn", "tasks", "batch", "model"),
+}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["__init__"] = {"_version"}

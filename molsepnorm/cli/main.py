@@ -17,6 +17,7 @@ _COMMANDS = {
     "train": "Train a model on a data set or a table.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict from SMILES.",
+    "convert": "Import the weights of another Graphormer.",
 }
 
 

@@ -489,8 +489,8 @@ def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
 @pytest.mark.parametrize("steps", [5, 60, 200])
 def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
     """Without dropout both modes' outputs agree to a tenth of the outputs' deviation, also after a
-    few steps, once the statistics are estimated as training does before it validates. What is left is
-    the n / (n − 1) of the variance. The running averages alone are far off in the beginning."""
+    few steps, once the statistics are estimated as training does before it validates. What is left
+    is the n / (n − 1) of the variance. The running averages alone are far off in the beginning."""
     torch.manual_seed(0)
     model = Graphormer(toy_config())
     batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)

@@ -82,8 +82,9 @@ class Format:
     settings: dict[str, str]
     """Our hyper-parameters to theirs."""
 
-    last_norm: str | None = None
-    readout: str | None = None
+    after: dict[str, str] = field(default_factory=dict)
+    """Our modules after the last layer to theirs."""
+
     aliases: dict[str, str] = field(default_factory=dict)
     """Other names that some of its versions use, to those above."""
 
@@ -118,8 +119,7 @@ FORMATS = {
             "ffn_out": "ffn.layer2",
         },
         settings={"dropout": "dropout_rate", "attention_dropout": "attention_dropout_rate"},
-        last_norm="final_ln",
-        readout="downstream_out_proj",
+        after={"last_norm.norm": "final_ln", "readout": "downstream_out_proj"},
         aliases={"spatial_pos_encoder": "rel_pos_encoder", "out_proj": "downstream_out_proj"},
     ),
     "hf": Format(
@@ -144,9 +144,7 @@ FORMATS = {
             "ffn_in": "fc1",
             "ffn_out": "fc2",
         },
-        settings={
-            name: name for name in ("dropout", "attention_dropout", "activation_dropout")
-        },
+        settings={name: name for name in ("dropout", "attention_dropout", "activation_dropout")},
         unused=("final_layer_norm",),
         head=(
             "lm_head_transform_weight",

@@ -1,0 +1,205 @@
+"""The network against an independent implementation: Graphormer in transformers 4.57.6.
+
+Its inputs are built by hand, since its own preprocessing wants Cython. The molecules have a single
+shortest path between any two atoms, as the two networks choose differently among several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.convert.parity import hf_tokens, reference_inputs
+from molsepnorm.convert.weights import Imported, import_weights
+from molsepnorm.encodings import encode
+from molsepnorm.model import encoding_of
+from molsepnorm.molecule import MolGraph
+from molsepnorm.nn import Graphormer
+
+pytest.importorskip(
+    "transformers.models.deprecated.graphormer",
+    reason="transformers==4.57.6 is not installed (it is among the dev extra)",
+)
+from transformers.models.deprecated.graphormer import (
+    configuration_graphormer,
+    modeling_graphormer,
+)
+
+LENGTH = 4
+SMILES = (
+    "C",
+    "CCO",
+    "N#CC(F)(Cl)C=CCCCCCCBr",  # a chain longer than LENGTH
+    "CC(C)(C)C(=O)N(CS)C(O)I",  # a tree
+    "OC1CCCC1C1CC1P",  # odd rings
+    "O=C1CCC2(CC2)C1",  # a spiro atom
+    "CC(=O)[O-].C[NH3+]",  # a salt
+)
+SIZES = {"zinc": {"num_atoms": 31, "num_edges": 6}, "ogb": {"num_atoms": 4100, "num_edges": 1028}}
+
+
+def make_hf(featurizer: str) -> nn.Module:
+    """A small network whose every parameter matters, its padding rows being zero."""
+    torch.manual_seed(0)
+    config = configuration_graphormer.GraphormerConfig(
+        **SIZES[featurizer],
+        num_in_degree=8,
+        num_out_degree=9,
+        num_edge_dis=6,
+        multi_hop_max_dist=LENGTH,
+        num_hidden_layers=3,
+        embedding_dim=16,
+        ffn_embedding_dim=24,
+        num_attention_heads=4,
+        pre_layernorm=True,
+    )
+    network = modeling_graphormer.GraphormerForGraphClassification(config)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(std=0.3)
+        for module in network.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.add_(1)
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx] = 0
+    return network.eval()
+
+
+def imported(
+    network: nn.Module, featurizer: str, state: dict[str, Tensor] | None = None
+) -> Imported:
+    return import_weights(
+        "hf", state or network.state_dict(), {}, featurizer=featurizer, max_path_length=LENGTH
+    )
+
+
+class NoNorm(nn.Module):
+    """In place of our last norm, which transformers' encoder does not have."""
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:
+        return x
+
+
+class Tokens(nn.Module):
+    """The graph token of our network after the last layer."""
+
+    def __init__(self, found: Imported) -> None:
+        super().__init__()
+        self.network = Graphormer(found.config).eval()
+        self.network.last_norm = NoNorm()
+
+    def forward(self, graphs: list[MolGraph]) -> Tensor:
+        spec = encoding_of(self.network.config)
+        batch = GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks=2)
+        return self.network.embed(batch)
+
+
+def our_tokens(found: Imported, graphs: list[MolGraph]) -> Tensor:
+    """As a differentiable function of what was imported."""
+    weights = {f"network.{name}": value for name, value in found.state.items()}
+    tokens = Tokens(found).to(found.state["embedding.atoms"].dtype)
+    return functional_call(tokens, weights, (graphs,))
+
+
+def their_tokens(network: nn.Module, graphs: list[MolGraph], featurizer: str) -> Tensor:
+    return hf_tokens(network, reference_inputs(graphs, "hf", featurizer, LENGTH))
+
+
+def read(featurizer: str) -> list[MolGraph]:
+    return [featurize.get(featurizer)(smiles) for smiles in SMILES]
+
+
+@pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
+def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
+    """In one padded batch, to 1e-5; the molecules are told apart."""
+    network, graphs = make_hf(featurizer), read(featurizer)
+    with torch.no_grad():
+        expected = their_tokens(network, graphs, featurizer)
+        ours = our_tokens(imported(network, featurizer), graphs)
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    assert expected.std(dim=0).min() > 0.05
+
+
+@pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
+def test_gradients_equal_those_of_transformers(featurizer: str) -> None:
+    """Of every parameter of its encoder, ours being led back through the map. The row that pads
+    paths is left out: it is never trained there."""
+    network, graphs = make_hf(featurizer).double(), read(featurizer)
+    direction = torch.randn(len(graphs), 16, dtype=torch.float64)
+    (their_tokens(network, graphs, featurizer) * direction).sum().backward()
+
+    state = {name: value.clone().requires_grad_() for name, value in network.state_dict().items()}
+    found = imported(network, featurizer, state)
+    (our_tokens(found, graphs) * direction).sum().backward()
+
+    parameters = dict(network.named_parameters())
+    used = set().union(*found.mapped.values())
+    assert used == set(parameters) - set(found.unused)
+    for name in used:
+        expected, ours = parameters[name].grad, state[name].grad
+        if name.endswith(".edge_encoder.weight"):
+            expected, ours = expected[1:], ours[1:]
+        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9, msg=name)
+        assert expected.abs().max() > 1e-3 or name.endswith("k_proj.bias"), name
+
+
+def test_transformers_ignores_what_is_reported_as_unused() -> None:
+    """Its encoder's final norm has no effect; the rest of the unused is the head."""
+    network, graphs = make_hf("zinc"), read("zinc")
+    unused = imported(network, "zinc").unused
+    with torch.no_grad():
+        before = their_tokens(network, graphs, "zinc")
+        network.encoder.graph_encoder.final_layer_norm.weight.normal_()
+        assert torch.equal(their_tokens(network, graphs, "zinc"), before)
+    encoder = {name for name in unused if ".graph_encoder." in name}
+    assert encoder == {f"encoder.graph_encoder.final_layer_norm.{k}" for k in ("weight", "bias")}
+    assert len(unused) == 2 + 6
+
+
+def reversed_atoms(graph: MolGraph) -> MolGraph:
+    bonds = graph.num_atoms - 1 - graph.bonds
+    return MolGraph(graph.atom_features[::-1].copy(), bonds, graph.bond_features)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "even"), [("C=C1C=CC(=O)C(C#N)=C1", True), ("C=C1C=CC(=O)C1C#N", False)]
+)
+def test_in_even_rings_the_reference_depends_on_the_order_of_atoms(smiles: str, even: bool) -> None:
+    """Where two paths are equally short it takes one by the atoms' order; ours does not."""
+    network, graph = make_hf("zinc"), featurize.get("zinc")(smiles)
+    both: dict[str, Callable[[MolGraph], Tensor]] = {
+        "ours": lambda each: our_tokens(imported(network, "zinc"), [each]),
+        "theirs": lambda each: their_tokens(network, [each], "zinc"),
+    }
+    with torch.no_grad():
+        gaps = {
+            name: float((tokens(graph) - tokens(reversed_atoms(graph))).abs().max())
+            for name, tokens in both.items()
+        }
+    assert gaps["ours"] < 1e-5
+    assert gaps["theirs"] > 1e-3 if even else gaps["theirs"] < 1e-5
+
+
+def test_the_inputs_are_those_of_its_own_preprocessing() -> None:
+    """By hand for propene and a lone atom: everything shifted as its collator does."""
+    graphs = [featurize.get("zinc")(smiles) for smiles in ("C=CO", "O")]
+    inputs = reference_inputs(graphs, "hf", "zinc", length=3)
+    order = [int(np.flatnonzero(graphs[0].atom_features[:, 0] == 1)[0])]  # the oxygen
+    assert inputs["input_nodes"][0, order[0]].tolist() == [1 + 3]
+    assert inputs["input_nodes"][1].tolist() == [[4], [0], [0]]
+    assert sorted(inputs["in_degree"][0].tolist()) == [2, 2, 3]
+    assert inputs["in_degree"][1].tolist() == [1, 0, 0]
+    assert inputs["spatial_pos"][1].tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    ends = [place for place in range(3) if inputs["in_degree"][0, place] == 2]
+    first, last = sorted(ends, key=lambda place: place in order)
+    assert inputs["spatial_pos"][0, first, last] == 3
+    assert inputs["input_edges"][0, first, last, :, 0].tolist() == [2 + 3, 1 + 3, 0]
+    assert inputs["input_edges"][0, last, first, :, 0].tolist() == [1 + 3, 2 + 3, 0]
