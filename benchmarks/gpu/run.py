@@ -37,7 +37,7 @@ def check() -> None:
     dataset = _zinc()
     graphs = dataset.splits["train"][:64]
     labels = torch.from_numpy(dataset.store.labels[graphs])
-    results = {}
+    results = []
     for device in ("cpu", DEVICE):
         torch.manual_seed(0)
         network = Graphormer(GraphormerConfig(dropout=0.0, attention_dropout=0.0)).to(device)
@@ -46,8 +46,8 @@ def check() -> None:
         gradients = torch.cat(
             [p.grad.flatten() for p in network.parameters() if p.grad is not None]
         )
-        results[device] = outputs.detach().cpu(), gradients.cpu()
-    for name, one, other in zip(("outputs", "gradients"), *results.values(), strict=False):
+        results.append((outputs.detach().cpu(), gradients.cpu()))
+    for name, one, other in zip(("outputs", "gradients"), *results, strict=True):
         error = float((one - other).norm() / one.norm())
         print(f"{name}: relative difference {error:.1e} between cpu and {DEVICE}")
         if not error < 1e-4:

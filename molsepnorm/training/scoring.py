@@ -51,19 +51,18 @@ def evaluate(
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
-    run = None
+    own_run = None
     if not isinstance(model, PropertyModel):
-        run = RunFolder.of_model(model)
-        model = PropertyModel.from_pretrained(model)
+        folder, model = model, PropertyModel.from_pretrained(model)
         if data.table is not None:
-            data, split, run = _own_split(run, data, split)
+            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split)
     split = split or "test"
     data = _fit_to_model(data, model)
     dataset = datasets.load(
         data.model_copy(update={"split": None}) if split == "all" else data, model.encoding
     )
-    if run is not None and split != "all":
-        run.require_same_data(dataset)
+    if own_run is not None and split != "all":
+        own_run.require_same_data(dataset)
     if dataset.targets != model.task.names:
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "

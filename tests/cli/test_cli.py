@@ -74,7 +74,7 @@ def place(tmp_path_factory):
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "convert"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
     text = _ok(command, flag)

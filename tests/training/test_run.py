@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import numpy as np
@@ -350,6 +351,41 @@ def test_numbers_where_the_model_predicts_yes_or_no_are_refused(run, tmp_path):
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises((DataError, ConfigError), match="active"):
         evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
+
+
+def test_evaluation_of_a_folder_knows_the_runs_own_split(run, table):
+    """Its own table is split as for the run, and refused once it is another one."""
+    _, result = run
+    found = evaluate(result.folder, DataConfig(table=table))
+    assert (found.split, found.molecules) == (
+        "test",
+        len(_rows(result.folder / "predictions_test.csv")),
+    )
+    assert found.scores == pytest.approx(result.metrics["test"], nan_ok=True)
+    table.write_text(table.read_text().replace("CCN,", "CCNC,"))
+    with pytest.raises(DataError, match="no longer those"):
+        evaluate(result.folder, DataConfig(table=table), "val")
+
+
+def test_evaluation_of_a_folder_on_other_data(run, configure, table, tmp_path):
+    """Another table is scored whole; a data set by its own split."""
+    _, result = run
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text())
+    found = evaluate(result.folder, DataConfig(table=other))
+    assert (found.split, found.molecules) == ("all", len(found.dataset.store))
+    with pytest.raises(ConfigError, match="has no split 'test': the model was not trained on this"):
+        evaluate(result.folder, DataConfig(table=other), "test")
+
+    table.write_text(table.read_text().replace("smiles,y,", "smiles,penalised_logp,"))
+    renamed = configure({"data.targets": ["penalised_logp"], "run.epochs": 1})
+    folder = train(renamed, tmp_path / "renamed").folder
+    (tmp_path / "zinc").mkdir()
+    for name, rows in (("train", "CC,1\nCO,2\n"), ("val", "CN,3\n"), ("test", "CCC,4\nCCO,5\n")):
+        with gzip.open(tmp_path / "zinc" / f"{name}.csv.gz", "wt") as file:
+            file.write(f"smiles,y\n{rows}")
+    found = evaluate(folder, DataConfig(dataset="zinc-full", data_dir=tmp_path))
+    assert (found.split, found.molecules) == ("test", 2)
 
 
 def test_evaluation_loads_a_model_from_its_folder(run):
