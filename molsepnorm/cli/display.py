@@ -39,7 +39,7 @@ class TrainingDisplay(Listener):
         self.training = False
         self._live: Progress | None = None
         self._ended = ""
-        self._clock: tuple[float, float] | None = None  # when, and at which epoch, it was started
+        self._since: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
     def started(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
@@ -73,8 +73,8 @@ class TrainingDisplay(Listener):
 
     def stepped(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         at = epoch + done / of
-        if self._clock is None:
-            self._clock = (time.perf_counter(), at)
+        if self._since is None:
+            self._since = (time.perf_counter(), at)
         if self._live is None:
             return
         left = self._left(at, self._epochs)
@@ -133,7 +133,7 @@ class TrainingDisplay(Listener):
 
     def _left(self, at: float, epochs: int) -> str:
         """Time left, from the pace since this process began to train."""
-        begun, first = self._clock or (0.0, at)
+        begun, first = self._since or (0.0, at)
         if at <= first:
             return ""
         pace = (time.perf_counter() - begun) / (at - first)
