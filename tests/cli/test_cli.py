@@ -770,3 +770,40 @@ def test_a_reader_that_leaves_early_is_no_error_to_see(place, tmp_path):
     assert b"Traceback" not in process.stderr.read()
     process.wait()
     process.stderr.close()
+
+
+def test_predicting_nothing_on_a_terminal_says_what_to_give(place):
+    """Instead of waiting for lines that nobody knows to type."""
+    master, terminal = os.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _MAIN, "predict", "--model", place / "run"],
+            stdin=terminal,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        os.close(master)
+        os.close(terminal)
+    assert done.returncode == 2
+    assert "nothing to predict: give --smiles, --input, or SMILES on stdin" in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error(place, tmp_path):
+    """As `head` does: no traceback and no message."""
+    (tmp_path / "many.csv").write_text("smiles\n" + "CCO\n" * 5000)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as out:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-c", _MAIN, "predict", "--model", place / "run"),
+                *("--input", tmp_path / "many.csv"),
+            ],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr

@@ -359,3 +359,9 @@ def test_memory_does_not_hold_all_graphs(write, monkeypatch):
     monkeypatch.setattr(tables, "cached_store", spy)
     _load(write(_csv(_twenty(lambda i: i * 0.75))))
     assert written == list(range(1, 21))
+
+
+def test_a_table_without_any_molecule_is_refused_also_without_a_split(write):
+    """Where a model is scored on all molecules of a table there must be one."""
+    with pytest.raises(DataError, match="has no molecule that can be read: .*unclosed ring"):
+        _load(write("smiles,y\nC1CC,1\nC1CCC,2\n"), split=None)

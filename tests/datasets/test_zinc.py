@@ -326,3 +326,12 @@ def test_loading_prints_nothing(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_damaged_raw_files_are_named(tmp_path):
+    """With what belongs there in their place."""
+    raw = tmp_path / "ZINC" / "raw"
+    _few(raw, 3)
+    (raw / "train.pickle").write_bytes(b"<html>404</html>")
+    with pytest.raises(DataError, match=f"{raw} cannot be read as ZINC: .*\n.*molecules.zip"):
+        load(DataConfig(dataset="zinc", data_dir=tmp_path), SPEC)
