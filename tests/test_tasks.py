@@ -8,6 +8,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn import metrics
 from torch import Tensor
 from torch.nn import functional as F
@@ -237,3 +239,33 @@ def test_json_round_trip() -> None:
     third = Target("a b/ü", "regression", mean=1 / 3, scale=1e-17)
     task = Task((*MIXED.targets, third), "loss")
     assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0, NAN]), st.integers(0, 6)), min_size=1, max_size=60
+    ),
+    spread=st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_roc_auc_equals_a_count_over_pairs(rows: list[tuple[float, int]], spread: float) -> None:
+    """The share of (yes, no) pairs that are in the right order, a tie counting as half."""
+    labels = np.array([[label] for label, _ in rows])
+    predictions = np.array([[spread * value] for _, value in rows])
+    yes = [value for label, value in rows if label == 1]
+    no = [value for label, value in rows if label == 0]
+    right = sum((a > b) + (a == b) / 2 for a in yes for b in no)
+    score = Task((Target("a", "binary"),), "roc_auc").scores(predictions, labels)["roc_auc"]
+    if yes and no:
+        assert score == pytest.approx(right / (len(yes) * len(no)), rel=1e-12)
+    else:
+        assert math.isnan(score)
+
+
+def test_the_constant_is_the_median_or_the_share_of_yes() -> None:
+    """Blanks count for nothing, and no other constant has a lower MAE."""
+    labels = np.array([[3.0, 1.0], [NAN, 0.0], [9.0, NAN], [1.0, 1.0]])
+    assert MIXED.constant(labels).tolist() == [3.0, pytest.approx(2 / 3)]
+    column = np.random.default_rng(3).exponential(size=(101, 1))
+    task = Task((Target("a", "regression"),), "mae")
+    best = np.abs(column - task.constant(column)).mean()
+    assert all(np.abs(column - other).mean() >= best for other in np.linspace(0, 3, 301))

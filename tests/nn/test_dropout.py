@@ -136,3 +136,26 @@ def test_p_near_one_keeps_a_finite_scale() -> None:
     assert layer.scale == 256
     torch.manual_seed(7)
     assert layer(torch.ones(MANY)).max() == 256
+
+
+@pytest.mark.parametrize("p", [0.1, 0.6])
+def test_gradcheck(p: float) -> None:
+    """The gradients of the call and of `add` are right, in float64, the mask held by a seed."""
+    layer = ByteDropout(p)
+    torch.manual_seed(8)
+    x = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+    residual = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(9)
+        return layer(x)
+
+    def add(residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(9)
+        return layer.add(residual, x)
+
+    assert torch.autograd.gradcheck(call, (x,))
+    assert torch.autograd.gradcheck(add, (residual, x))
+    zeros = call(x) == 0
+    assert zeros.any()
+    assert not zeros.all()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -370,3 +373,144 @@ def test_shared_batch_norm_counts_tokens_and_atoms(layout: str) -> None:
     torch.testing.assert_close(y[counted], theirs(x[counted]))
     torch.testing.assert_close(norm.norm.running_mean, theirs.running_mean)
     torch.testing.assert_close(norm.norm.running_var, theirs.running_var)
+
+
+def test_in_evaluation_a_changed_graph_leaves_the_others_alone() -> None:
+    """Atoms and token of one graph change: every other slot keeps its bits, whatever the norms."""
+    for cls_norm in (nn.BatchNorm1d, nn.LayerNorm):
+        for tok_norm in (nn.LayerNorm, nn.BatchNorm1d, nn.Identity):
+            norm = perturbed(SepNorm(WIDTH, cls_norm, tok_norm))
+            norm(some_input())
+            norm.eval()
+            x = some_input(1)
+            changed = x.clone()
+            changed[2] = 1e3 * torch.randn(SLOTS, WIDTH)
+            expected, y = norm(x), norm(changed)
+            others = [graph for graph in range(GRAPHS) if graph != 2]
+            torch.testing.assert_close(y[others], expected[others], rtol=0, atol=0)
+            assert not torch.allclose(y[2], expected[2])
+            # atoms alone: not even their own graph's token moves
+            changed = x.clone()
+            changed[2, 1:] = 1e3 * torch.randn(SLOTS - 1, WIDTH)
+            torch.testing.assert_close(norm(changed)[:, 0], expected[:, 0], rtol=0, atol=0)
+
+
+def test_atom_tokens_never_see_batch_statistics() -> None:
+    """In training too: with the published norms a changed graph moves the other graphs' tokens,
+    through the batch's variance, but not one bit of their atoms, nor of their atoms' gradients."""
+    norm = perturbed(SepNorm(WIDTH))
+    x = some_input()
+    changed = x.clone()
+    changed[2] = 50 * torch.randn(SLOTS, WIDTH)
+    weight = torch.randn(x.shape)
+    weight[:, 0] = 0  # the loss reads atoms alone
+    results = []
+    for values in (x, changed):
+        leaf = values.clone().requires_grad_()
+        y = norm(leaf)
+        (y * weight).sum().backward()
+        results.append((y.detach(), leaf.grad))
+    others = [graph for graph in range(GRAPHS) if graph != 2]
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one[others, 1:], other[others, 1:], rtol=0, atol=0)
+    assert not torch.allclose(results[0][0][others, 0], results[1][0][others, 0])
+    assert not results[0][1][:, 0].any()
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), graphs=st.integers(2, 7), slots=st.integers(2, 9))
+def test_equals_plain_loops_over_graphs_slots_and_channels(
+    seed: int, graphs: int, slots: int
+) -> None:
+    """Both kinds of norm, number by number, for any sizes and any padding, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 3 * torch.randn(graphs, slots, 3, generator=generator, dtype=torch.float64) + 1
+    atoms = torch.randint(1, slots, (graphs,), generator=generator).tolist()
+    mask = torch.tensor([[1 <= slot <= n for slot in range(slots)] for n in atoms])
+    for tok_norm in (nn.LayerNorm, nn.BatchNorm1d):
+        norm = perturbed(SepNorm(3, tok_norm=tok_norm)).double()
+        y = norm(x, mask=mask)
+        for channel in range(3):
+            token = [x[graph, 0, channel].item() for graph in range(graphs)]
+            real = [
+                x[graph, slot, channel].item()
+                for graph in range(graphs)
+                for slot in range(1, atoms[graph] + 1)
+            ]
+            for graph in range(graphs):
+                expected = _normalised(token, token[graph], norm.cls_norm, channel)
+                assert y[graph, 0, channel].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
+                for slot in range(1, atoms[graph] + 1):
+                    value = x[graph, slot, channel].item()
+                    row = x[graph, slot].tolist() if tok_norm is nn.LayerNorm else real
+                    expected = _normalised(row, value, norm.tok_norm, channel)
+                    got = y[graph, slot, channel].item()
+                    assert got == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+def _normalised(among: list[float], value: float, norm: nn.Module, channel: int) -> float:
+    mean = math.fsum(among) / len(among)
+    variance = math.fsum((number - mean) ** 2 for number in among) / len(among)
+    scaled = (value - mean) / math.sqrt(variance + 1e-5)
+    return scaled * norm.weight[channel].item() + norm.bias[channel].item()
+
+
+def test_gradient_accumulation_counts_each_micro_batch_by_itself() -> None:
+    """What accumulating means: each micro-batch is normalised by its own statistics, gradients
+    add up, and running statistics take one step per micro-batch. That is not the whole batch's
+    step, as with any batch norm; SepNorm(LN, LN) has no statistics and gives the whole batch's."""
+    x, weight = some_input(), torch.randn(GRAPHS, SLOTS, WIDTH)
+    halves = slice(0, GRAPHS // 2), slice(GRAPHS // 2, GRAPHS)
+    accumulated, whole, apart = (SepNorm(WIDTH) for _ in range(3))
+    gradients = []
+    for half in halves:
+        (accumulated(x[half]) * weight[half]).sum().backward()
+        apart.zero_grad()
+        (apart(x[half]) * weight[half]).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in apart.parameters()])
+    (whole(x) * weight).sum().backward()
+    for parameter, first, second in zip(accumulated.parameters(), *gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, first + second)
+    assert not torch.allclose(accumulated.cls_norm.weight.grad, whole.cls_norm.weight.grad)
+
+    means = [x[half, 0].mean(0) for half in halves]
+    torch.testing.assert_close(
+        accumulated.cls_norm.running_mean, 0.9 * 0.1 * means[0] + 0.1 * means[1]
+    )
+    assert int(accumulated.cls_norm.num_batches_tracked) == 2
+
+    parts, whole = (SepNorm(WIDTH, cls_norm=nn.LayerNorm) for _ in range(2))
+    for half in halves:
+        (parts(x[half]) * weight[half]).sum().backward()
+    (whole(x) * weight).sum().backward()
+    for one, other in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+@pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
+def test_compiled_equals_eager(tok_norm: type[nn.Module]) -> None:
+    """torch.compile takes it as one graph; outputs, gradients and running statistics are eager's,
+    in training and in evaluation, in both layouts."""
+    torch.manual_seed(6)
+    eager = perturbed(SepNorm(WIDTH, tok_norm=tok_norm))
+    inner = copy.deepcopy(eager)
+    compiled = torch.compile(inner, backend="aot_eager", fullgraph=True)
+    mask, weight = some_mask(), torch.randn(GRAPHS, SLOTS, WIDTH)
+    gradients = []
+    for norm in (eager, compiled):
+        x = some_input().requires_grad_()
+        y = norm(x, mask=mask)
+        (y * weight).sum().backward()
+        gradients.append((y, x.grad))
+    torch.testing.assert_close(*gradients)
+    for (name, one), other in zip(eager.named_parameters(), inner.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, msg=name)
+    rows, graph_token = packed(some_input(3))
+    for training in (True, False):
+        eager.train(training), inner.train(training)
+        torch.testing.assert_close(
+            compiled(rows, graph_token, mask.reshape(-1)),
+            eager(rows, graph_token, mask.reshape(-1)),
+        )
+    for (name, one), other in zip(eager.named_buffers(), inner.buffers(), strict=True):
+        torch.testing.assert_close(one, other, msg=name)

@@ -1,0 +1,516 @@
+"""Breaks the package on purpose, one line at a time, and prints whether the tests notice.
+
+    python benchmarks/mutations.py               every mutation, some minutes
+    python benchmarks/mutations.py schedule ema  those whose description has one of these words
+
+Each mutation replaces a text that must occur exactly once in its file, in a copy of the checkout,
+and runs a few tests there. They are first run on the copy as it is, where all must pass. A mutation
+is *caught* if a test fails and *survived* if all pass; an *error* is a text that is no longer
+found, or tests that could not be run.
+
+The table stands in docs/correctness.md, which tests/test_docs.py compares with the list below.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+CHECKOUT = Path(__file__).parents[1]
+COPIED = ("molsepnorm", "tests", "configs", "data", "pyproject.toml", "README.md")
+
+
+class Mutation(NamedTuple):
+    """One line broken."""
+
+    what: str
+    """What it breaks, for a person."""
+    file: str
+    """Within the package."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """One of these is expected to fail."""
+
+
+def tests(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{file}::{name}" for name in names)
+
+
+SEARCH = "encodings/test_search.py"
+GRAPHORMER = "nn/test_graphormer.py"
+ATTENTION = "nn/test_attention.py"
+SEPNORM = "nn/test_sepnorm.py"
+CLAIMS = "test_claims_training.py"
+SLOW_SEARCH = tests(SEARCH, "test_fast_search_equals_the_definition")
+SLOW_NETWORK = tests(GRAPHORMER, "test_equals_an_independent_forward_pass")
+SLOW_BATCH = tests("test_batch.py", "test_a_batch_equals_one_built_slot_by_slot")
+SLOW_BIAS = tests("nn/test_bias.py", "test_equals_the_formula_pair_by_pair", "test_random_graphs")
+SLOW_LOSS = tests("test_tasks.py", "test_loss_equals_a_plain_loop")
+RESUME = tests("training/test_loop.py", "test_a_stopped_run_goes_on_as_if_it_had_not")
+SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
+WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
+SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_arrays")
+ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
+
+MUTATIONS = [
+    # encodings
+    Mutation(
+        "distance: every path one bond too long",
+        "encodings/paths.py",
+        "enumerate(levels, start=1)",
+        "enumerate(levels, start=2)",
+        SLOW_SEARCH,
+    ),
+    Mutation(
+        "distance: the largest one is never reached",
+        "encodings/search.py",
+        "if depth <= max_distance:",
+        "if depth < max_distance:",
+        SLOW_SEARCH,
+    ),
+    Mutation(
+        "tie-break: the largest bond sequence, not the smallest",
+        "encodings/search.py",
+        "np.flatnonzero(key < best[pair])",
+        "np.flatnonzero(key > best[pair])",
+        SLOW_SEARCH,
+    ),
+    Mutation(
+        "path: one bond too few is told apart",
+        "encodings/search.py",
+        "labelled = depth <= max_path_length",
+        "labelled = depth < max_path_length",
+        SLOW_SEARCH,
+    ),
+    Mutation(
+        "path: compared by its last bond first",
+        "encodings/search.py",
+        "key = frontier_rank * bonds.num_labels + bonds.labels[frontier_bond]",
+        "key = frontier_rank + bonds.labels[frontier_bond] * (frontier_rank.max() + 1)",
+        SLOW_SEARCH,
+    ),
+    Mutation(
+        "degree: clipped one too early",
+        "encodings/centrality.py",
+        "np.minimum(counts, largest)",
+        "np.minimum(counts, largest - 1)",
+        tests("encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"),
+    ),
+    # featuriser, store, batches
+    Mutation(
+        "Kekulé structure: skipped",
+        "featurize/zinc.py",
+        "Chem.Kekulize(mol, clearAromaticFlags=True)",
+        "pass",
+        tests("featurize/test_zinc.py", "test_bonds_are_kekulised"),
+    ),
+    Mutation(
+        "canonical form: skipped",
+        "featurize/zinc.py",
+        "text = canonical_smiles(smiles)",
+        "text = Chem.MolToSmiles(Chem.MolFromSmiles(smiles), canonical=False)",
+        SPELLINGS,
+    ),
+    Mutation(
+        "store: provisional path codes not mapped to final ones",
+        "store.py",
+        "codes[np.frombuffer(chunk, dtype=np.int32)].data",
+        "np.frombuffer(chunk, dtype=np.int32).astype(codes.dtype).data",
+        tests("test_store.py", "test_what_was_written_is_read"),
+    ),
+    Mutation(
+        "batch: paths transposed, from j to i",
+        "batch.py",
+        "codes = self.pairs[torch.where(both, row + place, 0)]",
+        "codes = self.pairs[torch.where(both, row + place, 0)].transpose(1, 2)",
+        SLOW_BATCH,
+    ),
+    Mutation(
+        "batch: the mask takes slot 0, the graph token's, for an atom",
+        "batch.py",
+        "real = (place >= 0) & (place < size)",
+        "real = place < size",
+        SLOW_BATCH,
+    ),
+    Mutation(
+        "batch: the pairs with the graph token lose their bias in one direction",
+        "batch.py",
+        "codes[:, :, 0] = GRAPH_TOKEN",
+        "codes[:, :, 0] = UNREACHABLE",
+        SLOW_BATCH,
+    ),
+    Mutation(
+        "batch: padding is attended to",
+        "batch.py",
+        "(place >= size)[:, None, :], PADDING",
+        "(place >= size)[:, None, :], UNREACHABLE",
+        SLOW_BATCH,
+    ),
+    Mutation(
+        "batch: codes above 32,767 become negative",
+        "batch.py",
+        "codes.long() & 0xFFFF",
+        "codes.long()",
+        tests("test_batch.py", "test_codes_above_32767_keep_their_value"),
+    ),
+    Mutation(
+        "batch: outputs in the order of blocks, not of the molecules",
+        "batch.py",
+        "graph_token[order] = np.cumsum(slots) - slots",
+        "graph_token[:] = np.cumsum(slots) - slots",
+        SLOW_BATCH,
+    ),
+    Mutation(
+        "epoch: the tail batch is dropped",
+        "batch.py",
+        "np.array_split(rng.permutation(graphs), num_batches",
+        "np.array_split(rng.permutation(graphs)[: len(graphs) // 2 * 2], num_batches",
+        tests("test_batch.py", "test_an_epoch_is_every_molecule_once_in_batches_of_like_size"),
+    ),
+    # the network
+    Mutation(
+        "bias: the graph token's and the unreachable one exchanged",
+        "nn/bias.py",
+        "[padding, self.graph_token, self.unreachable]",
+        "[padding, self.unreachable, self.graph_token]",
+        SLOW_BIAS,
+    ),
+    Mutation(
+        "bias: 1/D instead of 1/D' beyond L bonds",
+        "nn/bias.py",
+        "sums / min(depth, self.max_path_length)",
+        "sums / depth",
+        SLOW_BIAS,
+    ),
+    Mutation(
+        "bias: the L-th bond left out",
+        "nn/bias.py",
+        "if depth <= self.max_path_length:",
+        "if depth < self.max_path_length:",
+        SLOW_BIAS,
+    ),
+    Mutation(
+        "bias: the bond's vector times the transposed weights",
+        "nn/bias.py",
+        '"lhk,ek->leh"',
+        '"lkh,ek->leh"',
+        SLOW_BIAS,
+    ),
+    Mutation(
+        "embedding: no degree",
+        "nn/embedding.py",
+        " + F.embedding(batch.degrees, self.degrees)",
+        "",
+        tests("nn/test_embedding.py", "test_equals_a_plain_loop"),
+    ),
+    Mutation(
+        "attention: softmax scale 1/(C/H)",
+        "nn/attention.py",
+        "q, k, v = _by_head(qkv[rows], block, heads, parts=3)\n"
+        "            factor = q.shape[-1] ** -0.5",
+        "q, k, v = _by_head(qkv[rows], block, heads, parts=3)\n"
+        "            factor = q.shape[-1] ** -1.0",
+        tests(ATTENTION, "test_equals_plain_attention"),
+    ),
+    Mutation(
+        "attention: the gradient forgets the dropout mask",
+        "nn/attention.py",
+        "grad_weights.mul_(mask)",
+        "pass",
+        tests(ATTENTION, "test_gradcheck", "test_equals_plain_attention_with_the_same_dropout"),
+    ),
+    Mutation(
+        "attention: the gradient of the keys not scaled",
+        "nn/attention.py",
+        "(grad_logits.transpose(1, 2) @ q).mul_(factor)",
+        "(grad_logits.transpose(1, 2) @ q)",
+        tests(ATTENTION, "test_gradcheck"),
+    ),
+    Mutation(
+        "block: feed-forward without its residual",
+        "nn/block.py",
+        "return self.dropout.add(x, self._feed_forward",
+        "return self.dropout.add(torch.zeros_like(x), self._feed_forward",
+        SLOW_NETWORK,
+    ),
+    Mutation(
+        "block: norms of attention and feed-forward exchanged",
+        "nn/block.py",
+        "self._feed_forward(self.ffn_norm(x, *slots))",
+        "self._feed_forward(self.attention_norm(x, *slots))",
+        SLOW_NETWORK,
+    ),
+    Mutation(
+        "dropout: survivors not scaled up",
+        "nn/dropout.py",
+        "return _VALUES / (_VALUES - self._dropped)",
+        "return 1.0",
+        tests("nn/test_dropout.py", "test_rate_and_expectation"),
+    ),
+    Mutation(
+        "dropout: one of 256 values too many dropped",
+        "nn/dropout.py",
+        "values.ge_(self._dropped)",
+        "values.gt_(self._dropped)",
+        tests("nn/test_dropout.py", "test_rate_and_expectation"),
+    ),
+    Mutation(
+        "SepNorm: the graph token's statistics from other rows",
+        "nn/sepnorm.py",
+        "self.cls_norm(_at_least_float32(x[graph_token]))",
+        "self.cls_norm(_at_least_float32(x))[graph_token]",
+        tests(SEPNORM, "test_the_tokens_statistics_come_from_tokens_alone"),
+    ),
+    Mutation(
+        "SepNorm: written into an identity's input",
+        "nn/sepnorm.py",
+        "if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):",
+        "if True:",
+        tests(SEPNORM, "test_identity_leaves_the_input_alone"),
+    ),
+    Mutation(
+        "masked batch norm: unbiased for biased variance",
+        "nn/sepnorm.py",
+        "deviation.square().sum(0) / count  # biased",
+        "deviation.square().sum(0) / (count - 1)  # biased",
+        tests(SEPNORM, "test_equals_plain_loops_over_graphs_slots_and_channels"),
+    ),
+    Mutation(
+        "masked batch norm: biased running variance",
+        "nn/sepnorm.py",
+        "unbiased = variance * count / (count - 1).clamp(min=1)",
+        "unbiased = variance",
+        tests(SEPNORM, "test_batch_norm_of_tokens_counts_real_tokens_only"),
+    ),
+    Mutation(
+        "masked batch norm: running mean moves nine tenths, not one",
+        "nn/sepnorm.py",
+        "lerp_(mean.to(self.running_mean.dtype), rate)",
+        "lerp_(mean.to(self.running_mean.dtype), 1 - rate)",
+        tests(SEPNORM, "test_batch_norm_of_tokens_counts_real_tokens_only"),
+    ),
+    Mutation(
+        "masked batch norm: padding counts",
+        "nn/sepnorm.py",
+        "if mask is None else mask.reshape(-1, 1)",
+        "",
+        tests(SEPNORM, "test_padding_leaves_no_trace"),
+    ),
+    # the task
+    Mutation(
+        "labels: standardised with the unbiased deviation",
+        "tasks.py",
+        "float(present.std())",
+        "float(present.std(ddof=1))",
+        tests("test_tasks.py", "test_fit_standardises_by_the_training_labels"),
+    ),
+    Mutation(
+        "labels: standardised by all splits",
+        "training/run.py",
+        'dataset.store.labels[dataset.splits["train"]]\n        )',
+        "dataset.store.labels[:]\n        )",
+        tests(CLAIMS, "test_training_never_reads_the_labels_it_is_tested_on"),
+    ),
+    Mutation(
+        "loss: missing labels count",
+        "tasks.py",
+        "return torch.where(present, losses, 0.0).sum(), present.sum()",
+        "return losses.sum(), present.sum()",
+        SLOW_LOSS,
+    ),
+    Mutation(
+        "loss: divided by missing labels too",
+        "tasks.py",
+        "return torch.where(present, losses, 0.0).sum(), present.sum()",
+        "return torch.where(present, losses, 0.0).sum(), present.numel() + 0 * present.sum()",
+        SLOW_LOSS,
+    ),
+    Mutation(
+        "predictions: the mean not added back",
+        "tasks.py",
+        'self._row("scale", outputs) + self._row("mean", outputs)',
+        'self._row("scale", outputs)',
+        tests("test_tasks.py", "test_predictions_undo_the_standardisation"),
+    ),
+    Mutation(
+        "best model: the worst is kept",
+        "tasks.py",
+        "score > than if self.higher_is_better else score < than",
+        "score < than if self.higher_is_better else score > than",
+        tests("training/test_loop.py", "test_the_best_model_is_kept"),
+    ),
+    Mutation(
+        "ROC-AUC: of yes/no guesses, not of probabilities",
+        "tasks.py",
+        '"roc_auc": metrics.roc_auc_score,',
+        '"roc_auc": lambda y, p: metrics.roc_auc_score(y, p > 0.5),',
+        tests("test_tasks.py", "test_roc_auc_equals_a_count_over_pairs"),
+    ),
+    Mutation(
+        "constant predictor: mean for median",
+        "tasks.py",
+        "np.nanmedian if",
+        "np.nanmean if",
+        tests("test_tasks.py", "test_the_constant_is_the_median_or_the_share_of_yes"),
+    ),
+    # training
+    Mutation(
+        "schedule: the warm-up begins at zero",
+        "training/optim.py",
+        "config.lr * (step + 1) / warmup",
+        "config.lr * step / warmup",
+        WARMUP,
+    ),
+    Mutation(
+        "schedule: the decay one step ahead",
+        "training/optim.py",
+        "done = (step - warmup)",
+        "done = (step + 1 - warmup)",
+        WARMUP,
+    ),
+    Mutation(
+        "EMA: decay and its complement exchanged",
+        "training/optim.py",
+        "1 - min(decay, (1 + count) / (10 + count))",
+        "min(decay, (1 + count) / (10 + count))",
+        SLOW_EMA,
+    ),
+    Mutation(
+        "EMA: the network under training is validated and kept",
+        "training/loop.py",
+        "return self.network if self.average is None else",
+        "return self.network if self.average is not None else",
+        tests(CLAIMS, "test_the_average_of_the_weights_is_what_is_validated_and_kept"),
+    ),
+    Mutation(
+        "resume: random numbers not restored",
+        "training/checkpoint.py",
+        'torch.set_rng_state(tensors["random.cpu"])',
+        "pass",
+        RESUME,
+    ),
+    Mutation(
+        "resume: the epoch begins anew",
+        "training/loop.py",
+        "batches[progress.step_in_epoch :]",
+        "batches",
+        RESUME,
+    ),
+    Mutation(
+        "statistics: a running average, not the mean",
+        "training/statistics.py",
+        "norm.momentum = None",
+        "norm.momentum = 0.1",
+        tests("training/test_statistics.py", "test_statistics_are_the_mean_over_the_batches"),
+    ),
+    Mutation(
+        "history: loss divided by batches, not by labels",
+        "training/loop.py",
+        "train_loss=progress.loss_sum / max(progress.loss_count, 1)",
+        "train_loss=progress.loss_sum / max(progress.step_in_epoch, 1)",
+        ONE_PASS,
+    ),
+    Mutation(
+        "split: training molecules are validated on",
+        "datasets/table.py",
+        "parts = np.split(order, ends)",
+        "parts = [order[: ends[1]], *np.split(order, ends)[1:]]",
+        tests("datasets/test_table.py", "test_a_split_has_the_shares_asked_for"),
+    ),
+    Mutation(
+        "inference: outputs in the order of sizes",
+        "inference.py",
+        "outputs[torch.from_numpy(places)] = part",
+        "outputs[torch.from_numpy(np.sort(places))] = part",
+        tests("test_inference.py", "test_equals_one_molecule_at_a_time"),
+    ),
+]
+
+
+def main(words: list[str]) -> int:
+    chosen = [m for m in MUTATIONS if not words or any(w in m.what for w in words)]
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="molsepnorm-mutations-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            _copy(CHECKOUT / name, copy / name)
+        _require_copy(copy)
+        every = sorted({test for mutation in chosen for test in mutation.tests})
+        if (code := _run(copy, every)) != 0:
+            print(f"the tests do not pass on the package as it is (pytest: {code})")
+            return 2
+        found = [_mutate(copy, mutation) for mutation in chosen]
+    print("| what is broken | in | test that fails | outcome |\n| --- | --- | --- | --- |")
+    for mutation, outcome in zip(chosen, found, strict=True):
+        names = ", ".join(f"`{test}`" for test in mutation.tests)
+        print(f"| {mutation.what} | `{mutation.file}` | {names} | {outcome} |")
+    counts = {kind: found.count(kind) for kind in sorted({*found, "caught"})}
+    told = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    print(f"\n{len(found)} mutations: {told} ({time.perf_counter() - begun:.0f} s)")
+    return 0 if counts["caught"] == len(found) else 1
+
+
+def _copy(source: Path, to: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, to, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, to)
+
+
+def _mutate(copy: Path, mutation: Mutation) -> str:
+    """Break the copy, run the tests, mend it."""
+    path = copy / "molsepnorm" / mutation.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutation.old) != 1:
+        return f"error: its text occurs {text.count(mutation.old)} times"
+    broken = text.replace(mutation.old, mutation.new)
+    if "torch." in mutation.new and "import torch\n" not in broken:
+        broken = broken.replace("\nfrom torch", "\nimport torch\nfrom torch", 1)
+    try:
+        path.write_text(broken, encoding="utf-8")
+        code = _run(copy, list(mutation.tests))
+    finally:
+        path.write_text(text, encoding="utf-8")
+    outcome = {0: "survived", 1: "caught"}.get(code, f"error: pytest ended with {code}")
+    print(f"{outcome:10}{mutation.what}", file=sys.stderr)
+    return outcome
+
+
+def _run(copy: Path, selection: list[str]) -> int:
+    """Pytest's exit code: 0 all passed, 1 a test failed, others that they could not be run."""
+    command = [sys.executable, "-m", "pytest", "-x", "--no-header", "--tb=no"]
+    command += selection
+    done = subprocess.run(command, cwd=copy, env=_environment(copy), capture_output=True, text=True)
+    if done.returncode == 0 and " passed" not in done.stdout:
+        return 5  # all were skipped
+    return done.returncode
+
+
+def _require_copy(copy: Path) -> None:
+    """Check that the copy is imported, not the checkout, which may be installed editable."""
+    where = subprocess.run(
+        [sys.executable, "-c", "import molsepnorm; print(molsepnorm.__file__)"],
+        cwd=copy,
+        env=_environment(copy),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    if Path(where).resolve() != (copy / "molsepnorm" / "__init__.py").resolve():
+        raise SystemExit(f"{where} is imported, not the copy in {copy}")
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    # nothing compiled is kept: a file mended within the same second would look unchanged
+    return {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

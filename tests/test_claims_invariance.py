@@ -1,0 +1,186 @@
+"""What a prediction must not depend on: for real molecules, random graphs and the whole network."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem, rdBase
+from torch import nn
+
+from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.encodings import EncodingSpec, encode
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecule import MolGraph
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.predict import Predictor
+from molsepnorm.store import GraphStore, StoreWriter
+from molsepnorm.tasks import Target, Task
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def network(featurizer: str = "zinc") -> Graphormer:
+    """Every weight and every running statistic matters."""
+    sizes = featurize.SIZES[featurizer]
+    torch.manual_seed(0)
+    model = Graphormer(
+        GraphormerConfig(
+            layers=3,
+            width=16,
+            ffn_width=16,
+            heads=4,
+            max_distance=12,
+            max_path_length=5,
+            atom_sizes=sizes.atoms,
+            bond_sizes=sizes.bonds,
+        )
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.25)
+        for module in model.modules():
+            if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
+                module.weight.add_(1)
+            if isinstance(module, nn.BatchNorm1d):
+                module.running_mean.normal_()
+                module.running_var.uniform_(0.5, 2)
+    return model.eval()
+
+
+def outputs(model: Graphormer, graphs: list[MolGraph], blocks: int = 1) -> torch.Tensor:
+    config = model.config
+    spec = EncodingSpec(
+        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+    )
+    with torch.no_grad():
+        return model(GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks))
+
+
+def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
+    new = rng.permutation(graph.num_atoms)  # atom i becomes new[i]
+    atoms = np.empty_like(graph.atom_features)
+    atoms[new] = graph.atom_features
+    order = rng.permutation(graph.num_bonds)
+    bonds = rng.permuted(new[graph.bonds], axis=1)[order]
+    return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
+
+
+@pytest.fixture(scope="module")
+def real(datasets: Path) -> list[str]:
+    """200 of Tox21's molecules: salts, metals, cages and single atoms among them."""
+    with open(datasets / "moleculenet" / "tox21.csv", newline="") as file:
+        rows = [row["smiles"] for row in csv.DictReader(file)]
+    with rdBase.BlockLogs():
+        readable = (smiles for smiles in random.Random(1).sample(rows, 230))
+        return [smiles for smiles in readable if Chem.MolFromSmiles(smiles)][:200]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_spelling_of_real_molecules_does_not_matter(real: list[str], seed: int) -> None:
+    """SMILES written at random get the same predictions to the last bit, for the graphs are the
+    same."""
+    task = Task((Target("y", "regression", mean=2.0, scale=3.0),), "mae")
+    predictor = Predictor(PropertyModel(network("ogb"), "ogb", task))
+    with rdBase.BlockLogs():
+        others = [
+            Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 1, randomSeed=seed)[0]
+            for smiles in real
+        ]
+    assert sum(a != b for a, b in zip(real, others, strict=True)) > 180
+    one = [prediction.values for prediction in predictor.predict(real)]
+    other = [prediction.values for prediction in predictor.predict(others)]
+    assert one == other
+    assert None not in one
+    assert len({value["y"] for value in one}) > 190  # molecules are told apart
+
+
+def test_numbering_company_order_and_padding_of_real_molecules_do_not_matter(
+    real: list[str],
+) -> None:
+    """Alone, renumbered, in a batch of all, in another order, in blocks: the same to 1e-5."""
+    ogb, model, rng = featurize.get("ogb"), network("ogb"), np.random.default_rng(0)
+    graphs = [ogb(smiles) for smiles in real[:80]]
+    alone = torch.cat([outputs(model, [graph]) for graph in graphs])
+    torch.testing.assert_close(outputs(model, graphs), alone, **CLOSE)
+    others = [renumbered(graph, rng) for graph in graphs]
+    torch.testing.assert_close(outputs(model, others, blocks=4), alone, **CLOSE)
+    order = rng.permutation(len(graphs)).tolist()
+    shuffled = outputs(model, [graphs[i] for i in order], blocks=3)
+    torch.testing.assert_close(shuffled, alone[order], **CLOSE)
+
+
+@settings(max_examples=30)
+@given(data=st.data(), seed=st.integers(0, 2**32 - 1))
+def test_numbering_company_order_and_padding_of_random_graphs_do_not_matter(
+    molgraphs, data: st.DataObject, seed: int
+) -> None:
+    """The same for single atoms, chains, rings, cages, complete and disconnected graphs."""
+    model, rng = network(), np.random.default_rng(seed)
+    graphs = data.draw(st.lists(molgraphs(max_atoms=40), min_size=2, max_size=6))
+    alone = torch.cat([outputs(model, [graph]) for graph in graphs])
+    order = rng.permutation(len(graphs)).tolist()
+    others = [renumbered(graphs[i], rng) for i in order]
+    for blocks in (1, 3):
+        torch.testing.assert_close(outputs(model, others, blocks), alone[order], **CLOSE)
+
+
+def test_a_chain_of_200_atoms_and_float64(label) -> None:
+    """Far beyond the largest distance, and float32 near float64."""
+    import networkx as nx
+
+    model, rng = network(), np.random.default_rng(2)
+    chain, atom = label(nx.path_graph(200)), label(nx.empty_graph(1))
+    alone = outputs(model, [chain])
+    together = outputs(model, [atom, renumbered(chain, rng)])
+    torch.testing.assert_close(together[1:], alone, **CLOSE)
+    torch.testing.assert_close(outputs(model.double(), [chain]).float(), alone, **CLOSE)
+
+
+def test_the_device_does_not_matter() -> None:
+    """On a GPU, where there is one, outputs are the CPU's to 1e-4."""
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU here")
+    zinc, model = featurize.get("zinc"), network()
+    graphs = [zinc(smiles) for smiles in ("C1CC2CCC1C2", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")]
+    expected = outputs(model, graphs)
+    config = model.config
+    spec = EncodingSpec(
+        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+    )
+    batch = GraphTensors.of(encode(graphs, spec), "cuda").cut([0, 1, 2], 2)
+    with torch.no_grad():
+        torch.testing.assert_close(model.cuda()(batch).cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_store_returns_real_molecules_exactly(real: list[str], tmp_path: Path) -> None:
+    """Written in chunks and read back: every array, and the predictions to the last bit."""
+    ogb, model = featurize.get("ogb"), network("ogb")
+    graphs = [ogb(smiles) for smiles in real[:60]]
+    config = model.config
+    spec = EncodingSpec(
+        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+    )
+    whole = encode(graphs, spec)
+    labels = np.random.default_rng(3).normal(size=(60, 1)).astype(np.float32)
+    with StoreWriter(tmp_path / "real.store", spec, "ogb", ("y",)) as writer:
+        for start in range(0, 60, 17):
+            part = slice(start, start + 17)
+            writer.append(encode(graphs[part], spec), labels[part])
+    store = GraphStore.open(tmp_path / "real.store")
+    for name in ("sizes", "atoms", "degrees", "pairs"):
+        assert np.array_equal(getattr(store, name), getattr(whole, name)), name
+    for name in ("parents", "bonds", "depths"):
+        assert np.array_equal(getattr(store.paths, name), getattr(whole.paths, name)), name
+    assert np.array_equal(store.labels, labels)
+    with torch.no_grad():
+        assert torch.equal(
+            model(GraphTensors.of(store).cut(list(range(60)), 3)), outputs(model, graphs, 3)
+        )
