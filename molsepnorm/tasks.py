@@ -6,7 +6,7 @@ deviation, for a yes/no target it is a logit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 
-__all__ = ["METRICS", "Metric", "Target", "Task", "check_yes_no"]
+__all__ = ["METRICS", "Metric", "Target", "Task", "check_yes_no", "json_scores"]
 
 Kind = Literal["regression", "binary"]
 
@@ -194,6 +194,11 @@ class Task:
     def _row(self, field: Literal["mean", "scale"], like: Tensor) -> Tensor:
         values = [getattr(target, field) for target in self.targets]
         return torch.tensor(values, dtype=like.dtype, device=like.device)
+
+
+def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Scores as JSON has them, an undefined one null: JSON knows no NaN."""
+    return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
 def check_yes_no(targets: Sequence[Target], labels: np.ndarray) -> None:

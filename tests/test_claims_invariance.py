@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
-from torch import nn
+from support import batch_of, far_from_initial, renumbered
 
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import EncodingSpec, encode
-from molsepnorm.model import PropertyModel
+from molsepnorm.encodings import encode
+from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecule import MolGraph
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
@@ -30,8 +30,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 def network(featurizer: str = "zinc") -> Graphormer:
     """Every weight and every running statistic matters."""
     sizes = featurize.SIZES[featurizer]
-    torch.manual_seed(0)
-    model = Graphormer(
+    return far_from_initial(
         GraphormerConfig(
             layers=3,
             width=16,
@@ -43,34 +42,11 @@ def network(featurizer: str = "zinc") -> Graphormer:
             bond_sizes=sizes.bonds,
         )
     )
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.25)
-        for module in model.modules():
-            if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
-                module.weight.add_(1)
-            if isinstance(module, nn.BatchNorm1d):
-                module.running_mean.normal_()
-                module.running_var.uniform_(0.5, 2)
-    return model.eval()
 
 
 def outputs(model: Graphormer, graphs: list[MolGraph], blocks: int = 1) -> torch.Tensor:
-    config = model.config
-    spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
-    )
     with torch.no_grad():
-        return model(GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks))
-
-
-def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
-    new = rng.permutation(graph.num_atoms)  # atom i becomes new[i]
-    atoms = np.empty_like(graph.atom_features)
-    atoms[new] = graph.atom_features
-    order = rng.permutation(graph.num_bonds)
-    bonds = rng.permuted(new[graph.bonds], axis=1)[order]
-    return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
+        return model(batch_of(graphs, model.config, blocks))
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +128,7 @@ def test_the_device_does_not_matter() -> None:
     graphs = [zinc(smiles) for smiles in ("C1CC2CCC1C2", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")]
     expected = outputs(model, graphs)
     config = model.config
-    spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
-    )
+    spec = encoding_of(config)
     batch = GraphTensors.of(encode(graphs, spec), "cuda").cut([0, 1, 2], 2)
     with torch.no_grad():
         torch.testing.assert_close(model.cuda()(batch).cpu(), expected, rtol=1e-4, atol=1e-4)
@@ -165,9 +139,7 @@ def test_the_store_returns_real_molecules_exactly(real: list[str], tmp_path: Pat
     ogb, model = featurize.get("ogb"), network("ogb")
     graphs = [ogb(smiles) for smiles in real[:60]]
     config = model.config
-    spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
-    )
+    spec = encoding_of(config)
     whole = encode(graphs, spec)
     labels = np.random.default_rng(3).normal(size=(60, 1)).astype(np.float32)
     with StoreWriter(tmp_path / "real.store", spec, "ogb", ("y",)) as writer:

@@ -24,6 +24,7 @@ from molsepnorm.datasets import DataConfig, Dataset
 from molsepnorm.datasets.dataset import cache_folder
 from molsepnorm.encodings import EncodingSpec
 from molsepnorm.inference import infer
+from molsepnorm.model import encoding_of
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training import load_config
 from molsepnorm.training.config import OptimConfig
@@ -84,18 +85,13 @@ def measure() -> None:
 def store(name: str, folder: str) -> None:
     """Load a data set from its raw files and copy its store to where it is found without them."""
     config = load_config(name)
-    encodings = {EncodingSpec((3,)), _encoding(config.model)}
+    encodings = {EncodingSpec((3,)), encoding_of(config.model)}
     for encoding in encodings:
         before = set(cache_folder().glob("*.store"))
         path = Path(datasets.load(config.data, encoding).store.pairs.filename)
         tag = path.name.rsplit("-b", 1)[1]
         shutil.copy(path, Path(folder) / f"zinc-{name}-downloaded-b{tag}")
         print(f"{name}: {path.stat().st_size / 2**20:.0f} MiB", "" if path in before else "(made)")
-
-
-def _encoding(model: GraphormerConfig) -> EncodingSpec:
-    sizes = (model.max_degree, model.max_distance, model.max_path_length)
-    return EncodingSpec((3,), *sizes)
 
 
 def _zinc() -> Dataset:

@@ -168,14 +168,14 @@ _NUMERIC = ("molecules", "labels", "missing")
 
 
 def scores_table(scores: dict[str, dict[str, float | None]]) -> Table:
-    """A column for each split, a row for each metric."""
+    """A column for each split, a row for each metric; None where one is undefined."""
     table = Table(title="Scores")
     table.add_column("metric")
     for split in scores:
         table.add_column(split, justify="right")
     for metric in next(iter(scores.values())):
         values = (scores[split][metric] for split in scores)
-        cells = ("undefined" if v is None or np.isnan(v) else f"{v:.4f}" for v in values)
+        cells = ("undefined" if v is None else f"{v:.4f}" for v in values)
         table.add_row(Text(metric), *cells)
     return table
 

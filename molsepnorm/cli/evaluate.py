@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ def evaluate(model_folder: Path, split: str | None, as_json: bool, **options: An
     molsepnorm evaluate --model runs/logS --data new.csv
     """
     from molsepnorm.cli.display import make_console, scores_table
+    from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
     from molsepnorm.training import load_config
 
@@ -42,7 +42,7 @@ def evaluate(model_folder: Path, split: str | None, as_json: bool, **options: An
     }
     source = options["dataset"] or options["data"]
     found = score(model_folder, load_config(source, overrides=settings).data, split)
-    scores = {name: None if math.isnan(value) else value for name, value in found.scores.items()}
+    scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
         click.echo(json.dumps({**about, **scores}, indent=2))

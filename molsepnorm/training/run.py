@@ -18,7 +18,7 @@ from molsepnorm.files import write_json
 from molsepnorm.inference import pick_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener, TrainingResult
@@ -121,10 +121,7 @@ def _finish(
         "parameters": sum(p.numel() for p in model.network.parameters()),
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
-        **{
-            split: {k: None if np.isnan(v) else v for k, v in values.items()}
-            for split, values in scores.items()
-        },
+        **{split: json_scores(values) for split, values in scores.items()},
     }
     write_json(run.metrics, metrics)
     return metrics

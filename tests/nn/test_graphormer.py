@@ -8,13 +8,13 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 import pytest
+import support
 import torch
+from support import batch_of, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import EncodingSpec, encode
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SharedNorm
@@ -54,27 +54,9 @@ def zinc_graphs(smiles: tuple[str, ...] = SMILES) -> list[MolGraph]:
     return [featurize.get("zinc")(text) for text in smiles]
 
 
-def batch_of(graphs: list[MolGraph], config: GraphormerConfig, blocks: int = 1) -> GraphBatch:
-    spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
-    )
-    return GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks)
-
-
 def far_from_initial(**options: object) -> Graphormer:
-    """A small network whose every weight matters: random, of the order of one, norms included."""
-    torch.manual_seed(0)
-    model = Graphormer(GraphormerConfig(**SMALL | options))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.25)
-        for module in model.modules():
-            if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
-                module.weight.add_(1)
-            if isinstance(module, nn.BatchNorm1d):
-                module.running_mean.normal_()
-                module.running_var.uniform_(0.5, 2)
-    return model.eval()
+    """A small network whose every weight matters."""
+    return support.far_from_initial(GraphormerConfig(**SMALL | options))
 
 
 # --- an independent forward pass: one molecule, (S, C) tensors, plain operations -----------------
@@ -167,16 +149,6 @@ def test_equals_an_independent_forward_pass(options: dict) -> None:
 
 
 # --- invariances ---------------------------------------------------------------------------------
-
-
-def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
-    """The same molecule with its atoms, its bonds and each bond's ends in another order."""
-    new = rng.permutation(graph.num_atoms)  # atom i becomes new[i]
-    atoms = np.empty_like(graph.atom_features)
-    atoms[new] = graph.atom_features
-    order = rng.permutation(graph.num_bonds)
-    bonds = rng.permuted(new[graph.bonds], axis=1)[order]
-    return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
 
 
 @pytest.mark.parametrize("options", NORMS[:2] + NORMS[-1:], ids=str)
