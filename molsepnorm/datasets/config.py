@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from molsepnorm.metrics import Kind
+
 __all__ = ["DataConfig"]
 
 
@@ -18,27 +20,50 @@ class DataConfig(BaseModel):
     dataset: str | None = None
     """A name from `molsepnorm.datasets.NAMES`."""
     table: Path | None = None
-    """Or a CSV file with a column of SMILES and columns of labels."""
+    """Or a file with a column of SMILES and columns of labels: CSV, TSV, Parquet, SDF or .smi."""
     data_dir: Path | None = None
     """Where raw files lie; otherwise the environment variable MOLSEPNORM_DATA, otherwise they are
     downloaded."""
 
     smiles_column: str = "smiles"
     targets: list[str] | None = None
-    """Columns to predict; None for every numeric column but the SMILES."""
+    """Columns to predict; None for every column of numbers but the others named here."""
+    task_type: Kind | dict[str, Kind] | None = None
+    """What the targets are: one kind for all, or one for each by its name; guessed where not
+    given."""
+    ignore_columns: list[str] = []
+    """Columns that are never taken for targets."""
+    weight_column: str | None = None
+    """Column of non-negative numbers by which each row counts in the loss; a blank counts as 1."""
     featurizer: Literal["zinc", "ogb"] = "ogb"
     """For tables; a named data set has its own."""
     on_invalid: Literal["skip", "fail"] = "skip"
     """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
+
     split: tuple[float, float, float] | None = (0.8, 0.1, 0.1)
-    """For tables: shares of train, validation and test, drawn at random; None for no split, which
-    is enough to score a model on all molecules."""
+    """For tables: shares of train, validation and test; None for no split, which is enough to
+    score a model on all molecules."""
+    split_type: Literal["random", "scaffold", "scaffold-ogb"] = "random"
+    """How molecules are drawn. scaffold: whole Bemis–Murcko scaffolds, the common ones to train,
+    the rest at random. scaffold-ogb: whole scaffolds from the most to the least common, as in OGB
+    and DeepChem, whatever the seed."""
     split_seed: int = Field(0, ge=0)
+    splits_column: str | None = None
+    """Instead of drawing: a column that says train, val (or valid) or test; rows where it is blank
+    are left out."""
+    splits_file: Path | None = None
+    """Instead of drawing: a file of rows in the form of chemprop's `splits.json`."""
+    folds: int | None = Field(None, ge=2)
+    """Cross-validation: cut all molecules but the test share in so many folds, of which `fold`
+    validates."""
+    fold: int = Field(0, ge=0)
+    """Which fold, or which entry of `splits_file`; otherwise which replicate: training and
+    validation molecules are drawn anew for each, the test molecules are the same."""
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
         if (self.dataset is None) == (self.table is None):
-            raise ValueError("name one source: data.dataset (such as zinc) or data.table (a CSV)")
+            raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
         if self.split and (min(self.split) <= 0 or abs(sum(self.split) - 1) > 1e-6):
             raise ValueError(
                 f"data.split must be three positive shares that sum to 1; got {list(self.split)}"
