@@ -18,7 +18,7 @@ from molsepnorm.encodings.paths import PathVocabulary
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
 from molsepnorm.store import GraphStore
 
-__all__ = ["GraphTensors", "by_size", "epoch_batches", "num_batches", "path_table"]
+__all__ = ["GraphTensors", "by_size", "epoch_batches", "largest_batch", "num_batches", "path_table"]
 
 
 @dataclass(frozen=True)
@@ -147,19 +147,55 @@ def _block_ends(slots: np.ndarray, blocks: int) -> np.ndarray:
 
 
 def epoch_batches(
-    graphs: np.ndarray, batch_size: int, rng: np.random.Generator
+    graphs: np.ndarray,
+    sizes: np.ndarray,
+    batch_size: int,
+    rng: np.random.Generator,
+    blocks: int = 1,
+    max_pairs: int = 1 << 20,
 ) -> list[np.ndarray]:
     """A random order of `graphs` in batches whose sizes differ by one at most.
 
     No molecule is dropped, and no batch holds a single one (unless there is only one, or
     `batch_size` is 1), which a batch norm could not train on: for that, batches of two become
-    three where need be.
+    three where need be. A batch of too many slot pairs is halved, as often as that is possible.
+
+    Args:
+        graphs: int [G], which molecules.
+        sizes: int, atoms of every molecule of the store.
+        batch_size: most molecules of a batch.
+        rng: draws the order.
+        blocks: rectangles that a batch will be cut in.
+        max_pairs: most slot pairs of a batch, padding included, which bounds memory where
+            molecules are large.
     """
-    return np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
+    batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
+    if largest_batch(graphs, sizes, batch_size) <= max_pairs:
+        return batches
+    bounded = []
+    for batch in batches:
+        bounded += _halved(batch, sizes, blocks, max_pairs)
+    return bounded
+
+
+def largest_batch(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:
+    """No batch of `epoch_batches` has more slot pairs than this."""
+    return (batch_size + 1) * (int(sizes[graphs].max(initial=0)) + 1) ** 2
+
+
+def _halved(batch: np.ndarray, sizes: np.ndarray, blocks: int, max_pairs: int) -> list[np.ndarray]:
+    slots = np.sort(sizes[batch] + 1)
+    if len(batch) < 4 or len(batch) * slots[-1] ** 2 <= max_pairs:
+        return [batch]
+    ends = _block_ends(slots, blocks)
+    if (np.diff(ends, prepend=0) * slots[ends - 1] ** 2).sum() <= max_pairs:
+        return [batch]
+    halves = np.array_split(batch, 2)
+    return [part for half in halves for part in _halved(half, sizes, blocks, max_pairs)]
 
 
 def num_batches(num_graphs: int, batch_size: int) -> int:
-    """How many batches `epoch_batches` makes."""
+    """How many batches `epoch_batches` makes, where none is too large."""
     smallest = min(batch_size, 2)
     return max(1, min(-(-num_graphs // batch_size), num_graphs // smallest))
 

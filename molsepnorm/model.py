@@ -88,8 +88,8 @@ class PropertyModel:
             with torch.random.fork_rng():  # the weights drawn here are replaced below
                 network = Graphormer(config)
             task = Task.from_json(about["task"])
-            if len(task.targets) != config.outputs:
-                raise ConfigError(f"{len(task.targets)} targets and {config.outputs} outputs")
+            if task.outputs != config.outputs:
+                raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
             if featurizer not in featurize.SIZES:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
@@ -17,7 +17,7 @@ from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.inference import pick_device, predict
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
-from molsepnorm.tables import line_of, require_column
+from molsepnorm.tables import locate, require_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,10 +32,13 @@ class Prediction:
     """What became of one SMILES."""
 
     smiles: str
-    values: dict[str, float] | None
-    """By target: in its own units, or the probability of yes; None where the row failed."""
+    values: dict[str, float | str] | None
+    """By target: in its own units, the probability of yes, or the most probable class; None where
+    the row failed."""
     error: str | None = None
     """Why the row failed."""
+    probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Of multi-class targets the probability of each class."""
 
 
 class Predictor:
@@ -84,7 +87,8 @@ class Predictor:
             yield from self._predict_chunk(chunk)
 
     def predict_graphs(self, graphs: list[MolGraph]) -> np.ndarray:
-        """Predictions for molecules that are graphs already: float32 (G, T)."""
+        """Predictions for molecules that are graphs already: float32 (G, O), a column for each of
+        the network's outputs; `Task.tables` names them."""
         encoded = encode(graphs, self.model.encoding)
         tensors = GraphTensors.of(encoded, self.device)
         return predict(self.model, tensors, np.arange(len(graphs)))
@@ -98,12 +102,27 @@ class Predictor:
                 errors.append(None)
             except InvalidMolecule as error:
                 errors.append(str(error))
-        rows = iter(self.predict_graphs(graphs).tolist() if graphs else [])
+        rows = self._by_target(self.predict_graphs(graphs)) if graphs else iter(())
         for text, reason in zip(smiles, errors, strict=True):
             if reason is None:
-                yield Prediction(text, dict(zip(self.targets, next(rows), strict=True)))
+                values, probabilities = next(rows)
+                yield Prediction(text, values, None, probabilities)
             else:
                 yield Prediction(text, None, reason)
+
+    def _by_target(
+        self, predictions: np.ndarray
+    ) -> Iterator[tuple[dict[str, float | str], dict[str, dict[str, float]]]]:
+        """For each molecule its values and its probabilities of classes."""
+        targets, tables = self.model.task.targets, self.model.task.tables(predictions)
+        columns = [[values.tolist() for values in table.values()] for table in tables]
+        for row in range(len(predictions)):
+            cells = [[column[row] for column in of_target] for of_target in columns]
+            both = list(zip(targets, cells, strict=True))
+            yield (
+                {target.name: value for target, (value, *_) in both},
+                {t.name: dict(zip(t.classes, rest, strict=True)) for t, (_, *rest) in both if rest},
+            )
 
 
 def predict_rows(
@@ -117,11 +136,12 @@ def predict_rows(
 ) -> tuple[int, int]:
     """Write a table with predictions, keeping its rows, their order and all columns.
 
-    Added are <target>_pred for each target, and `error`, the reason where a row failed.
+    Added are <target>_pred for each target, <target>_prob_<class> for each class of a multi-class
+    one, and `error`, the reason where a row failed.
 
     Args:
         predictor: what predicts.
-        chunks: the table in pieces, such as `molsepnorm.tables.read_csv_chunks` gives.
+        chunks: the table in pieces, such as `molsepnorm.tables.read_chunks` gives.
         out: where the CSV goes.
         smiles_column: name of the column of SMILES.
         source: the table's name in errors.
@@ -134,7 +154,9 @@ def predict_rows(
         ConfigError: no such column, or the table has a column of a name to be added.
         DataError: a row cannot be read and `on_invalid` says fail.
     """
-    added = [*(f"{name}_pred" for name in predictor.targets), _ERROR]
+    task = predictor.model.task
+    columns = task.tables(np.empty((0, task.outputs)))
+    added = [*(name for of_target in columns for name in of_target), _ERROR]
     rows = failed = 0
     for chunk in chunks:
         if not rows:
@@ -147,9 +169,14 @@ def predict_rows(
         predictions = predictor.predict(chunk[smiles_column])
         for index, prediction in zip(chunk.index, predictions, strict=True):
             if prediction.error is not None and on_invalid == "fail":
-                raise DataError(f"{source}, line {line_of(index)}: {prediction.error}")
-        for name in predictor.targets:
+                raise DataError(f"{locate(source, index)}: {prediction.error}")
+        for target in task.targets:
+            name = target.name
             chunk[f"{name}_pred"] = [p.values[name] if p.values else None for p in predictions]
+            for each in target.classes:
+                chunk[f"{name}_prob_{each}"] = [
+                    p.probabilities[name][each] if p.values else None for p in predictions
+                ]
         chunk[_ERROR] = [p.error or "" for p in predictions]
         chunk.to_csv(out, index=False, header=not rows, float_format="%.6g")
         rows += len(predictions)

@@ -1,13 +1,15 @@
 """What is predicted: targets, their loss, their metric, and how outputs become predictions.
 
-The network's output for a regression target is in units of the training labels' standard
-deviation, for a yes/no target it is a logit.
+A regression or yes/no target is one of the network's O outputs, a target of K classes is K of them.
+An output for regression is in units of the training labels' standard deviation; the others are
+logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -16,37 +18,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.metrics import (
+    METRICS,
+    Kind,
+    Metric,
+    draw_resamples,
+    interval,
+    resampled_scores,
+    score,
+)
 
-__all__ = ["METRICS", "Metric", "Target", "Task", "check_yes_no", "json_scores"]
+__all__ = ["Target", "Task", "check_labels", "json_scores"]
 
-Kind = Literal["regression", "binary"]
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A score, the kind of target it is for, and which way is better."""
-
-    name: str
-    kind: Kind | None
-    higher_is_better: bool
-
-    def better(self, score: float, than: float | None) -> bool:
-        """Whether `score` beats another one; anything beats no score and an undefined one."""
-        if than is None or np.isnan(than):
-            return True
-        return score > than if self.higher_is_better else score < than
-
-
-METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("mae", "regression", higher_is_better=False),
-        Metric("rmse", "regression", higher_is_better=False),
-        Metric("roc_auc", "binary", higher_is_better=True),
-        Metric("loss", None, higher_is_better=False),
-    )
-}
-"""`loss` is for tables whose targets are of several kinds."""
+_COUNTS = 2**28  # bytes that the bootstrap may take
+_DEFAULT_METRIC = {"regression": "mae", "binary": "roc_auc", "multiclass": "accuracy"}
 
 
 @dataclass(frozen=True)
@@ -56,9 +41,19 @@ class Target:
     name: str
     kind: Kind
     mean: float = 0.0
-    """Mean of the training labels, in their own units; 0 for yes/no."""
+    """Mean of the training labels, in their own units; 0 unless it is regression."""
     scale: float = 1.0
-    """Standard deviation of the training labels, in their own units; 1 for yes/no."""
+    """Standard deviation of the training labels, in their own units; 1 unless it is regression."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes of a multi-class target, in the order of its outputs."""
+    class_weights: tuple[float, ...] = ()
+    """How much a label of each class (no, yes where it is yes/no) counts in the loss; empty for all
+    alike."""
+
+    @property
+    def width(self) -> int:
+        """How many of the network's outputs it takes."""
+        return len(self.classes) if self.kind == "multiclass" else 1
 
 
 @dataclass(frozen=True)
@@ -73,49 +68,71 @@ class Task:
             raise ConfigError(
                 f"unknown metric '{self.metric}'. {did_you_mean(self.metric, METRICS)}"
             )
-        wanted = METRICS[self.metric].kind
-        if wanted and not any(target.kind == wanted for target in self.targets):
+        wanted = METRICS[self.metric].kinds
+        if wanted and not any(target.kind in wanted for target in self.targets):
             raise ConfigError(
-                f"the metric '{self.metric}' is for {wanted} targets, and there is none among "
-                f"{', '.join(self.names)}"
+                f"the metric '{self.metric}' is for {' and '.join(wanted)} targets, and there is "
+                f"none among {', '.join(self.names)}"
             )
 
     @staticmethod
     def fit(
-        names: Sequence[str], kinds: Sequence[Kind], labels: np.ndarray, metric: str | None = None
+        names: Sequence[str],
+        kinds: Sequence[Kind],
+        labels: np.ndarray,
+        metric: str | None = None,
+        *,
+        classes: Sequence[tuple[str, ...]] = (),
+        class_weight: Literal["balanced"] | None = None,
+        strict: bool = True,
     ) -> Task:
         """The task of these targets, standardised by their training labels (G, T).
 
+        Args:
+            names: the targets' names.
+            kinds: their kinds.
+            labels: of the training molecules.
+            metric: what a model is chosen by; by default the usual one of the targets' kind, or the
+                loss where they are of several.
+            classes: for each target the names of its classes; () where none is multi-class.
+            class_weight: balanced counts a class in the inverse proportion of its share.
+            strict: refuse a target that cannot be learnt from these labels. A published set is
+                taken as it is.
+
         Raises:
-            DataError: a target has no label, or a single value, among the training molecules.
+            ConfigError: the metric is unknown or fits none of the targets.
+            DataError: a target has no label, or a single value, among the training molecules; or
+                a label does not fit its target.
         """
         targets = []
-        for name, kind, column in zip(names, kinds, labels.T, strict=True):
-            present = column[~np.isnan(column)].astype(np.float64)
-            if not len(present):
-                raise DataError(f"target '{name}' has no label among the training molecules")
-            if (present == present[0]).all():
-                raise DataError(
-                    f"target '{name}' is constant among the training molecules: all "
-                    f"{len(present)} labels are {present[0]:g}, so there is nothing to learn. "
-                    "Leave it out, or choose another split"
+        for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+            present = labels[~np.isnan(labels[:, i]), i].astype(np.float64)
+            if strict:
+                _require_variety(name, present)
+            target = Target(name, kind, classes=classes[i] if classes else ())
+            check_labels([target], labels[:, [i]])
+            if kind == "regression" and len(present):
+                targets.append(
+                    Target(name, kind, float(present.mean()), float(present.std()) or 1.0)
                 )
-            if kind == "binary":
-                targets.append(Target(name, kind))
+            elif class_weight == "balanced" and kind != "regression":
+                weights = _balanced(present, max(target.width, 2))
+                targets.append(Target(name, kind, classes=target.classes, class_weights=weights))
             else:
-                targets.append(Target(name, kind, float(present.mean()), float(present.std())))
-        check_yes_no(targets, labels)
+                targets.append(target)
         if metric is None:
-            only = set(kinds)
-            metric = (
-                {"regression": "mae", "binary": "roc_auc"}[only.pop()] if len(only) == 1 else "loss"
-            )
+            metric = _DEFAULT_METRIC[kinds[0]] if len(set(kinds)) == 1 else "loss"
         return Task(tuple(targets), metric)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The targets' names."""
         return tuple(target.name for target in self.targets)
+
+    @property
+    def outputs(self) -> int:
+        """O, the number of the network's outputs."""
+        return sum(target.width for target in self.targets)
 
     @property
     def chosen_by(self) -> Metric:
@@ -129,43 +146,76 @@ class Task:
     @staticmethod
     def from_json(content: dict[str, Any]) -> Task:
         """The inverse of `to_json`."""
-        targets = tuple(Target(**target) for target in content["targets"])
-        return Task(targets, content["metric"])
+        targets = []
+        for target in content["targets"]:
+            lists = {k: tuple(target.get(k, ())) for k in ("classes", "class_weights")}
+            targets.append(Target(**{**target, **lists}))
+        return Task(tuple(targets), content["metric"])
 
-    def constant(self, labels: np.ndarray) -> np.ndarray:  # (T,)
+    def constant(self, labels: np.ndarray) -> np.ndarray:  # (O,)
         """The best prediction that ignores the molecule, from training labels (G, T): the median
-        for regression, the share of yes for yes/no."""
-        middle = [np.nanmedian if t.kind == "regression" else np.nanmean for t in self.targets]
-        return np.array([f(column) for f, column in zip(middle, labels.T, strict=True)])
+        for regression, otherwise the share of yes or of each class."""
+        parts = []
+        for target, column in zip(self.targets, labels.T, strict=True):
+            present = column[~np.isnan(column)]
+            if target.kind == "multiclass":
+                counts = np.bincount(present.astype(int), minlength=target.width)
+                parts.append(counts / max(len(present), 1))
+            else:
+                middle = np.median if target.kind == "regression" else np.mean
+                parts.append(np.array([middle(present) if len(present) else 0.0]))
+        return np.concatenate(parts)
 
-    def loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the losses of all labels present, and how many there are.
+    def loss(
+        self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Weighted sum of the losses of all labels present, and the sum of their weights.
 
-        L1 in standardised units for regression, binary cross-entropy for yes/no; missing labels
-        (NaN) count for nothing, also in the gradient.
+        L1 in standardised units for regression, cross-entropy otherwise; missing labels count for
+        nothing, also in the gradient.
 
         Args:
-            outputs: (B, T), the network's.
-            labels: (B, T) in the targets' own units, 0 or 1 for yes/no, NaN where missing.
+            outputs: (B, O), the network's.
+            labels: (B, T) in the targets' own units.
+            weights: (B,), how much each molecule counts; None for all alike.
         """
+        outputs = outputs.float()
         present = ~labels.isnan()
         labels = torch.where(present, labels, 0.0)
-        outputs = outputs.float()
-        regression = torch.tensor(self._is("regression"), device=outputs.device)
-        scaled = (labels - self._row("mean", outputs)) / self._row("scale", outputs)
-        losses = torch.where(
-            regression,
-            (outputs - scaled).abs(),
-            F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
-        )
-        return torch.where(present, losses, 0.0).sum(), present.sum()
+        weight = present.float() if weights is None else present * weights[:, None]
+        if any(target.class_weights for target in self.targets):
+            weight = weight * self._class_weights(labels)
+        losses = torch.where(present, self._losses(outputs, labels), 0.0)
+        return (losses * weight).sum(), weight.sum()
 
-    def predictions(self, outputs: Tensor) -> Tensor:  # (B, T)
-        """Outputs in the targets' own units; for yes/no the probability of yes."""
+    def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
+        """Outputs as values in the targets' own units and probabilities of yes or of a class."""
         outputs = outputs.double()
-        regression = torch.tensor(self._is("regression"), device=outputs.device)
-        values = outputs * self._row("scale", outputs) + self._row("mean", outputs)
-        return torch.where(regression, values, outputs.sigmoid()).float()
+        values = torch.where(
+            self._single("regression", outputs.device),
+            outputs * self._per_output("scale", outputs) + self._per_output("mean", outputs),
+            outputs.sigmoid(),
+        )
+        for target, columns in zip(self.targets, self._columns(), strict=True):
+            if target.kind == "multiclass":
+                values[:, columns] = outputs[:, columns].softmax(dim=1)
+        return values.float()
+
+    def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
+        """Predictions (G, O) as columns for people, for each target: <target>_pred, a value, the
+        probability of yes or the most probable class; and of each class <target>_prob_<class>."""
+        tables = []
+        for target, columns in zip(self.targets, self._columns(), strict=True):
+            part = predictions[:, columns]
+            if target.kind != "multiclass":
+                tables.append({f"{target.name}_pred": part[:, 0]})
+                continue
+            names = np.array(target.classes, dtype=object)
+            probabilities = {
+                f"{target.name}_prob_{name}": part[:, i] for i, name in enumerate(target.classes)
+            }
+            tables.append({f"{target.name}_pred": names[part.argmax(1)], **probabilities})
+        return tables
 
     def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
         """Every metric that fits: "mae", the mean over its targets, and "mae/<target>" for each of
@@ -173,27 +223,104 @@ class Task:
 
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
         out of the mean.
+
+        Args:
+            predictions: (G, O), as `predictions` gives them.
+            labels: (G, T).
         """
         scores: dict[str, float] = {}
-        for metric in METRICS.values():
-            each = {
-                f"{metric.name}/{target.name}": _score(metric.name, labels[:, i], predictions[:, i])
-                for i, target in enumerate(self.targets)
-                if target.kind == metric.kind
-            }
-            if each:
-                defined = [value for value in each.values() if not np.isnan(value)]
-                scores[metric.name] = float(np.mean(defined)) if defined else float("nan")
+        for name, each in self._by_metric(predictions, labels):
+            values = {target: score(name, *both) for target, both in each.items()}
+            scores[name] = _mean(np.array(list(values.values())))
             if len(each) > 1:
-                scores |= each
+                scores |= {f"{name}/{target}": value for target, value in values.items()}
         return scores
 
-    def _is(self, kind: Kind) -> list[bool]:
-        return [target.kind == kind for target in self.targets]
+    def intervals(
+        self, predictions: np.ndarray, labels: np.ndarray, resamples: int = 1000, seed: int = 0
+    ) -> dict[str, tuple[float, float]]:
+        """For each of the `scores` its 95 % bootstrap interval, over molecules drawn with
+        replacement; those that are not defined in most of the resamples are left out."""
+        affordable = max(100, _COUNTS // max(len(labels), 1))
+        counts = draw_resamples(len(labels), min(resamples, affordable), seed)
+        intervals = {}
+        for name, each in self._by_metric(predictions, labels):
+            columns = {t: resampled_scores(name, *both, counts) for t, both in each.items()}
+            stacked = np.stack(list(columns.values()))
+            with np.errstate(invalid="ignore"):
+                defined = ~np.isnan(stacked)
+                means = np.nansum(stacked, axis=0) / np.where(
+                    defined.any(0), defined.sum(0), np.nan
+                )
+            intervals[name] = interval(means)
+            if len(each) > 1:
+                intervals |= {f"{name}/{t}": interval(values) for t, values in columns.items()}
+        return {name: both for name, both in intervals.items() if both is not None}
 
-    def _row(self, field: Literal["mean", "scale"], like: Tensor) -> Tensor:
-        values = [getattr(target, field) for target in self.targets]
-        return torch.tensor(values, dtype=like.dtype, device=like.device)
+    def _by_metric(
+        self, predictions: np.ndarray, labels: np.ndarray
+    ) -> list[tuple[str, dict[str, tuple[np.ndarray, np.ndarray]]]]:
+        """For each metric that fits a target: labels and predictions of the targets it fits."""
+        columns = self._columns()
+        fitting = []
+        for metric in METRICS.values():
+            each = {}
+            for i, target in enumerate(self.targets):
+                if target.kind in metric.kinds:
+                    part = predictions[:, columns[i]]
+                    each[target.name] = labels[:, i], part if target.width > 1 else part[:, 0]
+            if each:
+                fitting.append((metric.name, each))
+        return fitting
+
+    def _losses(self, outputs: Tensor, labels: Tensor) -> Tensor:  # (B, T)
+        """The loss of each label, whatever stands for those that are missing."""
+        columns = self._columns()
+        single = [i for i, target in enumerate(self.targets) if target.kind != "multiclass"]
+        values = outputs
+        if len(single) < len(self.targets):
+            values = outputs[:, [columns[i].start for i in single]]
+        losses = self._single_losses(values, labels[:, single], single)
+        if len(single) == len(self.targets):
+            return losses
+        every = losses.new_zeros(labels.shape).index_copy(
+            1, torch.tensor(single, dtype=torch.long, device=losses.device), losses
+        )
+        for i, target in enumerate(self.targets):
+            if target.kind == "multiclass":
+                logits, classes = outputs[:, columns[i]], labels[:, i].long()
+                every[:, i] = F.cross_entropy(logits, classes, reduction="none")
+        return every
+
+    def _single_losses(self, outputs: Tensor, labels: Tensor, which: list[int]) -> Tensor:
+        targets = [self.targets[i] for i in which]
+        mean = outputs.new_tensor([target.mean for target in targets])
+        scale = outputs.new_tensor([target.scale for target in targets])
+        kinds = [target.kind == "regression" for target in targets]
+        return torch.where(
+            torch.tensor(kinds, dtype=torch.bool, device=outputs.device),
+            (outputs - (labels - mean) / scale).abs(),
+            F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
+        )
+
+    def _class_weights(self, labels: Tensor) -> Tensor:  # (B, T)
+        weights = torch.ones_like(labels)
+        for i, target in enumerate(self.targets):
+            if target.class_weights:
+                weights[:, i] = labels.new_tensor(target.class_weights)[labels[:, i].long()]
+        return weights
+
+    def _columns(self) -> list[slice]:
+        """For each target its outputs."""
+        ends = list(accumulate(target.width for target in self.targets))
+        return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
+
+    def _single(self, kind: Kind, device: torch.device) -> Tensor:  # (O,)
+        flags = [target.kind == kind for target in self.targets for _ in range(target.width)]
+        return torch.tensor(flags, device=device)
+
+    def _per_output(self, field: Literal["mean", "scale"], like: Tensor) -> Tensor:  # (O,)
+        return like.new_tensor([getattr(t, field) for t in self.targets for _ in range(t.width)])
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
@@ -201,32 +328,44 @@ def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
-def check_yes_no(targets: Sequence[Target], labels: np.ndarray) -> None:
-    """Check the labels (G, T) of yes/no targets.
+def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
+    """Check that the labels (G, T) are such as their targets can have.
 
     Raises:
-        DataError: one is neither 0 nor 1 nor missing.
+        DataError: one is not.
     """
     for target, column in zip(targets, labels.T, strict=True):
-        odd = column[~np.isnan(column) & (column != 0) & (column != 1)]
-        if target.kind == "binary" and len(odd):
-            raise DataError(
-                f"target '{target.name}' is yes/no, so its labels must be 0, 1 or blank; found "
-                f"{odd[0]:g}"
-            )
+        if target.kind == "regression":
+            continue
+        known = range(max(target.width, 2))
+        odd = column[~np.isnan(column) & ~np.isin(column, known)]
+        if not len(odd):
+            continue
+        if target.kind == "binary":
+            expected = "is yes/no, so its labels must be 0, 1 or blank"
+        else:
+            expected = f"has {len(known)} classes, so its labels must be 0 … {len(known) - 1}"
+        raise DataError(f"target '{target.name}' {expected}; found {odd[0]:g}")
 
 
-def _score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
-    """One metric of one target over the labels that are present, NaN where undefined."""
-    from sklearn import metrics
+def _require_variety(name: str, present: np.ndarray) -> None:
+    if not len(present):
+        raise DataError(f"target '{name}' has no label among the training molecules")
+    if (present == present[0]).all():
+        raise DataError(
+            f"target '{name}' is constant among the training molecules: all {len(present)} labels "
+            f"are {present[0]:g}, so there is nothing to learn. Leave it out, or choose another "
+            "split"
+        )
 
-    present = ~np.isnan(labels)
-    labels, predictions = labels[present].astype(np.float64), predictions[present]
-    if not len(labels) or (metric == "roc_auc" and (labels == labels[0]).all()):
-        return float("nan")
-    score = {
-        "mae": metrics.mean_absolute_error,
-        "rmse": lambda *both: metrics.mean_squared_error(*both) ** 0.5,
-        "roc_auc": metrics.roc_auc_score,
-    }[metric]
-    return float(score(labels, predictions))
+
+def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:
+    """n / (K n_c) for each class c, so that the mean weight of a label is 1."""
+    counts = np.bincount(labels.astype(int), minlength=num_classes)
+    return tuple((len(labels) / (num_classes * np.maximum(counts, 1))).tolist())
+
+
+def _mean(values: np.ndarray) -> float:
+    """Of those that are defined; NaN where none is."""
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else float("nan")

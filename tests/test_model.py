@@ -54,6 +54,38 @@ def test_what_is_read_is_what_was_written(tmp_path):
     assert torch.equal(_outputs(model), _outputs(again))
 
 
+def test_classes_and_their_weights_are_read_back(tmp_path):
+    """A target of three classes is three outputs; predictions are the same bit by bit."""
+    targets = (
+        Target("colour", "multiclass", classes=("red", "10", "é"), class_weights=(0.5, 2.0, 1 / 3)),
+        Target("toxic", "binary", class_weights=(0.6, 3.0)),
+        Target("logS", "regression", -3.1, 1 / 3),
+    )
+    torch.manual_seed(0)
+    network = Graphormer(GraphormerConfig(**{**CONFIG, "outputs": 5}))
+    model = PropertyModel(network.eval(), "zinc", Task(targets, "loss"))
+    model.save_pretrained(tmp_path / "model")
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert again.task == model.task
+    assert [type(target.classes) for target in again.task.targets] == [tuple] * 3
+    assert torch.equal(
+        again.task.predictions(_outputs(again)), model.task.predictions(_outputs(model))
+    )
+
+
+def test_a_folder_from_before_there_were_classes_is_read(tmp_path):
+    """Its targets say nothing of classes or their weights."""
+    model = _model()
+    model.save_pretrained(tmp_path)
+
+    def forget(about):
+        for target in about["task"]["targets"]:
+            del target["classes"], target["class_weights"]
+
+    _change(tmp_path / "config.json", forget)
+    assert PropertyModel.from_pretrained(tmp_path).task == model.task
+
+
 def test_the_folder_holds_two_files_that_anyone_can_read(tmp_path):
     """JSON and safetensors; nothing that runs code when it is loaded."""
     from safetensors.torch import load_file
@@ -163,7 +195,8 @@ def test_a_description_that_is_no_json_of_ours(tmp_path, text):
         lambda about: about.update(featurizer="ecfp"),
         lambda about: about.update(network=[]),
         lambda about: about.update(task=None),
-        lambda about: about["task"].update(metric="accuracy"),
+        lambda about: about["task"].update(metric="accurracy"),
+        lambda about: about["task"].update(targets=None),
         lambda about: about["task"]["targets"].append("x"),
         lambda about: about["network"].update(unheard_of=1),
         lambda about: about["network"].update(width="wide"),
@@ -200,11 +233,21 @@ def test_weights_of_another_model(tmp_path, other):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_task_and_a_network_that_do_not_fit(tmp_path):
-    """One target, two outputs."""
+@pytest.mark.parametrize(
+    ("change", "outputs"),
+    [
+        (lambda targets: targets.pop(), 1),
+        (lambda targets: targets[0].update(kind="multiclass", classes=["a", "b"]), 3),
+        (lambda targets: targets[0].update(kind="multiclass", classes=[]), 1),
+    ],
+)
+def test_a_task_and_a_network_that_do_not_fit(tmp_path, change, outputs):
+    """Two outputs, and targets that take fewer or more."""
     _model().save_pretrained(tmp_path)
-    _change(tmp_path / "config.json", lambda about: about["task"]["targets"].pop())
-    with pytest.raises(ModelError, match="config.json does not describe a model"):
+    _change(tmp_path / "config.json", lambda about: change(about["task"]["targets"]))
+    with pytest.raises(
+        ModelError, match=f"does not describe a model: targets of {outputs} outputs and 2 outputs"
+    ):
         PropertyModel.from_pretrained(tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from molsepnorm.featurize import get
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
 from molsepnorm.predict import Prediction, Predictor, predict_rows
-from molsepnorm.tables import read_csv_chunks
+from molsepnorm.tables import read_chunks
 from molsepnorm.tasks import Target, Task
 
 DRUGS = [
@@ -49,7 +50,7 @@ def predictor() -> Predictor:
 def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, tuple[int, int]]:
     out = io.StringIO()
     rows = options.pop("rows", 8192)
-    chunks = read_csv_chunks(io.StringIO(text), "my.csv", rows=rows)
+    chunks = read_chunks(io.StringIO(text), "my.csv", rows=rows)
     options = {"smiles_column": "smiles", "source": "my.csv", **options}
     counts = predict_rows(predictor, chunks, out, **options)
     return list(csv.DictReader(io.StringIO(out.getvalue()))), out.getvalue(), counts
@@ -267,3 +268,89 @@ def test_large_and_small_molecules_together(predictor):
     assert predictions[0].values == pytest.approx(alone[0].values, rel=1e-4, abs=1e-5)
     assert predictions[2].values == pytest.approx(alone[1].values, rel=1e-4, abs=1e-5)
     assert all(np.isfinite(p.values["y"]) for p in predictions)
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+CLASSES = ("red", "dark, blue", "[green]")
+PROBABILITIES = [f"c_prob_{name}" for name in CLASSES]
+
+
+@pytest.fixture(scope="module")
+def classifier(predictor) -> Predictor:
+    """A number, three classes and a yes/no, from five outputs of the same kind of network."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        targets = (
+            Target("y", "regression", 2.0, 3.0),
+            Target("c", "multiclass", classes=CLASSES),
+            Target("z", "binary"),
+        )
+        network = Graphormer(replace(predictor.model.network.config, outputs=5))
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    return Predictor(PropertyModel(network, "zinc", Task(targets, "loss")))
+
+
+def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifier):
+    """The most probable one; probabilities are the softmax of the outputs and sum to one."""
+    predictions = classifier.predict(DRUGS)
+    columns = classifier.predict_graphs([get("zinc")(text) for text in DRUGS])
+    assert columns.shape == (len(DRUGS), 5)
+    assert len({prediction.values["c"] for prediction in predictions}) > 1
+    for prediction, row in zip(predictions, columns, strict=True):
+        assert list(prediction.values) == ["y", "c", "z"]
+        assert list(prediction.probabilities) == ["c"]
+        shares = prediction.probabilities["c"]
+        assert tuple(shares) == CLASSES
+        assert list(shares.values()) == row[1:4].tolist()
+        assert sum(shares.values()) == pytest.approx(1, rel=1e-5)
+        assert prediction.values["c"] == max(shares, key=shares.get)
+        assert (prediction.values["y"], prediction.values["z"]) == (row[0], row[4])
+        assert 0 < prediction.values["z"] < 1
+
+
+def test_a_row_without_classes_has_no_probabilities(predictor, classifier):
+    """Where the molecule cannot be read, and where no target has classes."""
+    bad, good = classifier.predict(["C1CC", "CCO"])
+    assert (bad.values, bad.probabilities) == (None, {})
+    assert good.probabilities
+    assert {str(p.probabilities) for p in predictor.predict(DRUGS)} == {"{}"}
+
+
+def test_all_spellings_have_the_same_probabilities(classifier):
+    mol = Chem.MolFromSmiles(DRUGS[0])
+    spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
+    predictions = classifier.predict(spellings)
+    assert all(p.probabilities == predictions[0].probabilities for p in predictions)
+    assert all(p.values == predictions[0].values for p in predictions)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8192])
+def test_a_table_has_a_column_for_each_class(classifier, rows):
+    """After the predicted one, target by target; a row that failed has blanks in all of them."""
+    table, text, counts = _table(classifier, TABLE, rows=rows)
+    assert list(table[0])[4:] == ["y_pred", "c_pred", *PROBABILITIES, "z_pred", "error"]
+    assert text.count("c_pred") == 1
+    assert counts == (4, 2)
+    wanted = classifier.predict(row["smiles"] for row in table)
+    for row, prediction in zip(table, wanted, strict=True):
+        if prediction.error:
+            assert {row[name] for name in ("y_pred", "c_pred", *PROBABILITIES, "z_pred")} == {""}
+            continue
+        assert row["c_pred"] == prediction.values["c"]
+        for name, share in prediction.probabilities["c"].items():
+            assert float(row[f"c_prob_{name}"]) == pytest.approx(share, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["c_pred", "c_prob_red", "c_prob_dark, blue"])
+def test_a_column_of_a_class_is_not_replaced(classifier, name):
+    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already"):
+        _table(classifier, f'smiles,"{name}"\nCCO,1\n')
+    assert _table(classifier, "smiles,c,red,c_prob\nCCO,1,2,3\n")[2] == (1, 0)
+
+
+def test_classes_come_from_a_folder_too(classifier, tmp_path):
+    classifier.model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model")
+    assert again.predict(DRUGS) == classifier.predict(DRUGS)

@@ -30,23 +30,25 @@ MAY_IMPORT = {
     "encodings.transform": LEAVES | {"molecule", "encodings", "featurize"},
     "store": LEAVES | {"molecule", "encodings"},
     "nn": {"codes", "errors"},
-    "tables": LEAVES,
-    "tasks": LEAVES,
+    "tables": LEAVES | {"featurize"},
+    "metrics": LEAVES,
+    "tasks": LEAVES | {"metrics"},
     "batch": LEAVES | {"encodings", "store", "nn"},
-    "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "tasks"},
+    "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "metrics"},
     "inference": LEAVES | {"batch", "model", "nn", "tasks"},
     "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
 }
 OUTSIDE = {"molsepnorm.encodings.transform"}
 """Modules that are a part of their own, which the rest of their folder does not import."""
 
+MAY_IMPORT["checking"] = LEAVES | {"datasets", "featurize", "metrics", "tables"}
 MAY_IMPORT["predict"] = LEAVES | {
-    *("molecule", "encodings", "featurize", "nn", "tasks"),
+    *("molecule", "encodings", "featurize", "nn", "metrics", "tasks"),
     *("batch", "inference", "model", "tables"),
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
 MAY_IMPORT["convert"] = LEAVES | {
-    *("molecule", "encodings", "featurize", "nn", "tasks", "batch", "model"),
+    *("molecule", "encodings", "featurize", "nn", "metrics", "tasks", "batch", "model"),
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
@@ -115,7 +117,8 @@ def test_imports_point_one_way(path):
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_chemistry_stays_with_the_featurisers(path):
-    assert "ogb" not in external(path)
+    if module_of(path) != "molsepnorm.datasets.ogb.package":
+        assert "ogb" not in external(path)
     if part_of(module_of(path)) != "featurize":
         assert "rdkit" not in external(path)
 

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from molsepnorm.cli.console import make_console
 from molsepnorm.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import Task
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
 
-__all__ = ["TrainingDisplay", "make_console", "scores_table", "splits_table"]
+__all__ = [
+    "SeriesDisplay",
+    "TrainingDisplay",
+    "scores_table",
+    "series_table",
+    "splits_table",
+]
 
 _LINES_PER_RUN = 20  # most epochs that a run tells of where there is no terminal
-
-
-def make_console() -> Console:
-    """A console that prints text as it is: units in brackets are no markup."""
-    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 class TrainingDisplay(Listener):
@@ -50,10 +54,9 @@ class TrainingDisplay(Listener):
             return
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
-        for target in model.task.targets:
-            self.console.print(f"Target: {target.name} ({_KINDS[target.kind]})")
-        if config.data.table is not None and config.data.targets is None:
-            self.console.print("These are all columns of numbers; name others with --targets.")
+        self._tell_targets(model.task)
+        for remark in dataset.remarks:
+            self.console.print(remark)
         if dataset.rejected:
             first = dataset.rejected[0]
             self.console.print(
@@ -108,9 +111,8 @@ class TrainingDisplay(Listener):
                 f"{metrics['chosen_by']}. Time: {_clock(metrics['seconds'])}"
             )
         headings = {"val": "val", "test": "test", "test_constant": "test, if constant"}
-        self.console.print(
-            scores_table({headings[name]: metrics[name] for name in headings if name in metrics})
-        )
+        columns = {headings[name]: metrics[name] for name in headings if name in metrics}
+        self.console.print(scores_table(columns, metrics.get("test_interval_95", {})))
         if not self.quiet:
             self.console.print(f"Predict: molsepnorm predict --model {result.folder} --smiles CCO")
 
@@ -119,6 +121,13 @@ class TrainingDisplay(Listener):
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _tell_targets(self, task: Task) -> None:
+        for target in task.targets[:_MANY]:
+            kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
+            self.console.print(f"Target: {target.name} ({kind})")
+        if len(task.targets) > _MANY:
+            self.console.print(f"… {len(task.targets)} targets in all")
 
     def _start_bar(self, epochs: int) -> None:
         self._epochs = epochs
@@ -140,7 +149,41 @@ class TrainingDisplay(Listener):
         return f"{_clock(pace * (epochs - at))} left"
 
 
+class SeriesDisplay(Listener):
+    """Prints a line for each run of a series.
+
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = make_console()
+        self.quiet = quiet
+        self.training = False
+
+    def started(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+    ) -> None:
+        if not self.quiet and not self.training:
+            for remark in dataset.remarks:
+                self.console.print(remark)
+            self.console.print(splits_table(dataset))
+        self.training = True
+
+    def finished(self, result: TrainingResult) -> None:
+        if not result.finished or self.quiet:
+            return
+        metrics = result.metrics
+        name = metrics["chosen_by"]
+        if name not in metrics["val"]:  # the loss, which is no score
+            name = next(iter(metrics["val"]))
+        scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
+        took = _clock(metrics["seconds"])
+        self.console.print(f"{result.folder.name}: {', '.join(scores)}, {took}")
+
+
 _KINDS = {"regression": "a number", "binary": "yes / no"}
+_MANY = 12  # targets of which each is shown
 
 
 def splits_table(dataset: Dataset) -> Table:
@@ -150,12 +193,17 @@ def splits_table(dataset: Dataset) -> Table:
         table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
     for split in SPLITS:
         labels = dataset.store.labels[dataset.splits[split]]
-        for i, (name, kind) in enumerate(zip(dataset.targets, dataset.kinds, strict=True)):
+        of_target = list(zip(dataset.targets, dataset.kinds, strict=True))
+        for i, (name, kind) in enumerate(of_target[:_MANY]):
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
             if not len(present):
                 shape = "-"
             elif kind == "binary":
                 shape = f"{present.mean():.1%} yes"
+            elif kind == "multiclass":
+                found = np.bincount(present.astype(int), minlength=len(dataset.classes[i]))
+                shares = zip(dataset.classes[i], found / len(present), strict=True)
+                shape = ", ".join(f"{share:.0%} {each}" for each, share in shares)
             else:
                 shape = f"{present.mean():.3f} ± {present.std():.3f}"
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
@@ -167,17 +215,50 @@ def splits_table(dataset: Dataset) -> Table:
 _NUMERIC = ("molecules", "labels", "missing")
 
 
-def scores_table(scores: dict[str, dict[str, float | None]]) -> Table:
-    """A column for each split, a row for each metric; None where one is undefined."""
+def scores_table(
+    scores: dict[str, dict[str, float | None]],
+    intervals: Mapping[str, Sequence[float]] | None = None,
+) -> Table:
+    """A column for each split, a row for each metric; None where one is undefined. `intervals`
+    are those of the test split. Of many targets the means alone are shown."""
     table = Table(title="Scores")
     table.add_column("metric")
     for split in scores:
         table.add_column(split, justify="right")
-    for metric in next(iter(scores.values())):
-        values = (scores[split][metric] for split in scores)
-        cells = ("undefined" if v is None else f"{v:.4f}" for v in values)
+    if intervals:
+        table.add_column("test, 95 % interval", justify="right")
+    metrics = next(iter(scores.values()))
+    if len(metrics) > _MANY * 4:
+        metrics = {name: value for name, value in metrics.items() if "/" not in name}
+    for metric in metrics:
+        cells = [_number(scores[split][metric]) for split in scores]
+        if intervals:
+            between = intervals.get(metric)
+            cells.append(f"{between[0]:.4f} to {between[1]:.4f}" if between else "")
         table.add_row(Text(metric), *cells)
     return table
+
+
+def series_table(summary: Mapping[str, Any]) -> Table:
+    """Mean and standard deviation over a series' runs, a row for each metric."""
+    table = Table(title=f"{summary['data']}: mean ± sd of {len(summary['runs'])} run(s)")
+    table.add_column("metric")
+    for split in ("val", "test"):
+        table.add_column(split, justify="right")
+    for metric in summary["test"]:
+        if "/" not in metric:
+            cells = (_spread(summary[split][metric]) for split in ("val", "test"))
+            table.add_row(Text(metric), *cells)
+    return table
+
+
+def _spread(figures: Mapping[str, Any]) -> str:
+    sd = "" if figures["sd"] is None else f" ± {figures['sd']:.4f}"
+    return f"{_number(figures['mean'])}{sd}"
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
 
 
 def _clock(seconds: float) -> str:

@@ -8,40 +8,40 @@ from typing import Any
 
 import click
 
-from molsepnorm.cli.options import data_options, model_option
+from molsepnorm.cli.options import (
+    column_options,
+    configuration,
+    model_option,
+    options,
+    source_options,
+)
 
 __all__ = ["evaluate"]
 
 
 @click.command()
 @model_option
-@data_options
+@options(source_options, column_options)
 @click.option(
     "--split",
     help="train, val, test, or all. [default: test; all for a table that was not trained on]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def evaluate(model_folder: Path, split: str | None, as_json: bool, **options: Any) -> None:
+def evaluate(model_folder: Path, split: str | None, as_json: bool, **given: Any) -> None:
     """Score a trained model on a split.
 
     \b
     molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
     molsepnorm evaluate --model runs/logS --data new.csv
     """
-    from molsepnorm.cli.display import make_console, scores_table
+    from molsepnorm.cli.console import make_console
+    from molsepnorm.cli.display import scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
-    from molsepnorm.training import load_config
 
-    if (options["dataset"] is None) == (options["data"] is None):
+    if (given["dataset"] is None) == (given["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    settings = {
-        f"data.{name}": options[name]
-        for name in ("data_dir", "smiles_column", "targets")
-        if options[name] is not None
-    }
-    source = options["dataset"] or options["data"]
-    found = score(model_folder, load_config(source, overrides=settings).data, split)
+    found = score(model_folder, configuration(given).data, split)
     scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}

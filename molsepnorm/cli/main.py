@@ -17,6 +17,8 @@ _COMMANDS = {
     "train": "Train a model on a data set or a table.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict from SMILES.",
+    "data": "Check a table, list the named data sets, prepare one.",
+    "benchmark": "Train with several seeds or on several splits.",
     "convert": "Import the weights of another Graphormer.",
 }
 

@@ -1,52 +1,28 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how they become settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
-__all__ = ["data_options", "model_option", "parse_settings", "split_names"]
+if TYPE_CHECKING:
+    from molsepnorm.training import TrainConfig
 
+__all__ = [
+    "column_options",
+    "configuration",
+    "model_option",
+    "options",
+    "recipe_options",
+    "source_options",
+    "table_options",
+]
 
-def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where molecules and labels come from."""
-    for option in reversed(
-        (
-            click.option("--dataset", help="A data set by name: zinc, zinc-full."),
-            click.option(
-                "--data",
-                type=click.Path(path_type=Path),
-                help="A CSV file with a column of SMILES and columns of labels.",
-            ),
-            click.option(
-                "--data-dir",
-                type=click.Path(path_type=Path),
-                help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
-            ),
-            click.option("--smiles-column", help="Column of SMILES. [default: smiles]"),
-            click.option(
-                "--targets",
-                "--target-columns",
-                callback=split_names,
-                help="Columns to predict, separated by commas. [default: every numeric column]",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-model_option = click.option(
-    "--model",
-    "model_folder",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="A run's folder, or a model folder.",
-)
+Command = Callable[..., Any]
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
@@ -69,3 +45,182 @@ def parse_settings(
         except yaml.YAMLError:
             settings[name.strip()] = value
     return settings
+
+
+_KINDS = ("regression", "binary", "multiclass")
+
+
+def _parse_kinds(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> str | dict[str, str] | None:
+    """A callback: one kind for all targets, or `target=kind` pairs."""
+    if value is None:
+        return None
+    kinds = {}
+    for part in value.split(","):
+        name, _equals, kind = part.rpartition("=")
+        kind = {"classification": "binary"}.get(kind.strip(), kind.strip())
+        if kind not in _KINDS:
+            raise click.BadParameter(
+                f"'{kind}' is none of {', '.join(_KINDS)}; give one of them for all targets, or "
+                "pairs such as activity=binary,colour=multiclass"
+            )
+        kinds[name.strip()] = kind
+    if "" not in kinds:
+        return kinds
+    if len(kinds) > 1:
+        raise click.BadParameter(f"'{value}' should be one kind, or target=kind pairs throughout")
+    return kinds[""]
+
+
+def _parse_shares(_: click.Context, __: click.Parameter, value: str | None) -> list[float] | None:
+    """A callback: numbers separated by commas or blanks."""
+    if value is None:
+        return None
+    try:
+        train, val, test = (float(share) for share in value.replace(",", " ").split())
+    except ValueError:
+        raise click.BadParameter(f"'{value}' should look like 0.8,0.1,0.1") from None
+    return [train, val, test]
+
+
+_FILE = click.Path(path_type=Path)
+
+source_options = (
+    click.option("--dataset", help="A data set by name; `molsepnorm data list` shows them."),
+    click.option(
+        "--data",
+        type=_FILE,
+        help="A file with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, also compressed.",
+    ),
+    click.option(
+        "--data-dir",
+        type=_FILE,
+        help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
+    ),
+)
+"""Where molecules come from."""
+
+column_options = (
+    click.option("--smiles-column", help="Column of SMILES. [default: smiles]"),
+    click.option(
+        "--targets",
+        "--target-columns",
+        callback=split_names,
+        help="Columns to predict, separated by commas. [default: every column of numbers]",
+    ),
+)
+"""Which columns are which, as every command needs it."""
+
+table_options = (
+    *column_options,
+    click.option(
+        "--task-type",
+        callback=_parse_kinds,
+        help="regression, binary or multiclass, or pairs such as a=binary,b=multiclass. "
+        "[default: by the labels]",
+    ),
+    click.option(
+        "--ignore-columns", callback=split_names, help="Columns that are never taken for targets."
+    ),
+    click.option("--weight-column", help="Column by which each row counts in the loss."),
+    click.option("--splits-column", help="Column that says train, val (or valid) or test."),
+    click.option(
+        "--splits-file", type=_FILE, help="Rows of each split, in the form of splits.json."
+    ),
+    click.option(
+        "--split-type",
+        help="random, scaffold or scaffold-ogb: how molecules are drawn. [default: random]",
+    ),
+    click.option(
+        "--split",
+        callback=_parse_shares,
+        help="Shares of train, val and test. [default: 0.8,0.1,0.1]",
+    ),
+    click.option("--split-seed", type=int, help="Of the drawing. [default: 0]"),
+    click.option("--folds", type=int, help="Cut all but the test molecules in so many folds."),
+    click.option("--fold", type=int, help="Which fold validates, or which entry of --splits-file."),
+    click.option("--featurizer", help="Atom and bond features of a table: ogb or zinc."),
+    click.option(
+        "--on-invalid", help="skip or fail: what to do with a SMILES that cannot be read."
+    ),
+)
+"""How a table is read and split."""
+
+recipe_options = (
+    click.option("--config", type=_FILE, help="A YAML file of settings."),
+    click.option("--preset", help="An architecture: mini, slim, base."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="SECTION.NAME=VALUE",
+        callback=parse_settings,
+        help="Any setting of the configuration, such as model.layers=6; may be repeated.",
+    ),
+    click.option("--epochs", type=int, help="Passes over the training molecules."),
+    click.option("--batch-size", type=int, help="Molecules per step."),
+    click.option("--lr", type=float, help="Learning rate at its peak."),
+    click.option("--layers", type=int, help="Layers of the network."),
+    click.option("--norm", help="sep (SepNorm) or shared (one norm for all tokens)."),
+    click.option("--metric", help="By which the best epoch is chosen: mae, rmse, roc_auc, …"),
+    click.option("--patience", type=int, help="Stop after so many epochs without a better one."),
+    click.option("--class-weight", help="balanced: rare classes weigh as much as common ones."),
+    click.option("--device", help="auto, cpu, cuda, cuda:1, …"),
+)
+"""How to train."""
+
+model_option = click.option(
+    "--model",
+    "model_folder",
+    required=True,
+    type=_FILE,
+    help="A run's folder, or a model folder.",
+)
+
+
+def options(*groups: tuple[Callable[[Command], Command], ...]) -> Callable[[Command], Command]:
+    """Several groups of options, shown in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_SETTINGS = {
+    **{
+        name: f"data.{name}"
+        for name in (
+            *("data_dir", "smiles_column", "targets", "task_type", "ignore_columns"),
+            *("weight_column", "splits_column", "splits_file", "split_type", "split"),
+            *("split_seed", "folds", "fold", "featurizer", "on_invalid"),
+        )
+    },
+    **{
+        name: f"run.{name}"
+        for name in ("epochs", "batch_size", "seed", "device", "metric", "patience")
+    },
+    **{name: f"optim.{name}" for name in ("lr", "class_weight")},
+    **{name: f"model.{name}" for name in ("layers", "norm")},
+}
+"""Options that stand for a setting."""
+
+
+def configuration(given: dict[str, Any]) -> TrainConfig:
+    """The configuration that a command's options ask for."""
+    from molsepnorm.training import load_config
+
+    if given.get("dataset") and given.get("data"):
+        raise click.UsageError("--dataset and --data are both sources: give one of them")
+    overrides = {
+        setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None
+    }
+    return load_config(
+        given.get("dataset") or given.get("data"),
+        config=given.get("config"),
+        preset=given.get("preset"),
+        overrides={**overrides, **given.get("settings", {})},
+    )

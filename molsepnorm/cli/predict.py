@@ -21,7 +21,11 @@ __all__ = ["predict"]
 @model_option
 @click.option("--smiles", multiple=True, help="A SMILES; may be repeated.")
 @click.option(
-    "-i", "--input", "source", type=click.Path(path_type=Path), help="A CSV file with SMILES."
+    "-i",
+    "--input",
+    "source",
+    type=click.Path(path_type=Path),
+    help="A table with SMILES (CSV, TSV, Parquet), an SDF or a .smi file, compressed or not.",
 )
 @click.option("--smiles-column", default="smiles", help="Its column of SMILES.")
 @click.option(
@@ -46,7 +50,7 @@ def predict(
     on_invalid: Literal["keep", "fail"],
     device: str,
 ) -> None:
-    """Predict from SMILES: given here, in a CSV file, or one per line on standard input.
+    """Predict from SMILES: given here, in a file, or one per line on standard input.
 
     Rows, their order and all columns are kept; <target>_pred is added, and where a row failed
     the reason in the column error.
@@ -57,7 +61,7 @@ def predict(
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
     from molsepnorm.predict import Predictor, predict_rows
-    from molsepnorm.tables import read_csv_chunks
+    from molsepnorm.tables import read_chunks
 
     if smiles and source:
         raise click.UsageError("--smiles and --input are both sources: give one of them")
@@ -69,7 +73,7 @@ def predict(
     with _opened(output) as out:
         rows, failed = predict_rows(
             predictor,
-            read_csv_chunks(table, name),
+            read_chunks(table, name, smiles_column=smiles_column),
             out,
             smiles_column=smiles_column,
             source=name,

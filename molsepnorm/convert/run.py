@@ -20,9 +20,10 @@ from molsepnorm.convert.parity import MOLECULES, hf_network, hf_tokens, referenc
 from molsepnorm.convert.weights import Imported, import_weights
 from molsepnorm.encodings import encode
 from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.metrics import Kind
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.tasks import Kind, Target, Task
+from molsepnorm.tasks import Target, Task
 
 __all__ = ["ConversionReport", "Parity", "convert"]
 

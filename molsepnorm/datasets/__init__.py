@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from molsepnorm.datasets import ogb
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected
+from molsepnorm.datasets.ogb import SETS as OGB_SETS
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, did_you_mean
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 
-NAMES = ("zinc", "zinc-full")
+NAMES = ("zinc", "zinc-full", *OGB_SETS)
 """Data sets known by name."""
 
 
@@ -29,9 +31,7 @@ def featurizer_of(config: DataConfig) -> str:
             f"unknown data set '{config.dataset}'. {did_you_mean(config.dataset, NAMES)} "
             "For a table of your own use --data FILE.csv"
         )
-    from molsepnorm.datasets.zinc import FEATURIZER
-
-    return FEATURIZER
+    return ogb.FEATURIZER if config.dataset in OGB_SETS else "zinc"
 
 
 def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
@@ -43,12 +43,14 @@ def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         StorageError: a file cannot be read, or the cache cannot be written.
     """
     featurizer_of(config)
-    if config.dataset is not None:
-        from molsepnorm.datasets.zinc import load_zinc
+    if config.dataset is None:
+        from molsepnorm.datasets.table import load_table
 
-        environment = os.environ.get("MOLSEPNORM_DATA")
-        data_dir = config.data_dir or (Path(environment) if environment else None)
-        return load_zinc(config.dataset, data_dir, encoding)
-    from molsepnorm.datasets.table import load_table
+        return load_table(config, encoding)
+    environment = os.environ.get("MOLSEPNORM_DATA")
+    data_dir = config.data_dir or (Path(environment) if environment else None)
+    if config.dataset in OGB_SETS:
+        return ogb.load_ogb(config.dataset, data_dir, encoding)
+    from molsepnorm.datasets.zinc import load_zinc
 
-    return load_table(config, encoding)
+    return load_zinc(config.dataset, data_dir, encoding)

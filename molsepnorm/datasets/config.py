@@ -11,6 +11,12 @@ from molsepnorm.metrics import Kind
 
 __all__ = ["DataConfig"]
 
+_WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
+_OF_TABLES = (
+    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split_type"),
+    *("split_seed", *_WAYS_TO_SPLIT, "fold"),
+)
+
 
 class DataConfig(BaseModel):
     """A named data set, or a table of one's own."""
@@ -31,6 +37,8 @@ class DataConfig(BaseModel):
     task_type: Kind | dict[str, Kind] | None = None
     """What the targets are: one kind for all, or one for each by its name; guessed where not
     given."""
+    classes: dict[str, list[str]] = {}
+    """Of multi-class targets, the classes in their order; as found in the table where not given."""
     ignore_columns: list[str] = []
     """Columns that are never taken for targets."""
     weight_column: str | None = None
@@ -60,11 +68,36 @@ class DataConfig(BaseModel):
     """Which fold, or which entry of `splits_file`; otherwise which replicate: training and
     validation molecules are drawn anew for each, the test molecules are the same."""
 
+    @property
+    def label(self) -> str:
+        """A short name for folders: the set's, or the file's without its endings."""
+        if self.dataset is not None:
+            return self.dataset
+        assert self.table is not None
+        return self.table.name.split(".")[0] or "table"
+
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
         if (self.dataset is None) == (self.table is None):
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
-        if self.split and (min(self.split) <= 0 or abs(sum(self.split) - 1) > 1e-6):
+        if self.dataset is not None:
+            for name in _OF_TABLES:
+                if getattr(self, name) != type(self).model_fields[name].get_default():
+                    raise ValueError(
+                        f"data.{name} is for tables: {self.dataset} has its own targets and splits"
+                    )
+        for name, classes in self.classes.items():
+            if len(set(classes)) < len(classes):
+                raise ValueError(f"data.classes names one of '{name}' twice: {', '.join(classes)}")
+        ways = [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
+        if len(ways) > 1:
+            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both say how to split: keep one")
+        if self.folds is not None and self.fold >= self.folds:
+            raise ValueError(
+                f"data.fold counts from 0, so with {self.folds} folds it ends at "
+                f"{self.folds - 1}; got {self.fold}"
+            )
+        if self.split and not (min(self.split) > 0 and abs(sum(self.split) - 1) <= 1e-6):
             raise ValueError(
                 f"data.split must be three positive shares that sum to 1; got {list(self.split)}"
             )

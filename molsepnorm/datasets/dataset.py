@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,9 +14,9 @@ import numpy as np
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
 from molsepnorm.files import fingerprint
+from molsepnorm.metrics import Kind
 from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
-from molsepnorm.tasks import Kind
 
 __all__ = ["SPLITS", "Dataset", "LabelledGraph", "Rejected", "cache_folder", "cached_store"]
 
@@ -58,6 +58,16 @@ class Dataset:
     rejected: tuple[Rejected, ...] = ()
     smiles: Sequence[str] | None = None
     """The SMILES of every row of the source, where it has them."""
+    classes: tuple[tuple[str, ...], ...] = ()
+    """For each target the names of its classes, empty unless multi-class; () where none is."""
+    weights: np.ndarray | None = None
+    """float32 [G]: how much each molecule counts in the loss; None for all alike."""
+    metric: str | None = None
+    """The metric that the set is known by, where it has one."""
+    official: Callable[[np.ndarray, np.ndarray], float] | None = None
+    """The set's own evaluation by that metric: from predictions and labels (G, T)."""
+    remarks: tuple[str, ...] = ()
+    """What was guessed of the source, for a person."""
 
     @property
     def fingerprint(self) -> str:

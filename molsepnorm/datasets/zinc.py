@@ -26,16 +26,16 @@ from molsepnorm.datasets.dataset import (
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import DataError
 from molsepnorm.files import clear_errors, fingerprint
-from molsepnorm.tables import line_of, read_csv_chunks, require_column
+from molsepnorm.tables import locate, read_chunks, require_column
 
-__all__ = ["FEATURIZER", "load_zinc"]
+__all__ = ["FEATURIZER", "OFFICIAL", "RAW_FILES", "TABLES", "find_files", "load_zinc"]
 
 FEATURIZER = "zinc"
 
 _TARGET = "penalised_logp"
-_RAW = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in SPLITS)
-_CSV = tuple(f"{split}.csv.gz" for split in SPLITS)
-_OFFICIAL = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
+RAW_FILES = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in SPLITS)
+TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
+OFFICIAL = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
 
 
 def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
@@ -44,14 +44,14 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
     Raises:
         DataError: the files are neither here nor to be downloaded, or hold too few molecules.
     """
-    folder = _find(data_dir, "zinc", _CSV) if name == "zinc-full" else None
+    folder = find_files(data_dir, "zinc", TABLES) if name == "zinc-full" else None
     if folder is not None:
-        files = [folder / file for file in _CSV]
+        files = [folder / file for file in TABLES]
         key, counts = f"csv-{fingerprint(*files)}", dict.fromkeys(SPLITS, 0)
         molecules = _from_csv(files, counts)
     else:
-        folder = _find(data_dir, "ZINC/raw", _RAW)
-        key = fingerprint(*(folder / file for file in _RAW)) if folder else "downloaded"
+        folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
+        key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
         key, counts = f"{name}-{key}", dict.fromkeys(SPLITS, 0)
         molecules = _through_pyg(name, data_dir, folder, key, counts)
     store = cached_store(key, FEATURIZER, encoding, (_TARGET,), molecules, {"splits": counts})
@@ -63,7 +63,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
     return Dataset(label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
 
 
-def _find(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
+def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
     """The first folder in or below the data folder that holds all these files."""
     if data_dir is None:
         return None
@@ -78,14 +78,14 @@ def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGra
     zinc = featurize.get(FEATURIZER)
     row = 0
     for split, path in zip(SPLITS, files, strict=True):
-        for chunk in read_csv_chunks(path):
+        for chunk in read_chunks(path):
             for column in ("smiles", "y"):
                 require_column(chunk.columns, column, path)
             for index, smiles, y in zip(chunk.index, chunk["smiles"], chunk["y"], strict=True):
                 try:
                     yield LabelledGraph(row, zinc(smiles), (float(y),))
                 except ValueError as error:  # no number, or no molecule
-                    raise DataError(f"{path}, line {line_of(index)}: {error}") from None
+                    raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
             counts[split] += len(chunk)
 
@@ -102,12 +102,12 @@ def _through_pyg(
     if raw:  # PyG writes beside its raw files, and the data folder may be read-only
         with clear_errors(root, "write"):
             (root / "raw").mkdir(parents=True, exist_ok=True)
-            for file in _RAW:
+            for file in RAW_FILES:
                 link = root / "raw" / file
                 if not link.exists():
                     link.symlink_to((raw / file).resolve())
     row = 0
-    for split, expected in zip(SPLITS, _OFFICIAL[name], strict=True):
+    for split, expected in zip(SPLITS, OFFICIAL[name], strict=True):
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
                 part = ZINC(str(root), subset=name == "zinc", split=split)

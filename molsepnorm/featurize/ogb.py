@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+
 import numpy as np
 from rdkit import Chem
 
 from molsepnorm.featurize import SIZES
-from molsepnorm.featurize.smiles import Featurizer, canonical_mol
+from molsepnorm.featurize.smiles import Featurizer, oriented_mol
 from molsepnorm.molecule import MolGraph
 
 __all__ = ["OgbFeaturizer"]
@@ -36,7 +39,13 @@ _HYBRIDIZATION = {
     _Hybrid.SP3D: 3,
     _Hybrid.SP3D2: 4,
 }
-_BOND_TYPE = {_Bond.SINGLE: 0, _Bond.DOUBLE: 1, _Bond.TRIPLE: 2, _Bond.AROMATIC: 3}
+_BOND_TYPE: dict[float, int] = {  # by the enumeration, or by the order as a number: 1, 2, 3
+    _Bond.SINGLE: 0,
+    _Bond.DOUBLE: 1,
+    _Bond.TRIPLE: 2,
+    _Bond.AROMATIC: 3,
+    1.5: 3,
+}
 _BOND_STEREO = {
     _Stereo.STEREONONE: 0,
     _Stereo.STEREOZ: 1,
@@ -48,7 +57,10 @@ _BOND_STEREO = {
 
 
 class OgbFeaturizer(Featurizer):
-    """OGB's features, equal to `ogb.utils.mol.smiles2graph` on the canonical SMILES.
+    """OGB's features, equal to `ogb.utils.mol.smiles2graph`, in half its time.
+
+    The atoms are numbered as in the text, but as in its canonical form where a tetrahedral centre
+    is marked, since what is clockwise depends on the order.
 
     Atom: element, chirality tag, degree with hydrogens, formal charge, hydrogens, radical
     electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. A value without
@@ -73,34 +85,74 @@ class OgbFeaturizer(Featurizer):
         Raises:
             InvalidMolecule: the SMILES cannot be read.
         """
-        mol = canonical_mol(smiles)
-        atoms = [
-            (
-                _ELEMENT.get(atom.GetAtomicNum(), 118),
-                _CHIRALITY.get(atom.GetChiralTag(), 4),
-                _DEGREE.get(atom.GetTotalDegree(), 11),
-                _CHARGE.get(atom.GetFormalCharge(), 11),
-                _HYDROGENS.get(atom.GetTotalNumHs(), 9),
-                _RADICALS.get(atom.GetNumRadicalElectrons(), 5),
-                _HYBRIDIZATION.get(atom.GetHybridization(), 5),
-                int(atom.GetIsAromatic()),
-                int(atom.IsInRing()),
-            )
-            for atom in mol.GetAtoms()
+        mol = oriented_mol(smiles)
+        atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
+        bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
+        # Feature by feature, as a loop over atoms or RDKit's iterators take longer. An enumeration
+        # costs as much as five numbers, so one is asked for only where the text gives a reason.
+        unmarked = [_Chiral.CHI_UNSPECIFIED] * len(atoms)
+        chirality = map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked
+        of_atoms = (map(feature, atoms) for feature in _OF_ATOMS)
+        kind = Chem.Bond.GetBondType if "[" in smiles else Chem.Bond.GetBondTypeAsDouble
+        plain = [_Stereo.STEREONONE] * len(bonds)
+        stereo = map(Chem.Bond.GetStereo, bonds) if "/" in smiles or "\\" in smiles else plain
+        of_bonds = (map(kind, bonds), stereo, map(Chem.Bond.GetIsConjugated, bonds))
+        ends = [
+            list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
+            list(map(Chem.Bond.GetEndAtomIdx, bonds)),
         ]
-        bonds = []
-        features = []
-        for bond in mol.GetBonds():
-            bonds.append((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
-            features.append(
-                (
-                    _BOND_TYPE.get(bond.GetBondType(), 4),
-                    _BOND_STEREO.get(bond.GetStereo(), 5),
-                    int(bond.GetIsConjugated()),
-                )
-            )
         return MolGraph(
-            np.array(atoms, dtype=np.uint8),
-            np.array(bonds, dtype=np.int32).reshape(-1, 2),
-            np.array(features, dtype=np.uint8).reshape(-1, 3),
+            _rows(map(_atom_row, chirality, *of_atoms), len(self.atom_sizes)),
+            np.array(ends, dtype=np.int32).T,
+            _rows(map(_bond_row, *of_bonds), len(self.bond_sizes)),
         )
+
+
+_OF_ATOMS = (
+    Chem.Atom.GetAtomicNum,
+    Chem.Atom.GetTotalDegree,
+    Chem.Atom.GetFormalCharge,
+    Chem.Atom.GetTotalNumHs,
+    Chem.Atom.GetNumRadicalElectrons,
+    Chem.Atom.GetHybridization,
+    Chem.Atom.GetIsAromatic,
+    Chem.Atom.IsInRing,
+)
+
+
+@functools.cache
+def _atom_row(
+    chirality: Chem.ChiralType,
+    element: int,
+    degree: int,
+    charge: int,
+    hydrogens: int,
+    radicals: int,
+    hybridization: Chem.HybridizationType,
+    aromatic: bool,
+    in_ring: bool,
+) -> bytes:
+    """An atom's nine features; a few hundred sets of them make up all molecules."""
+    return bytes(
+        (
+            _ELEMENT.get(element, 118),
+            _CHIRALITY.get(chirality, 4),
+            _DEGREE.get(degree, 11),
+            _CHARGE.get(charge, 11),
+            _HYDROGENS.get(hydrogens, 9),
+            _RADICALS.get(radicals, 5),
+            _HYBRIDIZATION.get(hybridization, 5),
+            aromatic,
+            in_ring,
+        )
+    )
+
+
+@functools.cache
+def _bond_row(kind: Chem.BondType | float, stereo: Chem.BondStereo, conjugated: bool) -> bytes:
+    """A bond's three features."""
+    return bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
+
+
+def _rows(rows: Iterable[bytes], width: int) -> np.ndarray:
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, width)

@@ -11,7 +11,7 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles"]
+__all__ = ["MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles", "oriented_mol"]
 
 MAX_ATOMS = 1000
 """Larger molecules are refused: RDKit writes SMILES recursively, and some thousands of atoms in a
@@ -23,11 +23,22 @@ _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
 _POSITION = re.compile(r"around position (\d+)")
 
 
-class Featurizer(ABC):
-    """Makes a `MolGraph` of a SMILES; atoms are numbered as in the molecule's canonical SMILES.
+_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or a hydrogen that is an atom
+_SANITIZE = (
+    Chem.SanitizeFlags.SANITIZE_ALL ^ Chem.SanitizeFlags.SANITIZE_CLEANUPATROPISOMERS
+    if hasattr(Chem.SanitizeFlags, "SANITIZE_CLEANUPATROPISOMERS")
+    else Chem.SanitizeFlags.SANITIZE_ALL
+)
 
-    Two SMILES of one molecule give equal graphs, array by array. A subclass sets the three
-    attributes below and writes `__call__`, from `canonical_smiles` or `canonical_mol`.
+
+class Featurizer(ABC):
+    """Makes a `MolGraph` of a SMILES.
+
+    All SMILES of one molecule give the same graph, but for the order of its atoms and bonds (and
+    for some metal complexes, of which RDKit's own spelling is another molecule to it).
+
+    A subclass sets the three attributes below and writes `__call__`, from `canonical_smiles`,
+    `canonical_mol` or `oriented_mol`.
     """
 
     name: str
@@ -103,6 +114,42 @@ def canonical_mol(smiles: str) -> Chem.Mol:
         return _read(text, CANONICAL)
 
 
+def oriented_mol(smiles: str) -> Chem.Mol:
+    """The sanitised molecule, its atoms in the order of the text where that order means nothing.
+
+    Whether a tetrahedral centre is called clockwise depends on the order of its neighbours, so a
+    SMILES that marks one is put into canonical form first. All else that RDKit derives of a
+    sanitised molecule, Kekulé structures aside, is the same in any order, and is read in one go:
+    a SMILES without stereo marks in two thirds of the time of `MolFromSmiles`, since stereo
+    perception and the removal of explicit hydrogens have nothing to do.
+
+    >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
+    ['O', 'C', 'C']
+    >>> [atom.GetSymbol() for atom in oriented_mol("O[C@H](F)C").GetAtoms()]
+    ['C', 'O', 'F']
+
+    Raises:
+        InvalidMolecule: as `canonical_mol`.
+    """
+    text = _one_token(smiles)
+    if "@" in text:
+        return canonical_mol(text)
+    with rdBase.BlockLogs():
+        if _NEEDS_ALL.search(text):
+            mol = _read(text)
+            marked = (
+                atom.GetIsotope() or atom.GetAtomMapNum()
+                for atom in mol.GetAtoms()
+                if atom.GetAtomicNum() == 1
+            )
+            # such a hydrogen, kept for its mark alone, is to become implicit
+            return canonical_mol(text) if any(marked) else mol
+        mol = Chem.MolFromSmiles(text, sanitize=False)
+        if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):
+            return _read(text)  # which has the reason
+        return _bounded(mol)
+
+
 def _one_token(smiles: object) -> str:
     """The SMILES without surrounding whitespace, or the reason why it cannot be one."""
     if not isinstance(smiles, str):
@@ -126,6 +173,10 @@ def _read(text: str, form: str = "") -> Chem.Mol:
     mol = Chem.MolFromSmiles(text)
     if mol is None:
         raise unreadable(text, _reason(text), form)
+    return _bounded(mol)
+
+
+def _bounded(mol: Chem.Mol) -> Chem.Mol:
     if mol.GetNumAtoms() > MAX_ATOMS:
         raise InvalidMolecule(f"{mol.GetNumAtoms()} atoms; at most {MAX_ATOMS} are supported")
     return mol

@@ -4,14 +4,17 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
 from molsepnorm.training.run import train
 from molsepnorm.training.scoring import Evaluation, evaluate
+from molsepnorm.training.series import Series, train_series
 
 __all__ = [
     "EpochRecord",
     "Evaluation",
     "Listener",
+    "Series",
     "TrainConfig",
     "TrainingResult",
     "evaluate",
     "load_config",
     "train",
+    "train_series",
 ]

@@ -35,8 +35,8 @@ class Progress:
     """Steps taken altogether."""
     loss_sum: float = 0.0
     """Of this epoch's steps, over all labels."""
-    loss_count: int = 0
-    """How many labels that were."""
+    loss_count: float = 0.0
+    """The sum of their weights: how many labels that were, where all count alike."""
     graphs: int = 0
     """Molecules seen in this epoch."""
     epoch_seconds: float = 0.0

@@ -37,6 +37,9 @@ class OptimConfig(_Section):
     weight_decay: float = Field(0.01, ge=0)
     clip_norm: float | None = Field(5.0, gt=0)
     """Largest norm of the gradient of all parameters together; None for no clipping."""
+    class_weight: Literal["balanced"] | None = None
+    """balanced: labels of yes/no and multi-class targets count in the inverse proportion of their
+    class's share, so that a rare class weighs as much as a common one."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Decay of an exponential moving average of the weights, which then is what is validated and
     saved; None for none."""
@@ -50,6 +53,13 @@ class RunConfig(_Section):
     """Molecules per step."""
     blocks: int = Field(4, ge=1)
     """Rectangles of like-sized molecules that a batch is padded in (see `nn.batch`)."""
+    max_pairs: int = Field(1 << 20, ge=4)
+    """Most slot pairs of a batch, padding included: one that holds very large molecules is split,
+    which bounds memory (some 2 kB a pair for 12 layers of 32 heads)."""
+    metric: str | None = None
+    """What the best model is chosen by, on validation; by default the usual one of the targets."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many epochs without a better one; None to train to the last."""
     seed: int = Field(0, ge=0)
     """Of the initial weights, the order of molecules and dropout."""
     device: str = "auto"
@@ -64,14 +74,20 @@ class TrainConfig(_Section):
     optim: OptimConfig = OptimConfig()
     run: RunConfig = RunConfig()
 
+    def resolved(self) -> TrainConfig:
+        """The same with full paths, so that a run resumes from any folder."""
+        paths = {
+            name: path.resolve()
+            for name in ("table", "data_dir", "splits_file")
+            if (path := getattr(self.data, name)) is not None
+        }
+        return self.model_copy(update={"data": self.data.model_copy(update=paths)})
+
     def save(self, path: Path) -> None:
         """Write as YAML; `load_config(path)` reads it back."""
-        content = self.model_dump(mode="json")
+        content = self.resolved().model_dump(mode="json")
         for name in _FROM_DATA:
             del content["model"][name]
-        for name in ("table", "data_dir"):  # so that the run resumes from any folder
-            if path_text := content["data"][name]:
-                content["data"][name] = str(Path(path_text).resolve())
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
@@ -86,10 +102,10 @@ def load_config(
     """Put a configuration together; what comes later wins.
 
     Args:
-        source: a data set's name, or a CSV file. Without `config`, its default recipe is taken:
-            `configs/<name>.yaml`, or `configs/table.yaml` for a file.
+        source: a data set's name, or a file. Without `config`, its default recipe is taken:
+            `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's, `configs/table.yaml` for a file.
         config: a YAML file.
-        preset: replaces the architecture by that of `configs/<preset>.yaml`: slim or base.
+        preset: replaces the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 
     >>> recipe = load_config("zinc", overrides={"model.layers": 6, "optim.lr": 1e-3})
@@ -104,9 +120,7 @@ def load_config(
     if config is not None:
         content = _read_yaml(Path(config))
     elif source is not None:
-        recipe = config_folder() / f"{source}.yaml"
-        is_recipe = not _is_file(source) and recipe.is_file()
-        content = _read_yaml(recipe if is_recipe else config_folder() / "table.yaml")
+        content = _read_yaml(config_folder() / f"{_recipe(source)}.yaml")
     if source is not None:
         data = {**content.get("data", {}), "dataset": None, "table": None}
         content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
@@ -120,7 +134,16 @@ def load_config(
     return _validate(content, config or "the configuration")
 
 
-_PRESETS = ("slim", "base")
+_PRESETS = ("mini", "slim", "base")
+
+
+def _recipe(source: str | Path) -> str:
+    """The name of the source's default recipe."""
+    if _is_file(source):
+        return "table"
+    if str(source).startswith("ogbg-"):
+        return "ogbg"
+    return str(source) if (config_folder() / f"{source}.yaml").is_file() else "table"
 
 
 def config_folder() -> Path:

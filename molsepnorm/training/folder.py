@@ -34,7 +34,8 @@ import torch
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files import clear_errors, replacing, write_json
+from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+from molsepnorm.tasks import Target, Task
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import EpochRecord
 
@@ -71,13 +72,18 @@ class RunFolder:
         return path
 
     def require_new(self) -> None:
-        """Check that nothing would be overwritten.
+        """Check that nothing would be overwritten but a beginning without a checkpoint, which a
+        full disk or a kill leaves and nobody can go on from.
 
         Raises:
             ConfigError: something is there already.
         """
+        begun = {path.name for path in (self.environment, self.config, self.splits)}
+        begun |= {"rejected.csv", self.checkpoint.parent.name}
         with clear_errors(self.path, "write"):
-            if self.path.is_dir() and any(self.path.iterdir()):
+            there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+            ours = self.environment.name in there and not self.checkpoint.exists()
+            if there - (begun if ours else set()):
                 resume = f", or go on with that run by --resume {self.path}"
                 raise ConfigError(
                     f"{self.path} exists and is not empty: choose another folder"
@@ -98,25 +104,24 @@ class RunFolder:
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
+        write_json(self.environment, {**_environment(), "data": _fingerprint(dataset)})
         config.save(self.config)
-        write_json(self.environment, {**_environment(), "data": dataset.fingerprint})
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
         rejected = pd.DataFrame(dataset.rejected, columns=["row", "smiles", "reason"])
         with replacing(self.path / "rejected.csv") as scratch:
             rejected.to_csv(scratch, index=False)
 
-    def require_same_data(self, dataset: Dataset) -> None:
-        """Check that the data are those the run began with.
+    def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
+        """Check that the data, and with `splits` their split, are those the run began with.
 
         Raises:
             DataError: they are not.
             ModelError: the files that say what they were are damaged.
         """
-        same = (
-            _read_json(self.splits) == _splits(dataset)
-            and _read_json(self.environment).get("data") == dataset.fingerprint
-        )
+        same = _read_json(self.environment).get("data") == _fingerprint(dataset)
+        if splits:
+            same = same and _read_json(self.splits) == _splits(dataset)
         if not same:
             raise DataError(
                 f"the data are no longer those that {self.path} began with: put the old file "
@@ -143,18 +148,33 @@ class RunFolder:
             writer.writeheader()
             writer.writerows([*kept, row])
 
-    def write_predictions(self, dataset: Dataset, predictions: np.ndarray) -> None:
-        """Truth and prediction of every test molecule, in the source's order."""
+    def write_predictions(self, dataset: Dataset, task: Task, predictions: np.ndarray) -> None:
+        """Truth and prediction (G, O) of every test molecule, in the source's order.
+
+        A target called like another column has its truth in <target>_true.
+        """
         graphs = dataset.splits["test"]
         rows = dataset.store.rows[graphs]
         table: dict[str, Any] = {"row": rows}
         if dataset.smiles is not None:
             table["smiles"] = [dataset.smiles[row] for row in rows]
-        for i, name in enumerate(dataset.targets):
-            table[name] = dataset.store.labels[graphs, i]
-            table[f"{name}_pred"] = predictions[:, i]
+        labels, predicted = dataset.store.labels[graphs].T, task.tables(predictions)
+        taken = {*table, *(column for columns in predicted for column in columns)}
+        for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
+            name = target.name
+            while name in taken:
+                name += "_true"
+            taken.add(name)
+            table |= {name: _readable(truth, target), **columns}
         with replacing(self.path / "predictions_test.csv") as scratch:
             pd.DataFrame(table).to_csv(scratch, index=False)
+
+
+def _readable(labels: np.ndarray, target: Target) -> np.ndarray:
+    if target.kind != "multiclass":
+        return labels
+    names = np.array([*target.classes, None], dtype=object)
+    return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
 
 
 def _read_json(path: Path) -> Any:
@@ -163,6 +183,13 @@ def _read_json(path: Path) -> Any:
             return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelError(f"{path} is damaged: {error}") from error
+
+
+def _fingerprint(dataset: Dataset) -> str:
+    """Stands for the encoded molecules, their labels and their weights."""
+    if dataset.weights is None:
+        return dataset.fingerprint
+    return fingerprint(dataset.fingerprint, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.batch import GraphTensors, epoch_batches, num_batches
+from molsepnorm.batch import GraphTensors, epoch_batches, largest_batch, num_batches
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.inference import infer, pick_device
@@ -28,6 +28,7 @@ from molsepnorm.training.statistics import estimate_statistics
 
 __all__ = ["Trainer"]
 
+_TINY = 1e-12  # in place of a sum of weights that is zero, and the loss with it
 _STATISTICS = 1024  # training molecules from which batch-norm statistics are estimated
 
 
@@ -63,9 +64,10 @@ class Trainer:
         self.average = make_average(self.network, ema) if ema else None
         self.graphs = GraphTensors.of(dataset.store, self.device)
         self.labels = torch.from_numpy(dataset.store.labels[:]).to(self.device)
+        weights = dataset.weights
+        self.weights = None if weights is None else torch.from_numpy(weights).to(self.device)
         self.progress = Progress()
-        steps = num_batches(len(dataset.splits["train"]), config.run.batch_size)
-        self.total_steps = steps * config.run.epochs
+        self.total_steps = self._count_steps()
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint."""
@@ -77,9 +79,9 @@ class Trainer:
         """Train to the last epoch, or until `stop` says so after a step.
 
         Returns:
-            Whether the last epoch ended.
+            Whether training came to its end: the last epoch, or the end of patience.
         """
-        while self.progress.epoch < self.config.run.epochs:
+        while self.progress.epoch < self.config.run.epochs and not self._out_of_patience():
             if not self._train_epoch(stop):
                 self.save()
                 return False
@@ -93,9 +95,8 @@ class Trainer:
 
     def _train_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the epoch that is under way; false if it was stopped before its end."""
-        progress, run = self.progress, self.config.run
-        rng = np.random.default_rng((run.seed, progress.epoch))
-        batches = epoch_batches(self.dataset.splits["train"], run.batch_size, rng)
+        progress = self.progress
+        batches = self._batches(progress.epoch)
         self.network.train()
         for batch in batches[progress.step_in_epoch :]:
             begun = time.perf_counter()
@@ -116,10 +117,11 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.progress.step, self.total_steps, self.config.optim)
         graphs = self.graphs.cut(batch, self.config.run.blocks)
-        labels = self.labels[torch.from_numpy(batch).to(self.device)]
-        loss_sum, count = self.model.task.loss(self.network(graphs), labels)
+        which = torch.from_numpy(batch).to(self.device)
+        weights = None if self.weights is None else self.weights[which]
+        loss_sum, count = self.model.task.loss(self.network(graphs), self.labels[which], weights)
         self.optimizer.zero_grad()
-        (loss_sum / count.clamp(min=1)).backward()
+        (loss_sum / count.clamp(min=_TINY)).backward()
         if self.config.optim.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
         self.optimizer.step()
@@ -128,12 +130,12 @@ class Trainer:
         return self._count(loss_sum, count)
 
     def _count(self, loss_sum: Tensor, count: Tensor) -> float:
-        total, labels = float(loss_sum.detach()), int(count)
+        total, weight = float(loss_sum.detach()), float(count)
         if not math.isfinite(total):
             raise self._diverged(f"the loss is {total} at step {self.progress.step + 1}")
         self.progress.loss_sum += total
-        self.progress.loss_count += labels
-        return total / max(labels, 1)
+        self.progress.loss_count += weight
+        return total / max(weight, _TINY)
 
     def _diverged(self, what: str) -> MolsepnormError:
         return MolsepnormError(
@@ -159,7 +161,7 @@ class Trainer:
             epoch=progress.epoch,
             step=progress.step,
             lr=learning_rate(progress.step - 1, self.total_steps, self.config.optim),
-            train_loss=progress.loss_sum / max(progress.loss_count, 1),
+            train_loss=progress.loss_sum / max(progress.loss_count, _TINY),
             val_loss=val_loss,
             scores=scores,
             seconds=progress.epoch_seconds,
@@ -168,17 +170,39 @@ class Trainer:
         )
         self.folder.append_history(record)
         progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
-        progress.step_in_epoch = progress.graphs = progress.loss_count = 0
-        progress.loss_sum = progress.epoch_seconds = 0.0
+        progress.step_in_epoch = progress.graphs = 0
+        progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         self.listener.epoch_ended(record, self.config.run.epochs)
 
     def _sample(self) -> Iterator[GraphBatch]:
         """Random batches of training molecules, the same after every epoch."""
         graphs = self.dataset.splits["train"]
         rng = np.random.default_rng(self.config.run.seed)
-        sample = rng.permutation(graphs)[:_STATISTICS]
-        for batch in epoch_batches(sample, self.config.run.batch_size, rng):
+        for batch in self._cut_epoch(rng.permutation(graphs)[:_STATISTICS], rng):
             yield self.graphs.cut(batch, self.config.run.blocks)
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
+        rng = np.random.default_rng((self.config.run.seed, epoch))
+        return self._cut_epoch(self.dataset.splits["train"], rng)
+
+    def _cut_epoch(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+        run = self.config.run
+        sizes = self.graphs.sizes
+        return epoch_batches(graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs)
+
+    def _count_steps(self) -> int:
+        """Of the whole run, which the schedule needs to know beforehand."""
+        run, graphs = self.config.run, self.dataset.splits["train"]
+        if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
+            return run.epochs * num_batches(len(graphs), run.batch_size)
+        return sum(len(self._batches(epoch)) for epoch in range(run.epochs))
+
+    def _out_of_patience(self) -> bool:
+        patience, progress = self.config.run.patience, self.progress
+        if patience is None:
+            return False
+        return progress.epoch - (progress.best_epoch or 0) >= patience
 
     def _validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the whole validation split."""
@@ -186,10 +210,11 @@ class Trainer:
         outputs = infer(self.trained_network(), self.graphs, graphs)
         if not outputs.isfinite().all():
             raise self._diverged("an output on a validation molecule is not finite")
-        labels = self.dataset.store.labels[graphs]
-        loss_sum, count = task.loss(outputs, torch.from_numpy(labels))
+        labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
+        given = None if weights is None else torch.from_numpy(weights[graphs])
+        loss_sum, count = task.loss(outputs, torch.from_numpy(labels), given)
         scores = task.scores(task.predictions(outputs).numpy(), labels)
-        return float(loss_sum / count.clamp(min=1)), scores
+        return float(loss_sum / count.clamp(min=_TINY)), scores
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` goes on."""

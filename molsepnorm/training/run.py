@@ -23,6 +23,7 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener, TrainingResult
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.scoring import score_on
 
 __all__ = ["architecture", "train"]
 
@@ -69,10 +70,8 @@ def train(
     dataset = datasets.load(config.data, encoding_of(network_config))
     with torch.random.fork_rng():  # the caller's random numbers stay as they are
         torch.manual_seed(config.run.seed)
-        task = Task.fit(
-            dataset.targets, dataset.kinds, dataset.store.labels[dataset.splits["train"]]
-        )
-        network = Graphormer(replace(network_config, outputs=len(task.targets)))
+        task, dataset = _fit_task(config, dataset)
+        network = Graphormer(replace(network_config, outputs=task.outputs))
         model = PropertyModel(network, dataset.store.featurizer, task)
         trainer = Trainer(config, dataset, model, run, listener)
         if resume:
@@ -98,19 +97,45 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
     return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
 
 
+def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
+    """The task, and the data set with a remark where its metric is undefined on validation."""
+    labels = dataset.store.labels
+    metric = config.run.metric or dataset.metric
+    task = Task.fit(
+        dataset.targets,
+        dataset.kinds,
+        labels[dataset.splits["train"]],
+        metric,
+        classes=dataset.classes,
+        class_weight=config.optim.class_weight,
+        strict=config.data.table is not None,
+    )
+    val = labels[dataset.splits["val"]]
+    anything = np.random.default_rng(0).random((len(val), task.outputs))
+    if task.metric == "loss" or not np.isnan(task.scores(anything, val)[task.metric]):
+        return task, dataset
+    remark = (
+        f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or all "
+        "of one class), so the best epoch is chosen by the loss."
+    )
+    return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+
+
 def _finish(
     config: TrainConfig, dataset: Dataset, model: PropertyModel, trainer: Trainer, run: RunFolder
 ) -> dict[str, Any]:
     """Score the best model, the test split for the first and only time, and write the results."""
-    task, splits, labels = model.task, dataset.splits, dataset.store.labels
+    task, splits = model.task, dataset.splits
+    labels = {split: dataset.store.labels[splits[split]] for split in splits}
     tensors = GraphTensors.of(dataset.store)
     predictions = {split: predict(model, tensors, splits[split]) for split in ("val", "test")}
-    run.write_predictions(dataset, predictions["test"])
+    run.write_predictions(dataset, task, predictions["test"])
     scores = {
-        split: task.scores(values, labels[splits[split]]) for split, values in predictions.items()
+        split: score_on(dataset, task, values, labels[split])
+        for split, values in predictions.items()
     }
-    constant = np.tile(task.constant(labels[splits["train"]]), (len(splits["test"]), 1))
-    scores["test_constant"] = task.scores(constant, labels[splits["test"]])
+    constant = np.tile(task.constant(labels["train"]), (len(splits["test"]), 1))
+    scores["test_constant"] = task.scores(constant, labels["test"])
     progress = trainer.progress
     metrics = {
         "data": dataset.name,
@@ -122,6 +147,10 @@ def _finish(
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         **{split: json_scores(values) for split, values in scores.items()},
+        "test_interval_95": {
+            name: list(both)
+            for name, both in task.intervals(predictions["test"], labels["test"]).items()
+        },
     }
     write_json(run.metrics, metrics)
     return metrics

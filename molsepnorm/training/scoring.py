@@ -13,11 +13,11 @@ from molsepnorm.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.inference import predict
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import check_yes_no
+from molsepnorm.tasks import Task, check_labels
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "score_on"]
 
 
 class Evaluation(NamedTuple):
@@ -70,9 +70,20 @@ def evaluate(
         )
     graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
     labels = dataset.store.labels[graphs]
-    check_yes_no(model.task.targets, labels)
-    scores = model.task.scores(predict(model, GraphTensors.of(dataset.store), graphs), labels)
+    check_labels(model.task.targets, labels)
+    predictions = predict(model, GraphTensors.of(dataset.store), graphs)
+    scores = score_on(dataset, model.task, predictions, labels)
     return Evaluation(dataset, split, len(graphs), scores)
+
+
+def score_on(
+    dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+    """`Task.scores`, where a set with an evaluation of its own has the last word on its metric."""
+    scores = task.scores(predictions, labels)
+    if dataset.official is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.official(predictions, labels)
+    return scores
 
 
 def _own_split(
@@ -100,6 +111,14 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
                 f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
             )
         data = data.model_copy(update={"featurizer": model.featurizer})
-    if data.table is not None and data.targets is None:
-        data = data.model_copy(update={"targets": list(model.task.names)})
+    if data.table is not None:
+        names = data.targets or list(model.task.names)
+        known = [target for target in model.task.targets if target.name in names]
+        data = data.model_copy(
+            update={
+                "targets": names,
+                "task_type": {target.name: target.kind for target in known},
+                "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},
+            }
+        )
     return data

@@ -74,7 +74,7 @@ def place(tmp_path_factory):
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "convert"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "benchmark", "convert"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
     text = _ok(command, flag)
@@ -84,11 +84,14 @@ def test_every_command_has_help_with_examples(command, flag):
 
 
 def test_the_help_of_the_whole_names_every_command():
-    text = _ok("--help")
+    text = " ".join(_ok("--help").split())
     for line in (
-        "train     Train a model",
-        "evaluate  Score a trained",
-        "predict   Predict from SM",
+        "train Train a model on a data set",
+        "evaluate Score a trained",
+        "predict Predict from SM",
+        "data Check a table, list the na",
+        "benchmark Train with several seeds",
+        "convert Import the weights",
     ):
         assert line in text
     assert _ok("--version").startswith("molsepnorm, version ")

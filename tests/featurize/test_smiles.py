@@ -8,6 +8,7 @@ import pickle
 import random
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -57,18 +58,35 @@ def arrays(graph: MolGraph) -> tuple[list, list, list]:
     return graph.atom_features.tolist(), graph.bonds.tolist(), graph.bond_features.tolist()
 
 
+def as_networkx(graph: MolGraph) -> nx.Graph:
+    atoms, bonds, features = arrays(graph)
+    labelled = nx.Graph()
+    labelled.add_nodes_from((i, {"features": atom}) for i, atom in enumerate(atoms))
+    labelled.add_edges_from(
+        (i, j, {"features": bond}) for (i, j), bond in zip(bonds, features, strict=True)
+    )
+    return labelled
+
+
 def test_spelling_really_varies():
     assert len({spelling(MOLECULES[0], seed) for seed in range(20)}) > 10
 
 
-@pytest.mark.parametrize(("name", "molecules"), [("zinc", IN_ZINC), ("ogb", MOLECULES)])
+@pytest.mark.parametrize(("name", "molecules"), [("zinc", IN_ZINC), ("ogb", MOLECULES[:-1])])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_every_spelling_gives_the_same_arrays(name, molecules, data):
+def test_every_spelling_gives_the_same_graph(name, molecules, data):
+    """ZINC's array by array; OGB's, which has no Kekulé structure to choose, up to the order, the
+    iron complex aside: RDKit's own spelling of it has other charges."""
     featurizer = featurize.get(name)
     smiles = data.draw(st.sampled_from(molecules))
-    other = spelling(smiles, data.draw(st.integers(0, 2**32 - 1)))
-    assert arrays(featurizer(other)) == arrays(featurizer(smiles))
+    graph = featurizer(smiles)
+    other = featurizer(spelling(smiles, data.draw(st.integers(0, 2**32 - 1))))
+    if name == "zinc":
+        assert arrays(other) == arrays(graph)
+    assert nx.is_isomorphic(
+        as_networkx(other), as_networkx(graph), node_match=dict.__eq__, edge_match=dict.__eq__
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -165,11 +183,12 @@ def test_the_largest_molecule_passes():
 
 def test_a_canonical_form_that_cannot_be_read_back():
     smiles = "CC1=oC(=Cc2ccc3c(c2)OCO3)C(=O)O1"  # RDKit reads it, and writes an impossible ring
-    for read in (canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
+    for read in (canonical_mol, featurize.get("zinc")):
         with pytest.raises(
             InvalidMolecule, match=r"^RDKit cannot read its canonical form 'Cc1oc\(=O\).*': Can't"
         ):
             read(smiles)
+    assert featurize.get("ogb")(smiles).num_atoms == 17  # needs no canonical form
 
 
 def test_a_release_without_a_log_to_capture_gives_a_general_reason(monkeypatch):

@@ -13,6 +13,7 @@ from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.training.config import TrainConfig, config_folder, load_config
 
 RECIPES = sorted(config_folder().glob("*.yaml"))
+PRESETS = ("mini", "slim", "base")
 
 
 def _write(folder, text: str):
@@ -23,11 +24,14 @@ def _write(folder, text: str):
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_loads(path):
-    """And says at its head what it is for; slim and base are architectures to put into another."""
-    if path.stem in ("slim", "base"):
+    """And says at its head what it is for; mini, slim and base are architectures to put into
+    another, and table and ogbg need to be told what to train on."""
+    if path.stem in PRESETS:
         config = load_config("zinc", preset=path.stem)
     elif path.stem == "table":
         config = load_config("my.csv")
+    elif path.stem == "ogbg":
+        config = load_config("ogbg-molhiv")
     else:
         config = load_config(config=path)
     written = yaml.safe_load(path.read_text(encoding="utf-8"))["model"]
@@ -36,14 +40,14 @@ def test_every_recipe_loads(path):
 
 
 def test_there_are_the_recipes_that_the_help_names():
-    """`--dataset zinc`, `--data FILE`, `--preset slim`, `--preset base`."""
-    assert {"zinc", "table", "slim", "base"} <= {path.stem for path in RECIPES}
+    """`--dataset zinc`, `--dataset ogbg-…`, `--data FILE`, `--preset mini`, slim and base."""
+    assert {"zinc", "ogbg", "table", *PRESETS} <= {path.stem for path in RECIPES}
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"optim.lrr": 1}, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: clip_norm"),
+        ({"optim.lrr": 1}, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: class_weight"),
         ({"model.layer": 1}, r"unknown setting 'model.layer'. Did you mean 'layers'\?"),
         ({"run.epoch": 1}, r"unknown setting 'run.epoch'. Did you mean 'epochs'\?"),
         ({"data.target": ["y"]}, r"unknown setting 'data.target'. Did you mean 'targets'\?"),
@@ -89,6 +93,9 @@ def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
         ("run.epochs", 1.5, "run.epochs: .*integer"),
         ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
         ("run.blocks", 0, "run.blocks: "),
+        ("run.patience", 0, "run.patience: .*greater than or equal to 1; got 0"),
+        ("run.max_pairs", 3, "run.max_pairs: .*greater than or equal to 4"),
+        ("optim.class_weight", "equal", "optim.class_weight: .*'balanced'; got 'equal'"),
         ("run.seed", -1, "run.seed: "),
         ("data.split", [0.8, 0.2], "data.split"),
         ("data.split", [0.8, 0.1, 0.2], "three positive shares that sum to 1; got"),
@@ -169,9 +176,21 @@ def test_a_path_is_a_file_even_if_a_data_set_has_its_name():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_named_data_set_has_a_recipe_of_its_own(name):
-    """Not the one for tables, whose featuriser and split would mean nothing to it."""
-    assert (config_folder() / f"{name}.yaml").is_file()
-    assert load_config(name).data.dataset == name
+    """Or of its family; not the one for tables, whose featuriser and split mean nothing to it."""
+    config = load_config(name)
+    recipe = "ogbg" if name.startswith("ogbg-") else name
+    written = yaml.safe_load((config_folder() / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    assert config.data == type(config.data)(dataset=name)
+    assert config.run.epochs == written["run"]["epochs"]
+    assert asdict(config.model)["layers"] == written["model"]["layers"]
+
+
+def test_a_family_s_recipe_needs_the_name_of_the_set():
+    """configs/ogbg.yaml alone is for none of them."""
+    with pytest.raises(ConfigError, match="no data: name a data set"):
+        load_config(config=config_folder() / "ogbg.yaml")
+    path = config_folder() / "ogbg.yaml"
+    assert load_config("ogbg-molbace", config=path) == load_config("ogbg-molbace")
 
 
 def test_the_saved_configuration_reads_back_the_same(tmp_path):
@@ -183,6 +202,19 @@ def test_the_saved_configuration_reads_back_the_same(tmp_path):
             preset="slim",
             overrides={"data.targets": ["y", "yes", "1"], "optim.ema": 0.5, "optim.lr": 1e-7},
         ),
+        load_config(
+            "/elsewhere/table.tsv",
+            overrides={
+                "data.task_type": {"y": "multiclass", "n": "regression"},
+                "data.classes": {"y": ["no", "1e3", "null", "~"]},
+                "data.splits_file": "/elsewhere/splits.json",
+                "data.fold": 3,
+                "optim.class_weight": "balanced",
+                "run.metric": "mcc",
+                "run.patience": 4,
+                "run.max_pairs": 9,
+            },
+        ),
     ):
         config.save(tmp_path / "deep" / "config.yaml")
         again = load_config(config=tmp_path / "deep" / "config.yaml")
@@ -193,13 +225,20 @@ def test_the_saved_configuration_reads_back_the_same(tmp_path):
 def test_the_saved_configuration_means_the_same_from_any_folder(tmp_path, monkeypatch):
     """So that a run can be resumed from elsewhere."""
     monkeypatch.chdir(tmp_path)
-    load_config("my.csv", overrides={"data.data_dir": "raw"}).save(tmp_path / "config.yaml")
+    overrides = {"data.data_dir": "raw", "data.splits_file": "splits.json"}
+    config = load_config("my.csv", overrides=overrides)
+    config.save(tmp_path / "config.yaml")
     data = load_config(config=tmp_path / "config.yaml").data
     assert (data.table, data.data_dir) == (tmp_path / "my.csv", tmp_path / "raw")
+    assert data.splits_file == tmp_path / "splits.json"
+    assert data == config.resolved().data
+    assert config.resolved().resolved() == config.resolved() != config
 
 
 def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(ConfigError, match=r"unknown preset 'slin'. Did you mean 'slim'\? Known: b"):
+    with pytest.raises(
+        ConfigError, match=r"unknown preset 'slin'. Did you mean 'slim'\? Known: ba"
+    ):
         load_config("zinc", preset="slin")
     with pytest.raises(ConfigError, match="unknown preset 'zinc'"):  # a recipe, no architecture
         load_config("zinc", preset="zinc")

@@ -2,97 +2,62 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from molsepnorm.errors import MolsepnormError
+from molsepnorm.metrics import Metric
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Metric, Task
+from molsepnorm.tasks import Task
 from molsepnorm.training import Listener, load_config, train
-from molsepnorm.training.loop import Trainer
-
-TIMES = ("seconds", "graphs_per_second")
 
 
-class _StopAt:
-    """Says stop when asked for the k-th time."""
-
-    def __init__(self, calls: int) -> None:
-        self.left = calls
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left == 0
-
-
-def _history(folder) -> list[dict[str, str]]:
-    with open(folder / "history.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
-
-
-def _outcome(folder) -> dict:
-    """All that a run leaves but for its times, to compare bit by bit."""
-    metrics = json.loads((folder / "metrics.json").read_text())
-    del metrics["seconds"]
-    state = load_file(folder / "checkpoints" / "last.safetensors")
-    return {
-        "history": _history(folder),
-        "metrics": metrics,
-        "model": (folder / "model" / "model.safetensors").read_bytes(),
-        "predictions": (folder / "predictions_test.csv").read_bytes(),
-        "state": {name: tensor.numpy().tobytes() for name, tensor in state.items()},
-    }
-
-
-def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path):
+def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcome):
     """And another seed another one."""
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
         train(configure({"run.seed": seed}), tmp_path / name)
-    one, same, other = (_outcome(tmp_path / name) for name in ("one", "same", "other"))
+    one, same, other = (outcome(tmp_path / name) for name in ("one", "same", "other"))
     assert one == same
     assert one["history"][0]["train_loss"] != other["history"][0]["train_loss"]
     assert one["model"] != other["model"]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 8])
-def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps):
+def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outcome, stop_at):
     """Within an epoch, at its end (3 steps each), before the last step; dropout and EMA are on."""
     config = configure({"model.dropout": 0.2, "model.attention_dropout": 0.2})
     train(config, tmp_path / "whole")
-    stopped = train(config, tmp_path / "parts", stop=_StopAt(steps))
+    stopped = train(config, tmp_path / "parts", stop=stop_at(steps))
     assert not stopped.finished
     assert stopped.metrics == {}
     assert (stopped.model is None) == (steps <= 3)
     assert train(folder=tmp_path / "parts", resume=True).finished
-    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_run_may_be_stopped_again_and_again(configure, tmp_path):
+def test_a_run_may_be_stopped_again_and_again(configure, tmp_path, outcome, stop_at):
     """After every second step."""
     config = configure()
     train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", stop=_StopAt(2))
+    result = train(config, tmp_path / "parts", stop=stop_at(2))
     turns = 1
     while not result.finished:
-        result = train(folder=tmp_path / "parts", resume=True, stop=_StopAt(2))
+        result = train(folder=tmp_path / "parts", resume=True, stop=stop_at(2))
         turns += 1
     assert turns >= 5
-    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path):
+def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path, outcome, stop_at):
     config = configure({"run.epochs": 2})
     train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", stop=_StopAt(6))
+    result = train(config, tmp_path / "parts", stop=stop_at(6))
     if not result.finished:
         train(folder=tmp_path / "parts", resume=True)
-    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
 class _Killed(BaseException):
@@ -101,7 +66,7 @@ class _Killed(BaseException):
 
 @pytest.mark.parametrize("at", ["model saved", "history written", "checkpoint writing"])
 def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
-    configure, tmp_path, monkeypatch, at
+    configure, tmp_path, monkeypatch, at, outcome
 ):
     """What was written after the last checkpoint is written again, not twice."""
     from molsepnorm.training import loop
@@ -135,15 +100,15 @@ def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
         with pytest.raises(_Killed):
             train(config, tmp_path / "parts")
     assert train(folder=tmp_path / "parts", resume=True).finished
-    assert _outcome(tmp_path / "parts") == _outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path):
+def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path, stop_at):
     """A library that trains in between changes nothing else."""
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    train(configure({"run.epochs": 1}), tmp_path / "run", stop=_StopAt(2))
+    train(configure({"run.epochs": 1}), tmp_path / "run", stop=stop_at(2))
     train(folder=tmp_path / "run", resume=True)
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
@@ -173,11 +138,12 @@ class _Snapshots(Listener):
         ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
     ],
 )
-def test_the_best_model_is_kept(configure, tmp_path, monkeypatch, target, metric, scores, best):
+def test_the_best_model_is_kept(
+    configure, tmp_path, scripted, target, metric, scores, best, rows_of
+):
     """Lower is better for errors, higher for ROC-AUC; a score beats one that is not defined; of
     equals the first is kept."""
-    told = iter(scores)
-    monkeypatch.setattr(Trainer, "_validate", lambda self: (1.0, {metric: next(told)}))
+    scripted(metric, scores)
     seen = _Snapshots()
     config = configure({"data.targets": [target], "run.epochs": 4, "optim.ema": None})
     result = train(config, tmp_path / "run", listener=seen)
@@ -187,15 +153,15 @@ def test_the_best_model_is_kept(configure, tmp_path, monkeypatch, target, metric
     for epoch, weights in enumerate(seen.weights, start=1):
         same = all(torch.equal(kept[name], weights[name]) for name in kept)
         assert same == (epoch == best)
-    assert [row["best"] for row in _history(tmp_path / "run")][best - 1] == "1"
+    assert [row["best"] for row in rows_of(tmp_path / "run" / "history.csv")][best - 1] == "1"
 
 
-def test_targets_of_two_kinds_are_chosen_by_their_loss(configure, tmp_path):
+def test_targets_of_two_kinds_are_chosen_by_their_loss(configure, tmp_path, rows_of):
     """And every score of both is told."""
     result = train(configure({"data.targets": ["y", "active"]}), tmp_path / "run")
     assert result.metrics["chosen_by"] == "loss"
-    assert set(result.metrics["val"]) >= {"mae", "rmse", "roc_auc"}
-    rows = _history(tmp_path / "run")
+    assert set(result.metrics["val"]) >= {"mae", "rmse", "r2", "roc_auc", "pr_auc", "mcc"}
+    rows = rows_of(tmp_path / "run" / "history.csv")
     lowest = min(range(3), key=lambda i: float(rows[i]["val_loss"]))
     assert result.metrics["best_epoch"] == lowest + 1
 
@@ -263,9 +229,9 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path,
     """The message has the step and the settings to change."""
     plain, calls = Task.loss, []
 
-    def bad(self, outputs, labels):
+    def bad(*args):
         calls.append(1)
-        loss, count = plain(self, outputs, labels)
+        loss, count = plain(*args)
         return (loss * float("nan"), count) if len(calls) == 2 else (loss, count)
 
     monkeypatch.setattr(Task, "loss", bad)
@@ -279,9 +245,9 @@ def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, mon
     """What was best until then can be used."""
     plain, calls = Task.loss, []
 
-    def bad(self, outputs, labels):
+    def bad(*args):
         calls.append(1)
-        loss, count = plain(self, outputs, labels)
+        loss, count = plain(*args)
         return (loss * float("inf"), count) if len(calls) == 6 else (loss, count)
 
     monkeypatch.setattr(Task, "loss", bad)

@@ -169,7 +169,11 @@ def test_a_target_without_validation_labels_still_trains(configure, tmp_path, ta
         lines[row + 1] = lines[row + 1].rpartition(",")[0] + ","
     table.write_text("\n".join(lines) + "\n")
     result = train(config, tmp_path / "second")
-    assert json.loads((result.folder / "metrics.json").read_text())["test"] == {"roc_auc": None}
+    metrics = json.loads((result.folder / "metrics.json").read_text())
+    assert metrics["test"].keys() >= {"roc_auc", "pr_auc", "accuracy", "log_loss"}
+    assert set(metrics["test"].values()) == set(metrics["val"].values()) == {None}
+    assert metrics["test_interval_95"] == {}
+    assert metrics["chosen_by"] == "loss"
 
 
 def test_a_folder_that_is_not_empty_is_refused(configure, tmp_path, tree):

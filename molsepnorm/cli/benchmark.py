@@ -1,0 +1,108 @@
+"""`molsepnorm benchmark`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from molsepnorm.cli.options import (
+    configuration,
+    options,
+    recipe_options,
+    source_options,
+    table_options,
+)
+from molsepnorm.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from molsepnorm.training import Series
+
+__all__ = ["benchmark"]
+
+_MOST_SEEDS = 10_000
+
+
+def _parse_seeds(_: click.Context, __: click.Parameter, value: str) -> list[int]:
+    """A callback: 0-9, or 0,3,7, or both."""
+    seeds: list[int] = []
+    try:
+        for part in value.split(","):
+            first, dash, last = part.partition("-")
+            some = range(int(first), int(last if dash else first) + 1)
+            seeds += some[:_MOST_SEEDS]
+    except ValueError:
+        raise click.BadParameter(f"'{value}' should look like 0-9 or 0,3,7") from None
+    if len(seeds) >= _MOST_SEEDS:
+        raise click.BadParameter(f"'{value}' are {_MOST_SEEDS:,} seeds or more")
+    return seeds
+
+
+@click.command()
+@options(source_options, table_options, recipe_options)
+@click.option("--seeds", default="0-9", callback=_parse_seeds, help="Such as 0-9 or 0,3,7.")
+@click.option(
+    "--replicates",
+    type=click.IntRange(min=1),
+    help="So many splits: training and validation molecules drawn anew, the test molecules the "
+    "same. With --folds, each fold is used as it is.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder of the runs; those in it that are finished are not repeated. "
+    "[default: runs/<name>-series]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def benchmark(
+    seeds: list[int], replicates: int | None, output: Path | None, as_json: bool, **given: Any
+) -> None:
+    """Train with several seeds, or on several splits: mean and standard deviation.
+
+    Each run has its folder, and summary.json is written after each. Given again, the same command
+    goes on where it was stopped.
+
+    \b
+    molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9
+    molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
+    molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
+    """
+    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.training import train_series
+
+    config = configuration(given)
+    display = SeriesDisplay(quiet=as_json)
+    with stop_on_signal(lambda: display.training) as stop:
+        series = train_series(
+            config,
+            output or Path("runs") / f"{config.data.label}-series",
+            seeds=seeds,
+            splits=replicates,
+            listener=display,
+            stop=lambda: stop.signal is not None,
+        )
+    if not series.finished:
+        assert stop.signal is not None
+        click.echo("Stopped and saved. Give the same command again to go on.", err=True)
+        sys.exit(128 + stop.signal)
+    _show(series, as_json)
+
+
+def _show(series: Series, as_json: bool) -> None:
+    from molsepnorm.cli.console import make_console
+    from molsepnorm.cli.display import series_table
+
+    if as_json:
+        click.echo(json.dumps(series.summary, indent=2))
+        return
+    console = make_console()
+    console.print(series_table(series.summary))
+    seconds = series.summary["seconds"]["mean"]
+    console.print(
+        f"{len(series.runs)} run(s), {series.summary['parameters']:,} parameters, {seconds:.0f} s "
+        f"of training each. All figures: {series.folder / 'summary.json'}"
+    )

@@ -1,0 +1,106 @@
+"""`list_sets`: the data sets known by name, and what of them is on this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from molsepnorm.datasets import ogb, zinc
+from molsepnorm.datasets.dataset import cache_folder
+from molsepnorm.datasets.ogb.files import find_folder
+from molsepnorm.errors import DataError
+from molsepnorm.metrics import Kind
+from molsepnorm.store import SCHEMA
+
+__all__ = ["NamedSet", "list_sets"]
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """A data set known by name."""
+
+    name: str
+    about: str
+    molecules: int | None
+    """None where its source does not say."""
+    tasks: int
+    kind: Kind
+    metric: str
+    """The one by which papers compare."""
+    raw: Literal["here", "incomplete", "missing"]
+    """Whether its raw files are in the data folder, or were downloaded before; what is missing is
+    downloaded when the set is first used."""
+    folder: Path | None
+    """Where they are."""
+    stores: int
+    """How many stores in the cache are made of it: one for each encoding."""
+
+
+def list_sets(data_dir: Path | None = None) -> tuple[NamedSet, ...]:
+    """Every set that `data.dataset` can name. Nothing is downloaded.
+
+    >>> [(each.name, each.molecules, each.tasks) for each in list_sets()][:2]
+    [('zinc', 12000, 1), ('zinc-full', 249456, 1)]
+
+    Args:
+        data_dir: where raw files lie; $MOLSEPNORM_DATA where it is not given.
+    """
+    environment = os.environ.get("MOLSEPNORM_DATA")
+    data_dir = data_dir or (Path(environment) if environment else None)
+    stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
+    return (*_zinc(data_dir, stores), *_ogb(data_dir, stores))
+
+
+def _zinc(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
+    pickles = zinc.find_files(data_dir, "ZINC/raw", zinc.RAW_FILES)
+    pickles = pickles or zinc.find_files(cache_folder() / "pyg", "ZINC/raw", zinc.RAW_FILES)
+    tables = zinc.find_files(data_dir, "zinc", zinc.TABLES)
+    about = "penalised logP of drug-like molecules"
+    for name, folder, keys in (
+        ("zinc", pickles, "zinc"),
+        ("zinc-full", tables or pickles, "zinc-full|csv"),
+    ):
+        yield NamedSet(
+            name=name,
+            about=f"{about}, the 12,000 of papers" if name == "zinc" else f"{about}, all",
+            molecules=sum(zinc.OFFICIAL[name]),
+            tasks=1,
+            kind="regression",
+            metric="mae",
+            raw="here" if folder else "missing",
+            folder=folder,
+            stores=_count(stores, zinc.FEATURIZER, keys),
+        )
+
+
+def _ogb(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
+    for each in ogb.SETS.values():
+        folder: Path | None = None
+        raw: Literal["here", "incomplete", "missing"] = "missing"
+        try:
+            folder = find_folder(each.name, data_dir) or find_folder(
+                each.name, cache_folder() / "ogb"
+            )
+        except DataError:
+            raw = "incomplete"
+        yield NamedSet(
+            name=each.name,
+            about=each.about,
+            molecules=each.molecules,
+            tasks=each.num_tasks,
+            kind=each.kind,
+            metric=each.metric,
+            raw="here" if folder else raw,
+            folder=folder,
+            stores=_count(stores, ogb.FEATURIZER, each.name),
+        )
+
+
+def _count(stores: Sequence[str], featurizer: str, keys: str) -> int:
+    """How many of these names of stores begin so: <featuriser>-<key>-<fingerprint>-b…"""
+    pattern = re.compile(rf"{featurizer}-(?:{keys})-(?:[0-9a-f]+|downloaded)-b\d")
+    return sum(pattern.match(name) is not None for name in stores)

@@ -1,0 +1,67 @@
+"""The metrics there are, what each is for, and which way is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from molsepnorm.errors import ConfigError, did_you_mean
+
+__all__ = ["METRICS", "Kind", "Metric", "find"]
+
+Kind = Literal["regression", "binary", "multiclass"]
+"""What a target is: a number, yes or no, or one of several classes."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score, the kinds of target it is for, and which way is better."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    higher_is_better: bool
+    label: str
+    """How a person writes it."""
+
+    def better(self, score: float, than: float | None) -> bool:
+        """Whether `score` beats another one; anything beats no score and an undefined one."""
+        if than is None or np.isnan(than):
+            return True
+        return score > than if self.higher_is_better else score < than
+
+
+_CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("mae", ("regression",), higher_is_better=False, label="MAE"),
+        Metric("rmse", ("regression",), higher_is_better=False, label="RMSE"),
+        Metric("r2", ("regression",), higher_is_better=True, label="R²"),
+        Metric("spearman", ("regression",), higher_is_better=True, label="Spearman"),
+        Metric("roc_auc", ("binary",), higher_is_better=True, label="ROC-AUC"),
+        Metric("pr_auc", ("binary",), higher_is_better=True, label="PR-AUC"),
+        Metric("accuracy", _CLASSES, higher_is_better=True, label="accuracy"),
+        Metric("f1", _CLASSES, higher_is_better=True, label="F1"),
+        Metric("mcc", _CLASSES, higher_is_better=True, label="MCC"),
+        Metric("log_loss", _CLASSES, higher_is_better=False, label="log loss"),
+        Metric("brier", _CLASSES, higher_is_better=False, label="Brier score"),
+        Metric("loss", (), higher_is_better=False, label="loss"),
+    )
+}
+"""`loss` is the training's own, for tables whose targets are of several kinds; no single target is
+scored by it."""
+
+
+def find(name: str) -> Metric:
+    """The metric of that name, one that scores a single target.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    known = [metric.name for metric in METRICS.values() if metric.kinds]
+    if name not in known:
+        raise ConfigError(f"no metric '{name}' scores a target. {did_you_mean(name, known)}")
+    return METRICS[name]

@@ -1,0 +1,81 @@
+"""Running commands as a user does."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from molsepnorm.cli import main
+
+TINY = (
+    *("--layers", "1", "--epochs", "2", "--batch-size", "16"),
+    *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.heads=2"),
+    *("--set", "model.max_path_length=3", "--featurizer", "zinc"),
+)
+ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Result]:
+    """`run("train", "--data", path)`."""
+    return lambda *args: CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+@pytest.fixture(scope="session")
+def ok(run: Callable[..., Result]) -> Callable[..., str]:
+    """The same where it must succeed: what it printed."""
+
+    def call(*args: Any) -> str:
+        result = run(*args)
+        assert result.exit_code == 0, result.output
+        assert "\x1b" not in result.stdout
+        return result.stdout
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def refused(run: Callable[..., Result]) -> Callable[..., str]:
+    """The same where it must not: its message, one paragraph for a person, without a traceback."""
+
+    def call(*args: Any, code: int = 2) -> str:
+        result = run(*args)
+        assert isinstance(result.exception, SystemExit), result.exc_info
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        assert result.stderr.count("Error: ") == 1
+        message = result.stderr.partition("Error: ")[2].strip()
+        assert message
+        assert "\n\n" not in message
+        assert len(message) < 800
+        return message
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def tiny() -> tuple[str, ...]:
+    """Options of a run that takes a second."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def write_table() -> Callable[..., Path]:
+    """`write_table(path, a=cells, b=cells)`: 30 SMILES, and of each column as many cells as are
+    wanted, from the first on again."""
+
+    def write(path: Path, **columns: Any) -> Path:
+        smiles = [f"{'C' * length}{end}" for length in range(1, 6) for end in ENDS]
+        with open(path, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["smiles", *columns])
+            for row, text in enumerate(smiles):
+                writer.writerow([text, *(cells[row % len(cells)] for cells in columns.values())])
+        return path
+
+    return write

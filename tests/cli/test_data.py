@@ -1,0 +1,223 @@
+"""`molsepnorm data` as its user meets it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from molsepnorm.cli import main
+from molsepnorm.datasets import NAMES
+
+ROWS = [("C" * length, 0.5 * length, length % 2) for length in range(2, 42)]
+BAD = [("OCC", 1, 1), ("CCO", 2, 1), ("C1CC", 3, 0)]
+TINY = ("--set", "model.max_path_length=2", "--set", "model.layers=1", "--epochs", "1")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """`table(*rows)` makes my.csv of forty alkanes and these rows."""
+
+    def make(*rows, header="smiles,y,active"):
+        path = tmp_path / "my.csv"
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([header.split(","), *ROWS, *rows])
+        return path
+
+    return make
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def _run(*args):
+    return CliRunner().invoke(main, ["data", *(str(arg) for arg in args)])
+
+
+def _ok(*args) -> str:
+    result = _run(*args)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    return result.stdout
+
+
+def _error(*args, code: int) -> str:
+    """The message of an error for a person."""
+    result = _run(*args)
+    assert result.exit_code == code, result.output
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr.count("Error: ") == 1
+    return result.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "list", "prepare"])
+def test_every_command_has_help_with_examples(command):
+    text = _ok(command, "-h")
+    assert text.count(f"molsepnorm data {command}") >= 2
+    assert command in _ok("-h")
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_check_tells_problems_from_information(table):
+    text = _ok("check", table(*BAD, ("[Na+].[Cl-]", 1, 1)))
+    top, _, rest = text.partition("Problems")
+    problems, _, information = rest.partition("For information")
+    assert "44 rows, 43 of them molecules, 42 different ones" in top
+    assert "Split: train" in top
+    for part in ("y ", "regression", "active", "binary", "yes"):
+        assert part in top
+    assert "cannot be read: 1 row" in problems
+    assert "unclosed ring: line 44 C1CC" in problems
+    assert "contradicting labels: 1 molecule" in problems
+    assert "repeated: 1 molecule in 2 rows" in problems
+    assert "line 42 OCC, line 43 CCO" in problems
+    assert "salts and mixtures" in information
+    assert "[Cl-].[Na+]" not in text
+    assert "--fix" in information
+
+
+def test_check_of_a_fine_table_says_so(table):
+    text = _ok("check", table())
+    assert "No problem found." in text
+    assert "Problems" not in text
+    assert "--fix" not in text
+
+
+def test_strict_is_for_scripts(table):
+    assert _run("check", table(), "--strict").exit_code == 0
+    result = _run("check", table(*BAD), "--strict")
+    assert result.exit_code == 1
+    assert "unclosed ring" in result.stdout
+    assert result.stderr == ""
+
+
+def test_check_follows_the_options_of_a_table(table):
+    path = table(*BAD)
+    text = _ok("check", path, "--targets", "active", "--task-type", "multiclass")
+    assert "multiclass" in text
+    assert "regression" not in text
+    text = _ok("check", table(*ROWS), "--split", "0.5,0.2,0.3", "--split-seed", 4)
+    assert "Split: train 40, val 16, test 24" in text
+    assert "random, seed 4" in text
+
+
+def test_check_of_many_targets_classes_and_places_stays_short(table):
+    rows = [(f"{'C' * 90}O", i, *range(40)) for i in range(50)]
+    path = table(*rows, header=",".join(["smiles", "y", *(f"t{i}" for i in range(40))]))
+    text = _ok("check", path, "--task-type", "y=multiclass")
+    assert "and 11 more: --json has all" in text
+    assert max(map(len, text.splitlines())) < 400
+    assert f"line 42 {'C' * 49}…, line 43" in text
+
+
+def test_check_prints_json(table):
+    told = json.loads(_ok("check", table(*BAD), "--json"))
+    assert (told["rows"], told["readable"], told["molecules"]) == (43, 42, 41)
+    found = {finding["kind"]: finding for finding in told["findings"]}
+    assert found["unreadable"]["problem"]
+    assert found["unreadable"]["groups"][0]["places"][0]["where"] == "line 44"
+    assert [target["name"] for target in told["targets"]] == ["y", "active"]
+    assert "fixed" not in told
+
+
+def test_fix_writes_a_copy_and_says_what_it_did(table, tmp_path):
+    path, copy = table(*BAD), tmp_path / "clean.csv"
+    text = _ok("check", path, "--fix", copy)
+    assert f"{copy}: 41 rows; 2 removed, 1 changed" in text
+    assert "median" in text
+    assert str(tmp_path / "clean.removed.csv") in text
+    assert "No problem found." in _ok("check", copy, "--strict")
+    told = json.loads(_ok("check", path, "--fix", copy, "--json"))["fixed"]
+    listed = str(tmp_path / "clean.removed.csv")
+    assert told == {"copy": str(copy), "list": listed, "removed": 2, "changed": 1}
+
+
+def test_fix_never_replaces_the_table(table, tmp_path):
+    path = table(*BAD)
+    before = path.read_bytes()
+    assert "never takes its place" in _error("check", path, "--fix", path, code=2)
+    assert "should end in .csv" in _error("check", path, "--fix", tmp_path / "clean.txt", code=2)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["my.csv"]
+
+
+def test_check_of_what_is_no_table_is_an_error(table, tmp_path):
+    assert "cannot read" in _error("check", tmp_path / "none.csv", code=1)
+    message = _error("check", table(), "--smiles-column", "smile", code=2)
+    assert "Did you mean 'smiles'?" in message
+    assert "none of regression, binary" in _error("check", table(), "--task-type", "odd", code=2)
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+def test_list_names_every_set(empty_cache):
+    text = _ok("list")
+    for name in NAMES:
+        assert name in text
+    told = json.loads(_ok("list", "--json"))
+    assert [each["name"] for each in told] == list(NAMES)
+    assert {each["stores"] for each in told} == {0}
+
+
+def test_list_says_what_is_here(empty_cache, datasets):
+    told = json.loads(_ok("list", "--json", "--data-dir", datasets))
+    zinc = next(each for each in told if each["name"] == "zinc")
+    assert (zinc["raw"], zinc["folder"]) == ("here", str(datasets / "ZINC" / "raw"))
+    assert "here" in _ok("list", "--data-dir", datasets)
+
+
+# --- prepare --------------------------------------------------------------------------------------
+
+
+def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_path):
+    """It is made once: training with the same options adds none."""
+    path = table(*BAD)
+    options = ("--data", path, "--targets", "y", *TINY)
+    text = _ok("prepare", *options)
+    (store,) = empty_cache.glob("*.store")
+    for part in ("42 molecules", f"{sum(range(2, 42)) + 6} atoms", "path codes", str(store)):
+        assert part in text
+    assert "made in" in text
+    assert "Left out: 1 row(s)" in text
+    made = store.stat().st_mtime_ns
+
+    assert "there already" in _ok("prepare", *options)
+    small = ("--set", "model.width=8", "--set", "model.ffn_width=8", "--set", "model.heads=2")
+    done = CliRunner().invoke(main, ["train", *map(str, options), *small, "-o", f"{tmp_path}/run"])
+    assert done.exit_code == 0, done.output
+    assert [(each, each.stat().st_mtime_ns) for each in empty_cache.glob("*.store")] == [
+        (store, made)
+    ]
+
+
+def test_prepare_takes_its_source_as_an_argument_too(table, empty_cache):
+    path = table()
+    assert "made in" in _ok("prepare", path, "--targets", "y", *TINY)
+    assert "there already" in _ok("prepare", "--data", path, "--targets", "y", *TINY)
+    assert "made in" in _ok("prepare", path, "--targets", "active", *TINY)
+
+
+def test_prepare_of_a_named_set(empty_cache, tmp_path):
+    for split in ("train", "val", "test"):
+        with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
+            file.write("smiles,y\nCCO,1\nCCN,2\n")
+    text = _ok("prepare", "zinc-full", "--data-dir", tmp_path, *TINY)
+    assert "6 molecules, 18 atoms" in text
+    told = json.loads(_ok("list", "--json"))
+    assert {each["name"]: each["stores"] for each in told if each["stores"]} == {"zinc-full": 1}
+
+
+def test_prepare_needs_one_source(table):
+    path = table()
+    assert "no data" in _error("prepare", code=2)
+    assert "give one" in _error("prepare", path, "--dataset", "zinc", code=2)
+    assert "unknown data set 'zinck'" in _error("prepare", "zinck", code=2)

@@ -1,0 +1,214 @@
+"""Tables of any kind from the command line: train, evaluate, predict."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
+YES_NO = [0, 1, 0, 0, 1, 1, 0]
+COLOURS = ["red", "light blue", "green", "red", "", "light blue", "red"]
+PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
+
+
+def _metrics(folder) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, ok, tiny, write_table):
+    """A folder with data.csv and a run on its three targets of three kinds."""
+    folder = tmp_path_factory.mktemp("kinds")
+    write_table(folder / "data.csv", y=NUMBERS, a=YES_NO, c=COLOURS, n=[1, 2, 3])
+    printed = ok(
+        *("train", "--data", folder / "data.csv", "--targets", "y,a,c", *tiny),
+        *("--split", "0.4,0.3,0.3", "-o", folder / "run"),
+    )
+    (folder / "printed.txt").write_text(printed)
+    return folder
+
+
+def test_training_tells_the_kinds_and_what_the_labels_are(place):
+    text = (place / "printed.txt").read_text()
+    for part in (
+        *("Target: y (a number)", "Target: a (yes / no)", "Target: c (green, light blue, red)"),
+        *("% yes", "% light blue", "by validation loss", "95 % interval"),
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_evaluation_gives_the_scores_of_metrics_json(place, ok, split):
+    told = json.loads(
+        ok(
+            *("evaluate", "--model", place / "run", "--data", place / "data.csv"),
+            *("--split", split, "--json"),
+        )
+    )
+    written = _metrics(place / "run")[split]
+    assert {name: told[name] for name in written} == pytest.approx(written)
+    assert list(told) == ["data", "split", "molecules", *written]
+
+
+def test_a_table_with_a_class_that_the_model_does_not_know(place, refused, tmp_path):
+    (tmp_path / "new.csv").write_text("smiles,y,a,c\nCCO,1,1,red\nCCN,1,0,mauve\n")
+    message = refused(
+        *("evaluate", "--model", place / "run", "--data", tmp_path / "new.csv"), code=1
+    )
+    assert "line 3, column 'c': 'mauve' is none of its classes: green, light blue, red" in message
+
+
+def test_predictions_of_classes_are_names_and_probabilities(place, ok):
+    """Beside all columns of the table; those of the test rows are what training wrote."""
+    rows = _rows(ok("predict", "--model", place / "run", "-i", place / "data.csv"))
+    probabilities = ["c_prob_green", "c_prob_light blue", "c_prob_red"]
+    assert list(rows[0]) == [
+        *("smiles", "y", "a", "c", "n", "y_pred", "a_pred", "c_pred", *probabilities, "error"),
+    ]
+    for row in rows:
+        assert sum(float(row[name]) for name in probabilities) == pytest.approx(1, abs=1e-5)
+    for written in _rows((place / "run" / "predictions_test.csv").read_text()):
+        row = rows[int(written["row"])]
+        assert row["c_pred"] == written["c_pred"]
+        for name in ("y_pred", "a_pred", *probabilities):
+            assert float(row[name]) == pytest.approx(float(written[name]), rel=1e-4, abs=1e-5)
+    again = ("predict", "--model", place / "run", "--smiles", "CCO", "--smiles", "C1CC")
+    good, bad = _rows(ok(*again))
+    assert good["c_pred"] in ("green", "light blue", "red")
+    assert {bad[name] for name in ("y_pred", "c_pred", *probabilities)} == {""}
+    assert "unclosed ring" in bad["error"]
+
+
+def test_a_column_that_is_predicted_already_is_told(place, refused, tmp_path):
+    (tmp_path / "new.csv").write_text("smiles,c_prob_red\nCCO,1\n")
+    args = ("predict", "--model", place / "run", "-i", tmp_path / "new.csv")
+    assert "has a column 'c_prob_red' already" in refused(*args)
+
+
+def test_a_table_of_words_and_few_numbers_tells_what_was_guessed(
+    place, ok, tiny, write_table, tmp_path
+):
+    """No target is named: all columns of numbers are; `--quiet` is quiet about it."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=[7, 8], c=COLOURS)
+    text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
+    assert "The targets are all columns of numbers; name others with --targets." in text
+    assert "Not taken for targets: id" in text
+    assert "few: few whole numbers, taken for quantities." in text
+    assert "--task-type few=multiclass" in text
+    text = ok(
+        *("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "classes"),
+        *("--targets", "few,c", "--task-type", "few=multiclass", "--metric", "mcc"),
+    )
+    assert "Target: few (1, 2, 3)" in text
+    assert "Target: c (green, light blue, red)" in text
+    assert "by validation mcc" in text
+    text = ok("train", "--data", table, *tiny, "--epochs", 1, "-q", "-o", tmp_path / "quiet")
+    assert "guess" not in text
+    assert "few whole numbers" not in text
+
+
+def test_a_validation_split_of_one_class_is_remarked(ok, tiny, write_table, tmp_path):
+    """And the best epoch is chosen by the loss."""
+    labels = [0, 1, 0, 1, 0, 0, 1, 1, 0, 1]
+    table = write_table(tmp_path / "data.csv", a=labels, part=PARTS)
+    text = ok(
+        *("train", "--data", table, *tiny, "--splits-column", "part", "-o", tmp_path / "run"),
+    )
+    assert "ROC-AUC is undefined on the validation molecules" in text
+    assert "undefined" in text.partition("Scores")[2]
+    assert "by validation loss" in text
+    assert _metrics(tmp_path / "run")["chosen_by"] == "loss"
+
+
+def test_the_runs_own_splits_file_gives_the_same_run_again(ok, tiny, write_table, tmp_path):
+    """A splits column first, with a row that is in no split; then the file it left."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS, part=PARTS)
+    train = ("train", "--data", table, "--targets", "y", *tiny)
+    ok(*train, "--splits-column", "part", "-o", tmp_path / "one")
+    ok(*train, "--splits-file", tmp_path / "one" / "splits.json", "-o", tmp_path / "two")
+    for name in ("predictions_test.csv", "splits.json", "model/model.safetensors"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    test = _metrics(tmp_path / "one")["test"]
+    for run in ("one", "two"):
+        told = json.loads(ok("evaluate", "--model", tmp_path / run, "--data", table, "--json"))
+        assert {name: told[name] for name in test} == pytest.approx(test)
+        assert told["split"] == "test"
+
+
+def test_weights_patience_and_class_weight_from_the_command_line(
+    ok, tiny, write_table, tmp_path, run
+):
+    """All of them together; a run that patience ended tells so and is not trained further."""
+    columns = {"a": YES_NO, "w": [1, 0, 2.5]}
+    table = write_table(tmp_path / "data.csv", **columns)
+    text = ok(
+        *("train", "--data", table, "--targets", "a", "--weight-column", "w", *tiny),
+        *("--class-weight", "balanced", "--patience", 1, "--epochs", 50, "--lr", 1e-30),
+        *("--split", "0.4,0.3,0.3", "--metric", "accuracy", "-o", tmp_path / "run"),
+    )
+    metrics = _metrics(tmp_path / "run")
+    assert metrics["epochs"] == metrics["best_epoch"] + 1 < 50
+    assert f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}" in text
+    before = (tmp_path / "run" / "history.csv").read_bytes()
+    assert "accuracy" in ok("train", "--resume", tmp_path / "run", "-q")
+    assert (tmp_path / "run" / "history.csv").read_bytes() == before
+    model = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert len(model["task"]["targets"][0]["class_weights"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("--targets", "y", "--metric", "roc_auc"), 2, "the metric 'roc_auc' is for binary targ"),
+        (("--targets", "y", "--metric", "rsme"), 2, "Did you mean 'rmse'?"),
+        (("--targets", "y", "--task-type", "a=binary"), 2, "data.task_type names 'a', which is no"),
+        (("--targets", "y", "--task-type", "binary"), 1, "is neither 0 nor 1, neither yes nor no"),
+        (("--targets", "y", "--weight-column", "y"), 2, "'y' cannot be a target and something e"),
+        (("--targets", "y", "--weight-column", "c"), 1, "column 'c': 'red' is not a number"),
+        (("--targets", "a", "--weight-column", "y"), 1, "the weight -1.5 is negative"),
+        (("--targets", "y", "--splits-column", "c"), 1, "column 'c': 'red' names no split"),
+        (("--targets", "y", "--splits-file", "none.json"), 1, "no such file"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_told(
+    place, refused, tiny, tmp_path, monkeypatch, args, code, message
+):
+    """Before a folder is made."""
+    monkeypatch.chdir(tmp_path)
+    args = ("train", "--data", place / "data.csv", *tiny, *args, "-o", tmp_path / "run")
+    assert message in refused(*args, code=code)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_in_brackets_are_printed_as_they_are(ok, tiny, write_table, tmp_path):
+    """Classes too: they are no markup."""
+    table = write_table(tmp_path / "data.csv", c=["[red]", "[/bold]x", "[green]y"])
+    text = ok(
+        *("train", "--data", table, "--targets", "c", *tiny, "--epochs", 1),
+        *("-o", tmp_path / "run"),
+    )
+    assert "Target: c ([/bold]x, [green]y, [red])" in text
+    assert "% [red]" in text
+
+
+def test_many_targets_are_summed_up(ok, tiny, write_table, tmp_path):
+    """The screen shows the first of them and the means; metrics.json has them all."""
+    columns = {f"t{i:02}": YES_NO[i % 5 :] + YES_NO[: i % 5] for i in range(40)}
+    table = write_table(tmp_path / "data.csv", **columns)
+    text = ok(
+        *("train", "--data", table, *tiny, "--epochs", 1, "--split", "0.4,0.3,0.3"),
+        *("-o", tmp_path / "run"),
+    )
+    assert "Target: t11 (yes / no)" in text
+    assert "Target: t12" not in text
+    assert "… 40 targets in all" in text
+    assert "roc_auc/t39" not in text
+    assert "roc_auc" in text
+    assert "roc_auc/t39" in _metrics(tmp_path / "run")["test"]

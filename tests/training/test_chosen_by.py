@@ -1,0 +1,141 @@
+"""The metric by which the best epoch is chosen: the usual one, the one asked for, or the loss."""
+
+from __future__ import annotations
+
+import pytest
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training import Listener, train
+
+COLUMNS = {
+    "y": [0.5, 2, -1.5, 3, 1, -0.2, 0.7],
+    "a": [0, 1, 0, 0, 1],
+    "c": ["red", "blue", "green", "red"],
+}
+
+
+class _Remarks(Listener):
+    def started(self, config, dataset, model, folder) -> None:
+        self.remarks = dataset.remarks
+
+
+@pytest.mark.parametrize(
+    ("targets", "metric", "wanted"),
+    [
+        (["y"], None, "mae"),
+        (["a"], None, "roc_auc"),
+        (["c"], None, "accuracy"),
+        (["y", "a"], None, "loss"),
+        (["y"], "rmse", "rmse"),
+        (["y"], "r2", "r2"),
+        (["y"], "loss", "loss"),
+        (["a"], "pr_auc", "pr_auc"),
+        (["c"], "log_loss", "log_loss"),
+        (["y", "a"], "pr_auc", "pr_auc"),
+        (["y", "a", "c"], "mcc", "mcc"),
+    ],
+)
+def test_the_best_epoch_is_the_best_by_that_metric(
+    with_columns, tmp_path, rows_of, targets, metric, wanted
+):
+    """As the history has it, the first of equals; it is the one that the scores are of, and the
+    model says so."""
+    settings = {
+        "data.targets": targets,
+        "data.split": [0.5, 0.3, 0.2],
+        "run.metric": metric,
+        "optim.lr": 5e-3,
+    }
+    result = train(with_columns(COLUMNS, settings), tmp_path / "run")
+    assert result.metrics["chosen_by"] == wanted
+    assert PropertyModel.from_pretrained(tmp_path / "run").task.metric == wanted
+    scores = [float(row[f"val_{wanted}"]) for row in rows_of(tmp_path / "run" / "history.csv")]
+    higher = wanted in ("r2", "roc_auc", "pr_auc", "accuracy", "mcc")
+    best = max(scores) if higher else min(scores)
+    assert result.metrics["best_epoch"] == scores.index(best) + 1
+    if wanted != "loss":
+        assert result.metrics["val"][wanted] == pytest.approx(best, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "message"),
+    [
+        ("y", "roc_auc", "the metric 'roc_auc' is for binary targets, and there is none among y"),
+        ("a", "rmse", "the metric 'rmse' is for regression targets, and there is none among a"),
+        ("c", "pr_auc", "the metric 'pr_auc' is for binary targets, and there is none among c"),
+        ("y", "mcc", "the metric 'mcc' is for binary and multiclass targets"),
+        ("y", "rsme", r"unknown metric 'rsme'. Did you mean 'rmse'\? Known: accuracy, "),
+        ("a", "auc", "unknown metric 'auc'.*roc_auc"),
+    ],
+)
+def test_a_metric_that_does_not_fit_is_refused_before_anything_is_written(
+    with_columns, tmp_path, target, metric, message
+):
+    config = with_columns(COLUMNS, {"data.targets": [target], "run.metric": metric})
+    with pytest.raises(ConfigError, match=message):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "validation", "label"),
+    [
+        ("a", None, [0], "ROC-AUC"),
+        ("a", "pr_auc", [1], "PR-AUC"),
+        ("a", "roc_auc", [""], "ROC-AUC"),
+        ("y", None, [""], "MAE"),
+        ("y", "r2", [1.5], "R²"),
+        ("c", "mcc", ["red"], "MCC"),
+    ],
+)
+def test_where_it_is_undefined_on_validation_the_loss_chooses(
+    with_columns, tmp_path, rows_of, target, metric, validation, label
+):
+    """A remark says so and why; scores that are undefined are null."""
+    parts = ["train"] * 8 + ["val", "test"]
+    cells = [*(COLUMNS[target] * 2)[:8], *validation, COLUMNS[target][1]]
+    columns = {target: cells, "part": parts}
+    settings = {"data.targets": [target], "data.splits_column": "part", "run.metric": metric}
+    seen = _Remarks()
+    result = train(with_columns(columns, settings), tmp_path / "run", listener=seen)
+    assert seen.remarks[-1].startswith(f"{label} is undefined on the validation molecules (too")
+    assert result.metrics["chosen_by"] == "loss"
+    losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "run" / "history.csv")]
+    assert result.metrics["best_epoch"] == losses.index(min(losses)) + 1
+    if validation != [""]:
+        defined = {name for name, value in result.metrics["val"].items() if value is not None}
+        assert defined
+    assert None in result.metrics["val"].values()
+
+
+@pytest.mark.parametrize("targets", [["y"], ["a"], ["c"], ["y", "a", "c"]])
+def test_where_it_is_defined_nothing_is_remarked(with_columns, tmp_path, targets):
+    seen = _Remarks()
+    settings = {"data.targets": targets, "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
+    train(with_columns(COLUMNS, settings), tmp_path / "run", listener=seen)
+    assert not [remark for remark in seen.remarks if "undefined" in remark]
+
+
+def test_one_target_of_several_that_is_undefined_is_left_out_of_the_mean(with_columns, tmp_path):
+    """And is null by itself; the others choose."""
+    parts = ["train"] * 8 + ["val"] * 4 + ["test"] * 3
+    a = [0, 1, 0, 0, 1, 0, 1, 1, *[0, 0, 0, 0], *[0, 1, 1]]
+    b = [1, 0, 0, 1, 1, 0, 0, 1, *[0, 1, 1, 0], *[1, 1, 0]]
+    columns = {"a": a, "b": b, "part": parts}
+    settings = {"data.targets": ["a", "b"], "data.splits_column": "part"}
+    metrics = train(with_columns(columns, settings), tmp_path / "run").metrics
+    assert metrics["chosen_by"] == "roc_auc"
+    assert metrics["val"]["roc_auc/a"] is None
+    assert metrics["val"]["roc_auc"] == metrics["val"]["roc_auc/b"] is not None
+
+
+def test_a_fallback_lasts_over_an_interruption(with_columns, tmp_path, outcome, stop_at):
+    """The choice is the same when the run goes on."""
+    columns = {"a": [0, 1, 0, 0, 1, 0, 1, 1, 0, 1], "part": ["train"] * 8 + ["val", "test"]}
+    config = with_columns(columns, {"data.targets": ["a"], "data.splits_column": "part"})
+    train(config, tmp_path / "whole")
+    train(config, tmp_path / "parts", stop=stop_at(4))
+    train(folder=tmp_path / "parts", resume=True)
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "whole")["metrics"]["chosen_by"] == "loss"

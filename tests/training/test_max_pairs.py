@@ -1,0 +1,122 @@
+"""`run.max_pairs`: batches that are too large are halved, and all else goes on as it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from molsepnorm.training import Listener, load_config, train
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.optim import learning_rate
+
+LARGE = {3: "C" * 40, 9: "C" * 33 + "O", 15: "N" + "C" * 25, 21: "CO" * 18}
+
+
+class _Steps(Listener):
+    """Of each epoch the steps it was said to have, and those it had; and all records."""
+
+    def __init__(self) -> None:
+        self.said: list[int] = []
+        self.records = []
+
+    def stepped(self, epoch, done, of, loss, rate) -> None:
+        if done == 1:
+            self.said.append(of)
+
+    def epoch_ended(self, record, epochs) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def mixed(table):
+    """`mixed(max_pairs)`: a run on the small molecules of `table` and four large ones."""
+    lines = table.read_text().splitlines()
+    for row, smiles in LARGE.items():
+        lines[row + 1] = f"{smiles}," + lines[row + 1].partition(",")[2]
+    table.write_text("\n".join(lines) + "\n")
+
+    def configure(max_pairs: int, **settings):
+        overrides = {
+            "data.featurizer": "zinc",
+            "data.targets": ["y"],
+            "model.layers": 1,
+            "model.width": 16,
+            "model.ffn_width": 16,
+            "model.heads": 2,
+            "model.max_path_length": 3,
+            "optim.ema": 0.9,
+            "run.epochs": 4,
+            "run.batch_size": 8,
+            "run.max_pairs": max_pairs,
+            **settings,
+        }
+        return load_config(table, overrides=overrides)
+
+    return configure
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """`watched`: of each step its molecules and its slot pairs, padding included."""
+    plain, seen = Trainer._step, []
+
+    def step(self, batch):
+        cut = self.graphs.cut(batch, self.config.run.blocks)
+        assert sum(block.graphs * block.slots**2 for block in cut.blocks) == len(cut.pairs)
+        seen.append((batch.tolist(), len(cut.pairs), self))
+        return plain(self, batch)
+
+    monkeypatch.setattr(Trainer, "_step", step)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("blocks", "max_pairs"), [(1, 4), (1, 2000), (1, 8000), (4, 4), (4, 2000), (4, 3000)]
+)
+def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, blocks, max_pairs):
+    """Those of two or three molecules cannot, as a batch norm needs two; no molecule is lost."""
+    settings = {"run.epochs": 2, "run.blocks": blocks}
+    train(mixed(max_pairs, **settings), tmp_path / "run")
+    for batch, pairs, _ in watched:
+        assert pairs <= max_pairs or len(batch) < 4
+        assert len(batch) >= 2
+    assert any(len(batch) < 8 for batch, _, _ in watched)
+    trainer = watched[0][2]
+    taken = [molecule for batch, _, _ in watched for molecule in batch]
+    wanted = trainer.dataset.splits["train"].tolist()
+    half = len(taken) // 2
+    assert sorted(taken[:half]) == sorted(taken[half:]) == wanted
+
+
+@pytest.mark.parametrize("max_pairs", [4, 2000, 4000, 1 << 20])
+def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
+    """Also where epochs have different numbers of them: the last step has the last rate."""
+    seen = _Steps()
+    config = mixed(max_pairs, **{"run.blocks": 1})
+    result = train(config, tmp_path / "run", listener=seen)
+    total = watched[0][2].total_steps
+    assert total == len(watched) == result.metrics["steps"] == sum(seen.said)
+    assert np.cumsum(seen.said).tolist() == [record.step for record in seen.records]
+    for record in seen.records:
+        assert record.lr == learning_rate(record.step - 1, total, config.optim)
+    assert (len(set(seen.said)) > 1) == (max_pairs in (2000, 4000))
+
+
+@pytest.mark.parametrize("steps", [1, 5, 6, 13])
+def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at, steps):
+    """Bit by bit, though its epochs have different numbers of steps."""
+    config = mixed(3000, **{"model.dropout": 0.2, "run.blocks": 2})
+    train(config, tmp_path / "whole")
+    assert not train(config, tmp_path / "parts", stop=stop_at(steps)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_where_no_batch_is_too_large_it_changes_nothing(mixed, tmp_path, outcome, watched):
+    """Bit by bit; the least that this holds for is the largest batch's pairs."""
+    train(mixed(1 << 20), tmp_path / "plain")
+    largest = max(pairs for _, pairs, _ in watched)
+    train(mixed(largest), tmp_path / "just")
+    train(mixed(largest - 1), tmp_path / "less")
+    assert outcome(tmp_path / "just") == outcome(tmp_path / "plain")
+    assert outcome(tmp_path / "less")["model"] != outcome(tmp_path / "plain")["model"]

@@ -1,0 +1,123 @@
+"""Patience ends a run when it should, and a run that it ended is finished like any other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from molsepnorm.training import Listener, train
+from molsepnorm.training import run as module
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "best", "epochs"),
+    [
+        ([0.5, 0.4, 0.6, 0.7, 0.1, 0.1], 2, 2, 4),
+        ([0.5, 0.4, 0.6, 0.3, 0.7, 0.7], 2, 4, 6),
+        ([0.5, 0.6, 0.4, 0.6, 0.4, 0.1], 1, 1, 2),
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.1], 4, 1, 5),  # as good is not better
+        ([0.5, NAN, NAN, 0.1, 0.1, 0.1], 2, 1, 3),  # nor is what is not defined
+        ([0.6, 0.5, 0.4, 0.3, 0.2, 0.1], 1, 6, 6),
+        ([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], 6, 1, 6),
+        ([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], None, 1, 6),
+    ],
+)
+def test_it_ends_after_so_many_epochs_without_a_better_one(
+    configure, tmp_path, scripted, rows_of, scores, patience, best, epochs
+):
+    """Neither sooner nor later; history and metrics say so."""
+    scripted("mae", scores)
+    result = train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / "run")
+    assert result.finished
+    history = rows_of(tmp_path / "run" / "history.csv")
+    assert [int(row["epoch"]) for row in history] == [*range(1, epochs + 1)]
+    assert (result.metrics["best_epoch"], result.metrics["epochs"]) == (best, epochs)
+    assert result.metrics["steps"] == 3 * epochs == int(history[-1]["step"])
+
+
+def test_higher_may_be_better(configure, tmp_path, scripted):
+    scripted("roc_auc", [0.5, 0.6, 0.7, 0.6, 0.7])
+    config = configure({"data.targets": ["active"], "run.epochs": 5, "run.patience": 2})
+    metrics = train(config, tmp_path / "run").metrics
+    assert (metrics["best_epoch"], metrics["epochs"]) == (3, 5)
+
+
+def test_until_it_ends_a_run_is_as_it_is_without(configure, tmp_path, scripted, outcome):
+    """The same steps at the same rates: the schedule is that of all epochs asked for."""
+    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    for name, patience in (("whole", None), ("patient", 2)):
+        train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / name)
+    whole, patient = outcome(tmp_path / "whole"), outcome(tmp_path / "patient")
+    assert patient["history"] == whole["history"][:4]
+    assert patient["model"] != whole["model"]  # of epoch 2 and of epoch 5
+
+
+@pytest.mark.parametrize("steps", [2, 3, 7, 11, 12])
+def test_a_run_stopped_in_between_ends_where_it_would_have(
+    configure, tmp_path, scripted, outcome, stop_at, steps
+):
+    """Within an epoch and at its end, within the very last step too; bit by bit."""
+    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
+    train(config, tmp_path / "whole")
+    stopped = train(config, tmp_path / "parts", stop=stop_at(steps))
+    assert (stopped.finished, stopped.metrics) == (False, {})
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_resuming_a_run_that_patience_ended_does_nothing(
+    configure, tmp_path, scripted, tree, monkeypatch
+):
+    """No step, no epoch, and no second look at the test split."""
+    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    result = train(configure({"run.epochs": 6, "run.patience": 2}), tmp_path / "run")
+    before = tree(tmp_path / "run")
+    told = []
+
+    class Spy(Listener):
+        def stepped(self, *args) -> None:
+            told.append(args)
+
+        def epoch_ended(self, *args) -> None:
+            told.append(args)
+
+    def look(*args):
+        raise AssertionError("predicts once more")
+
+    monkeypatch.setattr(module, "predict", look)
+    again = train(folder=tmp_path / "run", resume=True, listener=Spy())
+    assert (again.finished, again.metrics, told) == (True, result.metrics, [])
+    assert tree(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("patience", [2, None])
+def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
+    configure, tmp_path, scripted, outcome, monkeypatch, patience
+):
+    """Without another step."""
+    scripted("mae", [0.5, 0.4, 0.6, 0.7])
+    config = configure({"run.epochs": 4, "run.patience": patience})
+    train(config, tmp_path / "whole")
+
+    def killed(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "parts")
+    assert not (tmp_path / "parts" / "metrics.json").exists()
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_the_saved_configuration_says_how_patient_the_run_is(configure, tmp_path, scripted):
+    """So that nothing needs to be said again when it is resumed."""
+    scripted("mae", [0.5, 0.6])
+    train(configure({"run.epochs": 9, "run.patience": 1}), tmp_path / "run", stop=lambda: True)
+    train(folder=tmp_path / "run", resume=True)
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["epochs"] == 2

@@ -1,0 +1,154 @@
+"""Weights of rows and of classes: they scale losses, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from molsepnorm.errors import DataError
+from molsepnorm.predict import Predictor
+from molsepnorm.training import train
+
+YES_NO = [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
+COLOURS = ["red", "blue", "red", "green", "red", "red", "green"]
+SOME = [0.5, 3, 1, 0, 0.25, 2, 1.7]
+
+
+def _probabilities(folder, smiles, target) -> np.ndarray:  # (n, K)
+    found = Predictor.from_pretrained(folder).predict(smiles)
+    if found[0].probabilities:
+        return np.array([list(each.probabilities[target].values()) for each in found])
+    yes = np.array([each.values[target] for each in found])
+    return np.stack([1 - yes, yes], axis=1)
+
+
+def _cross_entropy(probabilities, classes, weights) -> float:
+    each = -np.log(probabilities[np.arange(len(classes)), classes])
+    return float((each * weights).sum() / weights.sum())
+
+
+@pytest.mark.parametrize("cells", [[1], [1, ""], ["", 1.0, "nan"]])
+def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome, cells):
+    """Bit by bit; a blank is a weight of one."""
+    columns = {"a": YES_NO, "w": cells}
+    for name, weight in (("without", None), ("with", "w")):
+        settings = {"data.targets": ["a"], "data.weight_column": weight}
+        train(with_columns(columns, settings), tmp_path / name)
+    assert outcome(tmp_path / "with") == outcome(tmp_path / "without")
+
+
+@pytest.mark.parametrize("target", ["y", "a"])
+def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, target):
+    """Four times as much for every row is the same, bit by bit; another proportion is not."""
+    columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [4 * w for w in SOME]}
+    for name, weight in (("one", "w"), ("four", "v"), ("none", None)):
+        settings = {"data.targets": [target], "data.weight_column": weight}
+        train(with_columns(columns, settings), tmp_path / name)
+    assert outcome(tmp_path / "four") == outcome(tmp_path / "one")
+    assert outcome(tmp_path / "none")["model"] != outcome(tmp_path / "one")["model"]
+
+
+def test_rows_of_weight_0_teach_as_little_as_rows_without_a_label(
+    with_columns, tmp_path, outcome, split_rows
+):
+    """Their molecules are still in the batches, and so in the batch norm's statistics. Of a yes/no
+    target the whole run is the same bit by bit, but for the constant prediction: labels of weight
+    0 are labels."""
+    labels = YES_NO * 3
+    settings = {"data.targets": ["a"], "data.weight_column": "w"}
+    plain = with_columns({"a": labels, "w": [1]}, settings)
+    rows = split_rows(train(plain, tmp_path / "plain").folder)["train"][::3]
+    weights = [0 if row in rows else 1 for row in range(30)]
+    blanked = ["" if row in rows else label for row, label in enumerate(labels)]
+    train(with_columns({"a": labels, "w": weights}, settings), tmp_path / "weighted")
+    train(with_columns({"a": blanked, "w": [1]}, settings), tmp_path / "blanked")
+    weighted, blank, whole = (outcome(tmp_path / n) for n in ("weighted", "blanked", "plain"))
+    constants = [run["metrics"].pop("test_constant") for run in (weighted, blank)]
+    assert weighted == blank
+    assert constants[0] == whole["metrics"]["test_constant"]
+    assert weighted["model"] != whole["model"]
+
+
+def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_path, rows_of):
+    """Its loss is 0 of 0, and nothing becomes NaN."""
+    settings = {"data.targets": ["y"], "data.weight_column": "w", "run.batch_size": 2}
+    weights = [1 if row in (3, 4, 8, 12, 20, 21) else 0 for row in range(30)]
+    columns = {"y": [0.5, 2, -1.5, 3, 1], "w": weights}
+    result = train(with_columns(columns, settings), tmp_path / "run")
+    assert result.finished
+    history = rows_of(tmp_path / "run" / "history.csv")
+    assert np.isfinite([float(row["train_loss"]) for row in history]).all()
+    assert np.isfinite([float(row["val_loss"]) for row in history]).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "classes"), [(YES_NO, [0, 1]), (COLOURS, ["blue", "green", "red"])]
+)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("balanced", [False, True])
+def test_the_validation_loss_is_the_weighted_one_and_scores_are_not(
+    with_columns, tmp_path, rows_of, split_rows, column, classes, weighted, balanced
+):
+    """By numpy from the saved model's predictions: each label counts its row's weight times
+    n / (K n_c), n_c of the n training labels being of its class."""
+    settings = {
+        "data.targets": ["a"],
+        "data.weight_column": "w" if weighted else None,
+        "data.split": [0.5, 0.25, 0.25],
+        "data.split_seed": 1,
+        "optim.class_weight": "balanced" if balanced else None,
+        "run.metric": "loss",
+        "run.epochs": 2,
+    }
+    config = with_columns({"a": column, "w": SOME}, settings)
+    result = train(config, tmp_path / "run")
+    source, splits = rows_of(config.data.table), split_rows(tmp_path / "run")
+    labels = np.array([classes.index(type(classes[0])(row["a"])) for row in source])
+    weights = np.array([float(row["w"]) for row in source]) if weighted else np.ones(30)
+    if balanced:
+        counts = np.bincount(labels[splits["train"]], minlength=len(classes))
+        weights = weights * (len(splits["train"]) / (len(classes) * counts))[labels]
+    val = splits["val"]
+    predicted = _probabilities(tmp_path / "run", [source[row]["smiles"] for row in val], "a")
+    expected = _cross_entropy(predicted, labels[val], weights[val])
+    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["best_epoch"] - 1]
+    assert float(best["val_loss"]) == pytest.approx(expected, rel=1e-4)
+    plain = _cross_entropy(predicted, labels[val], np.ones(len(val)))
+    assert float(best["val_log_loss"]) == pytest.approx(plain, rel=1e-4)
+    if weighted or balanced:
+        assert expected != pytest.approx(plain, rel=1e-3)
+
+
+@pytest.mark.parametrize("column", [YES_NO, COLOURS])
+def test_balanced_classes_are_a_column_of_weights(
+    with_columns, tmp_path, outcome, split_rows, rows_of, column
+):
+    """That says n / (K n_c) for each row: the same run bit by bit."""
+    balanced = {"data.targets": ["a"], "optim.class_weight": "balanced"}
+    config = with_columns({"a": column, "w": [1]}, balanced)
+    train(config, tmp_path / "balanced")
+    labels = [row["a"] for row in rows_of(config.data.table)]
+    taught = [labels[row] for row in split_rows(tmp_path / "balanced")["train"]]
+    weight = {each: len(taught) / (len(set(taught)) * taught.count(each)) for each in set(taught)}
+    cells = [repr(weight[label]) for label in labels]
+    settings = {"data.targets": ["a"], "data.weight_column": "w"}
+    train(with_columns({"a": column, "w": cells}, settings), tmp_path / "column")
+    assert outcome(tmp_path / "balanced") == outcome(tmp_path / "column")
+
+
+def test_balancing_classes_changes_nothing_for_numbers(with_columns, tmp_path, outcome):
+    columns = {"y": [0.5, 2, -1.5, 3, 1]}
+    for name, class_weight in (("plain", None), ("balanced", "balanced")):
+        settings = {"data.targets": ["y"], "optim.class_weight": class_weight}
+        train(with_columns(columns, settings), tmp_path / name)
+    assert outcome(tmp_path / "balanced") == outcome(tmp_path / "plain")
+
+
+def test_a_run_does_not_go_on_with_other_weights(with_columns, tmp_path):
+    """They are data, like the labels."""
+    settings = {"data.targets": ["a"], "data.weight_column": "w"}
+    config = with_columns({"a": YES_NO, "w": SOME}, settings)
+    train(config, tmp_path / "run", stop=lambda: True)
+    with_columns({"a": YES_NO, "w": [9, *SOME[1:]]}, settings)
+    with pytest.raises(DataError, match="no longer those that .*run began with"):
+        train(folder=tmp_path / "run", resume=True)
