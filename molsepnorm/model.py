@@ -93,7 +93,7 @@ class PropertyModel:
             featurizer = about["featurizer"]
             if featurizer not in featurize.SIZES:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
-        except (KeyError, TypeError, ConfigError) as error:
+        except (KeyError, TypeError, AttributeError, ConfigError) as error:
             raise ModelError(f"{folder / _CONFIG} does not describe a model: {error}") from error
         try:
             with clear_errors(folder / _WEIGHTS, "read"):

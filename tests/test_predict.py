@@ -289,6 +289,7 @@ def classifier(predictor) -> Predictor:
         network = Graphormer(replace(predictor.model.network.config, outputs=5))
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
+        torch.nn.init.zeros_(network.readout.bias)
     return Predictor(PropertyModel(network, "zinc", Task(targets, "loss")))
 
 

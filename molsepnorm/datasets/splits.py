@@ -35,15 +35,13 @@ _PURPOSE = {
     "val": "the best epoch is chosen by them",
     "test": "the finished model is scored on them",
 }
+_LEAST = dict(zip(SPLITS, (2, 1, 1), strict=True))
 _FORM = 'Expected is a list of splits, such as [{"train": [0, 1, 2], "val": [3], "test": "4-9"}]'
 _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
-Named = dict[str, list[int]]
-"""Of each split, its rows in the source."""
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Indices into the store: those that train, that validate, that test."""
-Groups = list[np.ndarray]
-"""For each scaffold, the indices of its molecules."""
+Named = dict[str, list[int]]  # of each split, its rows in the source
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # what trains, validates, tests, in the store
+Groups = list[np.ndarray]  # of each scaffold, its molecules in the store
 
 
 def make_splits(
@@ -71,8 +69,7 @@ def make_splits(
         return {}
     if config.folds is not None and config.fold >= config.folds:
         raise ConfigError(
-            f"data.fold is {config.fold}, but data.folds makes {config.folds} of them, counted "
-            "from 0"
+            f"data.fold is {config.fold}, but data.folds makes {config.folds}, counted from 0"
         )
     if column is not None:
         named = _read_column(column, config, source)
@@ -179,7 +176,7 @@ def _look_up(
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
     splits = {split: found[found >= 0] for split, found in splits.items()}
-    for split, least in zip(SPLITS, (2, 1, 1), strict=True):
+    for split, least in _LEAST.items():
         if len(splits[split]) < least:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(
@@ -208,7 +205,7 @@ def _draw(
             parts = _draw_scaffolds(groups, len(rows), config)
         else:
             parts = _rank_scaffolds(groups, len(rows), config)
-    if any(len(part) < least for part, least in zip(parts, (2, 1, 1), strict=True)):
+    if any(len(part) < least for part, least in zip(parts, _LEAST.values(), strict=True)):
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
@@ -271,9 +268,7 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
             "there is no other split: set data.folds to cross-validate, or leave data.fold out"
         )
     most_train, most_both = config.split[0] * count, (config.split[0] + config.split[1]) * count
-    train: Groups = []
-    val: Groups = []
-    test: Groups = []
+    train, val, test = Groups(), Groups(), Groups()
     num_train = num_both = 0
     for group in sorted(groups, key=lambda group: (-len(group), -group[0])):
         if num_train + len(group) <= most_train:
@@ -309,7 +304,7 @@ def _take(
     split of `sizes[0]` has no place for them; those that fit nowhere else come to it first.
     """
     groups = [groups[i] for i in chance.permutation(len(groups))]
-    half = min(sizes[1:]) / 2
+    half = max(1, min(sizes[1:]) / 2)
     large = [group for group in groups if len(group) > half]
     kept, over = _fill(sorted(large, key=lambda group: len(group) <= max(sizes[1:])), sizes[0])
     taken, left = _fill([*over, *(group for group in groups if len(group) <= half)], room)
@@ -348,8 +343,7 @@ def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     return train, both - train, count - both
 
 
-def _chance(config: DataConfig) -> np.random.Generator:
-    """Of a replicate; that of the test molecules has the seed alone."""
+def _chance(config: DataConfig) -> np.random.Generator:  # of a replicate
     return np.random.default_rng([config.split_seed, config.fold + 1])
 
 

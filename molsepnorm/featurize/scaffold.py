@@ -37,6 +37,4 @@ def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
         mol = canonical_mol(smiles)
     except InvalidMolecule:
         mol = oriented_mol(smiles)  # of an impossible ring, RDKit cannot read its own SMILES
-    scaffold = Chem.MurckoDecompose(mol)
-    scaffold.UpdatePropertyCache(strict=False)
-    return Chem.MolToSmiles(scaffold, isomericSmiles=chirality)
+    return Chem.MolToSmiles(Chem.MurckoDecompose(mol), isomericSmiles=chirality)

@@ -392,8 +392,11 @@ BAD = {
     ),
     "target not a number": (
         1,
-        "line 2, column 'name': 'm1' is not a number",
-        lambda p, t: ("train", "--data", p / "data.csv", "--targets", "name"),
+        "line 3, column 'y': 'much' is not a number",
+        lambda p, t: (
+            *("train", "--targets", "y", "--data"),
+            _text(t / "x.csv", "smiles,y\nC,1\nCC,much\n" + "CCC,4\n" * 20),
+        ),
     ),
     "target constant": (
         1,

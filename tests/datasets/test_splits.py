@@ -190,6 +190,13 @@ def test_a_random_split_of_a_seed_stays_what_it_was():
     }
 
 
+def test_random_folds_do_not_follow_the_order_of_the_table():
+    for fold in range(5):
+        val = make(alkanes(100), folds=5, fold=fold)["val"]
+        assert val.min() < 40
+        assert val.max() > 60
+
+
 @pytest.mark.parametrize(
     ("count", "settings", "wanted"),
     [
@@ -208,7 +215,7 @@ def test_too_few_molecules(count, settings, wanted):
 
 @pytest.mark.parametrize("split_type", TYPES)
 def test_a_fold_that_does_not_exist(split_type):
-    with pytest.raises(ConfigError, match="^data.fold is 5, but data.folds makes 5 of them"):
+    with pytest.raises(ConfigError, match="^data.fold is 5, but data.folds makes 5, counted"):
         make(alkanes(50), split_type=split_type, folds=5, fold=5)
 
 
@@ -246,15 +253,19 @@ def test_common_scaffolds_that_training_has_no_place_for_go_where_they_fit():
             assert tuple(map(len, splits.values())) == (60, 20, 20)
 
 
-def test_ten_scaffolds_of_one_molecule_each():
-    splits = make(rings([1] * 10), split_type="scaffold")
+@pytest.mark.parametrize("seed", range(10))
+def test_small_tables_of_small_scaffolds(seed):
+    settings = {"split_type": "scaffold", "split_seed": seed}
+    splits = make(rings([1] * 10), **settings)
     assert tuple(map(len, splits.values())) == (8, 1, 1)
+    splits = make(rings([2] * 8 + [1] * 4), **settings, split=(0.85, 0.05, 0.1))
+    assert tuple(map(len, splits.values())) == (17, 1, 2)
 
 
 @pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
 def test_folds_of_whole_scaffolds_are_as_even_as_can_be(split_type):
     smiles, settings = rings([10, *[1] * 120]), {"split_type": split_type, "split": (0.6, 0.2, 0.2)}
-    for seed in range(5):
+    for seed in range(20):
         each = [make(smiles, **settings, split_seed=seed, folds=4, fold=i) for i in range(4)]
         assert [len(splits["val"]) for splits in each] == [26] * 4
 
