@@ -31,7 +31,8 @@ from molsepnorm.metrics import (
 __all__ = ["Target", "Task", "check_labels", "json_scores"]
 
 _COUNTS = 2**28  # bytes that the bootstrap may take
-_DEFAULT_METRIC = {"regression": "mae", "binary": "roc_auc", "multiclass": "accuracy"}
+_DEFAULT_METRIC = {"binary": "roc_auc", "multiclass": "accuracy"}
+_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Task:
 
     targets: tuple[Target, ...]
     metric: str
+    regression_loss: Literal["l1", "mse"] = "l1"
+    """Of standardised labels: their absolute or their squared error."""
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -84,6 +87,7 @@ class Task:
         *,
         classes: Sequence[tuple[str, ...]] = (),
         class_weight: Literal["balanced"] | None = None,
+        regression_loss: Literal["l1", "mse"] = "l1",
         strict: bool = True,
     ) -> Task:
         """The task of these targets, standardised by their training labels (G, T).
@@ -96,6 +100,7 @@ class Task:
                 loss where they are of several.
             classes: for each target the names of its classes; () where none is multi-class.
             class_weight: balanced counts a class in the inverse proportion of its share.
+            regression_loss: which; squared errors go with RMSE, absolute ones with MAE.
             strict: refuse a target that cannot be learnt from these labels. A published set is
                 taken as it is.
 
@@ -121,8 +126,9 @@ class Task:
             else:
                 targets.append(target)
         if metric is None:
-            metric = _DEFAULT_METRIC[kinds[0]] if len(set(kinds)) == 1 else "loss"
-        return Task(tuple(targets), metric)
+            usual = {**_DEFAULT_METRIC, "regression": _OF_LOSS[regression_loss]}
+            metric = usual[kinds[0]] if len(set(kinds)) == 1 else "loss"
+        return Task(tuple(targets), metric, regression_loss)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -150,7 +156,7 @@ class Task:
         for target in content["targets"]:
             lists = {k: tuple(target.get(k, ())) for k in ("classes", "class_weights")}
             targets.append(Target(**{**target, **lists}))
-        return Task(tuple(targets), content["metric"])
+        return Task(tuple(targets), content["metric"], content.get("regression_loss", "l1"))
 
     def constant(self, labels: np.ndarray) -> np.ndarray:  # (O,)
         """The best prediction that ignores the molecule, from training labels (G, T): the median
@@ -171,8 +177,8 @@ class Task:
     ) -> tuple[Tensor, Tensor]:
         """Weighted sum of the losses of all labels present, and the sum of their weights.
 
-        L1 in standardised units for regression, cross-entropy otherwise; missing labels count for
-        nothing, also in the gradient.
+        L1 or squared error in standardised units for regression, cross-entropy otherwise; missing
+        labels count for nothing, also in the gradient.
 
         Args:
             outputs: (B, O), the network's.
@@ -297,9 +303,10 @@ class Task:
         mean = outputs.new_tensor([target.mean for target in targets])
         scale = outputs.new_tensor([target.scale for target in targets])
         kinds = [target.kind == "regression" for target in targets]
+        errors = outputs - (labels - mean) / scale
         return torch.where(
             torch.tensor(kinds, dtype=torch.bool, device=outputs.device),
-            (outputs - (labels - mean) / scale).abs(),
+            errors.abs() if self.regression_loss == "l1" else errors.square(),
             F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
         )
 

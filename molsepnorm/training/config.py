@@ -37,6 +37,9 @@ class OptimConfig(_Section):
     weight_decay: float = Field(0.01, ge=0)
     clip_norm: float | None = Field(5.0, gt=0)
     """Largest norm of the gradient of all parameters together; None for no clipping."""
+    regression_loss: Literal["l1", "mse"] = "l1"
+    """l1, the absolute error, goes with MAE; mse, the squared error, with RMSE. Of labels in units
+    of their standard deviation."""
     class_weight: Literal["balanced"] | None = None
     """balanced: labels of yes/no and multi-class targets count in the inverse proportion of their
     class's share, so that a rare class weighs as much as a common one."""

@@ -108,6 +108,7 @@ def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
         metric,
         classes=dataset.classes,
         class_weight=config.optim.class_weight,
+        regression_loss=config.optim.regression_loss,
         strict=config.data.table is not None,
     )
     val = labels[dataset.splits["val"]]
