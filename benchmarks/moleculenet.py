@@ -31,8 +31,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from run import _commit as commit
-from run import _machine as machine
+from where import commit, machine
 
 SPLITS_COLUMN = "scaffold_split"
 SIDES = ("ours", "chemprop")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -22,6 +21,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from where import commit, machine
 
 if TYPE_CHECKING:
     from molsepnorm.datasets import Dataset
@@ -144,7 +145,26 @@ def help_seconds() -> float:
     return _seconds([str(Path(sys.executable).with_name("molsepnorm")), "--help"], dict(os.environ))
 
 
+def features_rate() -> float:
+    """SMILES of molhiv to OGB's features on one core, by this package: molecules a second."""
+    from molsepnorm import featurize
+
+    return _features_rate(featurize.get("ogb"))
+
+
+def features_rate_of_ogb() -> float:
+    """The same by `ogb.utils.smiles2graph`."""
+    os.environ["OUTDATED_IGNORE"] = "1"
+    from ogb.utils import smiles2graph
+
+    return _features_rate(smiles2graph)
+
+
 STAGES = {
+    "features": Stage(
+        "SMILES to OGB's features, one core", "molecules/s", features_rate, 5
+    ),
+    "features-ogb": Stage("the same, ogb's smiles2graph", "molecules/s", features_rate_of_ogb, 5),
     "encode": Stage("MolGraph to store, one core", "molecules/s", encode_rate, 3),
     "prepare": Stage("full ZINC from csv.gz to store", "s", prepare_full, 1),
     "memory": Stage("the same, peak memory", "GiB", prepare_full_memory, 1),
@@ -165,7 +185,7 @@ def main(names: list[str]) -> None:
         for name in names:
             if turn < STAGES[name].runs:
                 results[name].append(_in_own_process(name))
-    print(f"\ncommit {_commit()}; {_machine()}\n")
+    print(f"\ncommit {commit()}; {machine()}\n")
     print("| stage | median | least to greatest | unit | runs |\n|---|---|---|---|---|")
     for name, values in results.items():
         stage = STAGES[name]
@@ -186,6 +206,22 @@ def _in_own_process(name: str) -> float:
     return value
 
 
+def _features_rate(make: Callable[[str], object]) -> float:
+    import gzip
+
+    import pandas as pd
+    from rdkit import Chem, rdBase
+
+    with gzip.open(_data() / "ogbg_molhiv" / "mapping" / "mol.csv.gz") as file:
+        smiles = pd.read_csv(file)["smiles"].tolist()[::10]
+    with rdBase.BlockLogs():
+        smiles = [text for text in smiles if Chem.MolFromSmiles(text) is not None]
+        begun = time.perf_counter()
+        for text in smiles:
+            make(text)
+    return len(smiles) / (time.perf_counter() - begun)
+
+
 def _step_rate(**settings: object) -> float:
     import numpy as np
     import torch
@@ -200,7 +236,7 @@ def _step_rate(**settings: object) -> float:
     labels = torch.from_numpy(dataset.store.labels[:])
     network = Graphormer(GraphormerConfig(**settings))  # type: ignore[arg-type]
     optimizer = make_optimizer(network, OptimConfig(lr=2e-4))
-    batches = epoch_batches(dataset.splits["train"], 256, np.random.default_rng(0))
+    batches = epoch_batches(dataset.splits["train"], tensors.sizes, 256, np.random.default_rng(0))
     times = []
     for batch in batches[:16]:
         begun = time.perf_counter()
@@ -236,19 +272,6 @@ def _data() -> Path:
 
 def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _machine() -> str:
-    with open("/proc/cpuinfo") as file:
-        model = next((line.split(":")[1].strip() for line in file if "model name" in line), "?")
-    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"
-
-
-def _commit() -> str:
-    git = ["git", "-C", str(Path(__file__).parent)]
-    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    dirty = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True)
-    return commit.stdout.strip() + (" with changes" if dirty.stdout.strip() else "")
 
 
 if __name__ == "__main__":

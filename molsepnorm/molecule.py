@@ -73,13 +73,13 @@ class MolGraph:
 
 def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.ndarray:
     array = np.asarray(values)
+    if array.dtype == dtype and array.ndim == 2:
+        return array
     if array.ndim != 2 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
         raise InvalidMolecule(
             f"{name} must be a two-dimensional array of integers; "
             f"got shape {list(array.shape)} of {array.dtype}"
         )
-    if array.dtype == dtype:
-        return array
     limits = np.iinfo(dtype)
     if array.size and (array.min() < 0 or array.max() > limits.max):
         raise InvalidMolecule(
@@ -89,7 +89,7 @@ def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.nd
 
 
 def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:
-    if bonds.min() < 0 or bonds.max() >= num_atoms:
+    if bonds.view(np.uint32).max() >= num_atoms:  # a negative one is huge as unsigned
         raise InvalidMolecule(
             f"bonds name atoms {bonds.min()} … {bonds.max()}, "
             f"but the molecule's atoms are 0 … {num_atoms - 1}"

@@ -63,7 +63,7 @@ def test_classes_and_their_weights_are_read_back(tmp_path):
     )
     torch.manual_seed(0)
     network = Graphormer(GraphormerConfig(**{**CONFIG, "outputs": 5}))
-    model = PropertyModel(network.eval(), "zinc", Task(targets, "loss"))
+    model = PropertyModel(network.eval(), "zinc", Task(targets, "loss", "mse"))
     model.save_pretrained(tmp_path / "model")
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert again.task == model.task
@@ -74,13 +74,14 @@ def test_classes_and_their_weights_are_read_back(tmp_path):
 
 
 def test_a_folder_from_before_there_were_classes_is_read(tmp_path):
-    """Its targets say nothing of classes or their weights."""
+    """Its targets say nothing of classes or their weights, nor its task of its loss."""
     model = _model()
     model.save_pretrained(tmp_path)
 
     def forget(about):
         for target in about["task"]["targets"]:
             del target["classes"], target["class_weights"]
+        del about["task"]["regression_loss"]
 
     _change(tmp_path / "config.json", forget)
     assert PropertyModel.from_pretrained(tmp_path).task == model.task

@@ -64,7 +64,8 @@ def measure() -> None:
     optimizer = make_optimizer(network, OptimConfig())
     for blocks in (1, 4):
         rates = []
-        for batch in epoch_batches(dataset.splits["train"], 256, np.random.default_rng(0))[:30]:
+        graphs, rng = dataset.splits["train"], np.random.default_rng(0)
+        for batch in epoch_batches(graphs, tensors.sizes, 256, rng, blocks)[:30]:
             _wait()
             begun = time.perf_counter()
             outputs = network(tensors.cut(batch, blocks))

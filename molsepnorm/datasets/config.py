@@ -53,8 +53,9 @@ class DataConfig(BaseModel):
     score a model on all molecules."""
     split_type: Literal["random", "scaffold", "scaffold-ogb"] = "random"
     """How molecules are drawn. scaffold: whole Bemis–Murcko scaffolds, the common ones to train,
-    the rest at random. scaffold-ogb: whole scaffolds from the most to the least common, as in OGB
-    and DeepChem, whatever the seed."""
+    the rest at random. scaffold-ogb: whole scaffolds from the most to the least common, whatever
+    the seed, as OGB made its splits; stereoisomers of a scaffold count as different ones, which is
+    all that DeepChem's does otherwise."""
     split_seed: int = Field(0, ge=0)
     splits_column: str | None = None
     """Instead of drawing: a column that says train, val (or valid) or test; rows where it is blank
@@ -92,6 +93,19 @@ class DataConfig(BaseModel):
         ways = [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ValueError(f"data.{ways[0]} and data.{ways[1]} both say how to split: keep one")
+        if self.split is None and ways:
+            raise ValueError(
+                f"data.split: null asks for no split, but data.{ways[0]} says how: keep one"
+            )
+        if self.fold and self.splits_column is not None:
+            raise ValueError(
+                f"data.splits_column names one split, so data.fold must be 0; got {self.fold}"
+            )
+        if self.fold and self.split_type == "scaffold-ogb" and not ways:
+            raise ValueError(
+                "data.split_type: scaffold-ogb draws nothing, so there are no replicates: set "
+                "data.folds, or leave data.fold out"
+            )
         if self.folds is not None and self.fold >= self.folds:
             raise ValueError(
                 f"data.fold counts from 0, so with {self.folds} folds it ends at "

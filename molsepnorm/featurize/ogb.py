@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 
 import numpy as np
@@ -89,70 +88,74 @@ class OgbFeaturizer(Featurizer):
         atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
         bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
         # Feature by feature, as a loop over atoms or RDKit's iterators take longer. An enumeration
-        # costs as much as five numbers, so one is asked for only where the text gives a reason.
-        unmarked = [_Chiral.CHI_UNSPECIFIED] * len(atoms)
-        chirality = map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked
-        of_atoms = (map(feature, atoms) for feature in _OF_ATOMS)
-        kind = Chem.Bond.GetBondType if "[" in smiles else Chem.Bond.GetBondTypeAsDouble
-        plain = [_Stereo.STEREONONE] * len(bonds)
-        stereo = map(Chem.Bond.GetStereo, bonds) if "/" in smiles or "\\" in smiles else plain
-        of_bonds = (map(kind, bonds), stereo, map(Chem.Bond.GetIsConjugated, bonds))
-        ends = [
-            list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
-            list(map(Chem.Bond.GetEndAtomIdx, bonds)),
-        ]
+        # costs as much as three numbers, and each call as much as all else that is done for an
+        # atom, so nothing is asked for what the text rules out: a tetrahedral centre without @, a
+        # double bond's geometry without a slash, a radical or a dative bond without brackets.
+        brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
+        unmarked, no_radical = [_Chiral.CHI_UNSPECIFIED] * len(atoms), [0] * len(atoms)
+        ends = np.array(
+            [
+                list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
+                list(map(Chem.Bond.GetEndAtomIdx, bonds)),
+            ],
+            dtype=np.int32,
+        )
+        atom_rows = zip(
+            map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked,
+            map(Chem.Atom.GetAtomicNum, atoms),
+            map(Chem.Atom.GetTotalDegree, atoms),
+            np.bincount(ends.ravel(), minlength=len(atoms)).tolist(),
+            map(Chem.Atom.GetFormalCharge, atoms),
+            map(Chem.Atom.GetNumRadicalElectrons, atoms) if brackets else no_radical,
+            map(Chem.Atom.GetHybridization, atoms),
+            map(Chem.Atom.GetIsAromatic, atoms),
+            map(Chem.Atom.IsInRing, atoms),
+            strict=True,
+        )
+        bond_rows = zip(
+            map(Chem.Bond.GetBondType if brackets else Chem.Bond.GetBondTypeAsDouble, bonds),
+            map(Chem.Bond.GetStereo, bonds) if slashes else [_Stereo.STEREONONE] * len(bonds),
+            map(Chem.Bond.GetIsConjugated, bonds),
+            strict=True,
+        )
         return MolGraph(
-            _rows(map(_atom_row, chirality, *of_atoms), len(self.atom_sizes)),
-            np.array(ends, dtype=np.int32).T,
-            _rows(map(_bond_row, *of_bonds), len(self.bond_sizes)),
+            _features(_ATOM_ROWS, atom_rows, len(self.atom_sizes)),
+            ends.T,
+            _features(_BOND_ROWS, bond_rows, len(self.bond_sizes)),
         )
 
 
-_OF_ATOMS = (
-    Chem.Atom.GetAtomicNum,
-    Chem.Atom.GetTotalDegree,
-    Chem.Atom.GetFormalCharge,
-    Chem.Atom.GetTotalNumHs,
-    Chem.Atom.GetNumRadicalElectrons,
-    Chem.Atom.GetHybridization,
-    Chem.Atom.GetIsAromatic,
-    Chem.Atom.IsInRing,
-)
+class _AtomRows(dict[tuple, bytes]):
+    """What RDKit says of an atom -> its nine features; a few hundred make up all molecules."""
 
-
-@functools.cache
-def _atom_row(
-    chirality: Chem.ChiralType,
-    element: int,
-    degree: int,
-    charge: int,
-    hydrogens: int,
-    radicals: int,
-    hybridization: Chem.HybridizationType,
-    aromatic: bool,
-    in_ring: bool,
-) -> bytes:
-    """An atom's nine features; a few hundred sets of them make up all molecules."""
-    return bytes(
-        (
-            _ELEMENT.get(element, 118),
-            _CHIRALITY.get(chirality, 4),
-            _DEGREE.get(degree, 11),
-            _CHARGE.get(charge, 11),
-            _HYDROGENS.get(hydrogens, 9),
-            _RADICALS.get(radicals, 5),
-            _HYBRIDIZATION.get(hybridization, 5),
-            aromatic,
-            in_ring,
+    def __missing__(self, said: tuple) -> bytes:
+        chirality, element, degree, bonded, charge, radicals, hybridization, *flags = said
+        self[said] = bytes(
+            (
+                _ELEMENT.get(element, 118),
+                _CHIRALITY.get(chirality, 4),
+                _DEGREE.get(degree, 11),
+                _CHARGE.get(charge, 11),
+                _HYDROGENS.get(degree - bonded, 9),
+                _RADICALS.get(radicals, 5),
+                _HYBRIDIZATION.get(hybridization, 5),
+                *flags,
+            )
         )
-    )
+        return self[said]
 
 
-@functools.cache
-def _bond_row(kind: Chem.BondType | float, stereo: Chem.BondStereo, conjugated: bool) -> bytes:
-    """A bond's three features."""
-    return bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
+class _BondRows(dict[tuple, bytes]):
+    """What RDKit says of a bond -> its three features."""
+
+    def __missing__(self, said: tuple) -> bytes:
+        kind, stereo, conjugated = said
+        self[said] = bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
+        return self[said]
 
 
-def _rows(rows: Iterable[bytes], width: int) -> np.ndarray:
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, width)
+_ATOM_ROWS, _BOND_ROWS = _AtomRows(), _BondRows()
+
+
+def _features(rows: dict[tuple, bytes], said: Iterable[tuple], width: int) -> np.ndarray:
+    return np.frombuffer(b"".join(map(rows.__getitem__, said)), dtype=np.uint8).reshape(-1, width)

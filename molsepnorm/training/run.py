@@ -13,7 +13,7 @@ import torch
 from molsepnorm import datasets, featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets import Dataset
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import write_json
 from molsepnorm.inference import pick_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
@@ -99,7 +99,12 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 
 def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
     """The task, and the data set with a remark where its metric is undefined on validation."""
-    labels = dataset.store.labels
+    labels, weights = dataset.store.labels, dataset.weights
+    if weights is not None and not weights[dataset.splits["train"]].any():
+        raise DataError(
+            f"all {len(dataset.splits['train'])} training molecules have the weight 0, so there is "
+            "nothing to learn: give some another weight, or choose another split"
+        )
     metric = config.run.metric or dataset.metric
     task = Task.fit(
         dataset.targets,

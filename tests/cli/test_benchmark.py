@@ -37,8 +37,8 @@ def test_it_tells_of_each_run_and_what_they_come_to(benchmark, ok, tmp_path):
         for name in ("seed-0", "seed-1", "seed-5")
     }
     for name, metrics in runs.items():
-        assert f"{name}: val mae {metrics['val']['mae']:.4f}, test mae" in text
-    values = [metrics["test"]["mae"] for metrics in runs.values()]
+        assert f"{name}: val rmse {metrics['val']['rmse']:.4f}, test rmse" in text
+    values = [metrics["test"]["rmse"] for metrics in runs.values()]
     assert f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" in text
     assert "data.csv: mean ± sd of 3 run(s)" in text
     assert str(tmp_path / "series" / "summary.json") in text
@@ -95,7 +95,7 @@ def test_runs_chosen_by_the_loss_are_told_by_a_score(benchmark, ok, targets):
     args[args.index("--targets") + 1] = targets
     text = ok(*args, "--seeds", "4", "--split", "0.9,0.05,0.05")
     (line,) = (line for line in text.splitlines() if line.startswith("seed-4: "))
-    metric = "mae" if "y" in targets else "roc_auc"
+    metric = "mae" if "y" in targets else "roc_auc"  # the first of the scores
     assert line.startswith(f"seed-4: val {metric} ")
     assert f", test {metric} {'undefined, ' if metric == 'roc_auc' else ''}" in line
 

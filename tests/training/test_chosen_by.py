@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from molsepnorm.errors import ConfigError
@@ -23,11 +24,11 @@ class _Remarks(Listener):
 @pytest.mark.parametrize(
     ("targets", "metric", "wanted"),
     [
-        (["y"], None, "mae"),
+        (["y"], None, "rmse"),  # the recipe for tables has squared errors
         (["a"], None, "roc_auc"),
         (["c"], None, "accuracy"),
         (["y", "a"], None, "loss"),
-        (["y"], "rmse", "rmse"),
+        (["y"], "mae", "mae"),
         (["y"], "r2", "r2"),
         (["y"], "loss", "loss"),
         (["a"], "pr_auc", "pr_auc"),
@@ -58,6 +59,37 @@ def test_the_best_epoch_is_the_best_by_that_metric(
         assert result.metrics["val"][wanted] == pytest.approx(best, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.parametrize(("loss", "wanted"), [("l1", "mae"), ("mse", "rmse")])
+def test_numbers_have_the_metric_of_their_loss(
+    with_columns, tmp_path, rows_of, split_rows, loss, wanted
+):
+    """Which is the mean absolute, or squared, error in units of the training labels' standard
+    deviation; the model keeps both for itself."""
+    settings = {
+        "data.targets": ["y"],
+        "data.split": [0.5, 0.3, 0.2],
+        "optim.regression_loss": loss,
+    }
+    config = with_columns(COLUMNS, settings)
+    result = train(config, tmp_path / "run")
+    assert result.metrics["chosen_by"] == wanted
+    assert PropertyModel.from_pretrained(tmp_path / "run").task.regression_loss == loss
+    labels = np.array([float(row["y"]) for row in rows_of(config.data.table)])
+    scale = labels[split_rows(tmp_path / "run")["train"]].std()
+    for row in rows_of(tmp_path / "run" / "history.csv"):
+        error = float(row[f"val_{wanted}"]) / scale
+        assert float(row["val_loss"]) == pytest.approx(
+            error if loss == "l1" else error**2, rel=1e-4
+        )
+
+
+def test_squares_and_absolutes_train_differently(with_columns, tmp_path, outcome):
+    for loss in ("l1", "mse"):
+        settings = {"data.targets": ["y"], "optim.regression_loss": loss, "run.epochs": 1}
+        train(with_columns(COLUMNS, settings), tmp_path / loss)
+    assert outcome(tmp_path / "l1")["model"] != outcome(tmp_path / "mse")["model"]
+
+
 @pytest.mark.parametrize(
     ("target", "metric", "message"),
     [
@@ -84,7 +116,7 @@ def test_a_metric_that_does_not_fit_is_refused_before_anything_is_written(
         ("a", None, [0], "ROC-AUC"),
         ("a", "pr_auc", [1], "PR-AUC"),
         ("a", "roc_auc", [""], "ROC-AUC"),
-        ("y", None, [""], "MAE"),
+        ("y", None, [""], "RMSE"),
         ("y", "r2", [1.5], "R²"),
         ("c", "mcc", ["red"], "MCC"),
     ],

@@ -95,6 +95,7 @@ def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
         ("run.blocks", 0, "run.blocks: "),
         ("run.patience", 0, "run.patience: .*greater than or equal to 1; got 0"),
         ("run.max_pairs", 3, "run.max_pairs: .*greater than or equal to 4"),
+        ("optim.regression_loss", "l2", "optim.regression_loss: .*'l1' or 'mse'; got 'l2'"),
         ("optim.class_weight", "equal", "optim.class_weight: .*'balanced'; got 'equal'"),
         ("run.seed", -1, "run.seed: "),
         ("data.split", [0.8, 0.2], "data.split"),

@@ -132,8 +132,8 @@ class _Snapshots(Listener):
 @pytest.mark.parametrize(
     ("target", "metric", "scores", "best"),
     [
-        ("y", "mae", [0.5, 0.9, 0.4, 0.7], 3),
-        ("y", "mae", [0.5, 0.5, 0.5, 0.5], 1),
+        ("y", "rmse", [0.5, 0.9, 0.4, 0.7], 3),
+        ("y", "rmse", [0.5, 0.5, 0.5, 0.5], 1),
         ("active", "roc_auc", [0.5, 0.9, 0.4, 0.7], 2),
         ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
     ],

@@ -29,7 +29,7 @@ def test_it_ends_after_so_many_epochs_without_a_better_one(
     configure, tmp_path, scripted, rows_of, scores, patience, best, epochs
 ):
     """Neither sooner nor later; history and metrics say so."""
-    scripted("mae", scores)
+    scripted("rmse", scores)
     result = train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / "run")
     assert result.finished
     history = rows_of(tmp_path / "run" / "history.csv")
@@ -47,7 +47,7 @@ def test_higher_may_be_better(configure, tmp_path, scripted):
 
 def test_until_it_ends_a_run_is_as_it_is_without(configure, tmp_path, scripted, outcome):
     """The same steps at the same rates: the schedule is that of all epochs asked for."""
-    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     for name, patience in (("whole", None), ("patient", 2)):
         train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / name)
     whole, patient = outcome(tmp_path / "whole"), outcome(tmp_path / "patient")
@@ -60,7 +60,7 @@ def test_a_run_stopped_in_between_ends_where_it_would_have(
     configure, tmp_path, scripted, outcome, stop_at, steps
 ):
     """Within an epoch and at its end, within the very last step too; bit by bit."""
-    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
     train(config, tmp_path / "whole")
     stopped = train(config, tmp_path / "parts", stop=stop_at(steps))
@@ -73,7 +73,7 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     configure, tmp_path, scripted, tree, monkeypatch
 ):
     """No step, no epoch, and no second look at the test split."""
-    scripted("mae", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
+    scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     result = train(configure({"run.epochs": 6, "run.patience": 2}), tmp_path / "run")
     before = tree(tmp_path / "run")
     told = []
@@ -99,7 +99,7 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
     configure, tmp_path, scripted, outcome, monkeypatch, patience
 ):
     """Without another step."""
-    scripted("mae", [0.5, 0.4, 0.6, 0.7])
+    scripted("rmse", [0.5, 0.4, 0.6, 0.7])
     config = configure({"run.epochs": 4, "run.patience": patience})
     train(config, tmp_path / "whole")
 
@@ -117,7 +117,7 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
 
 def test_the_saved_configuration_says_how_patient_the_run_is(configure, tmp_path, scripted):
     """So that nothing needs to be said again when it is resumed."""
-    scripted("mae", [0.5, 0.6])
+    scripted("rmse", [0.5, 0.6])
     train(configure({"run.epochs": 9, "run.patience": 1}), tmp_path / "run", stop=lambda: True)
     train(folder=tmp_path / "run", resume=True)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["epochs"] == 2

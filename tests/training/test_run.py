@@ -194,6 +194,42 @@ def test_resuming_is_offered_only_where_there_is_something_to_resume(configure, 
     assert "--resume" not in str(caught.value)
 
 
+@pytest.mark.parametrize("killed", ["Trainer.save", "RunFolder.begin"])
+def test_a_beginning_without_a_checkpoint_is_begun_anew(
+    configure, tmp_path, monkeypatch, outcome, killed
+):
+    """What a kill or a full disk leaves there cannot be resumed, and holds nothing to lose."""
+    from molsepnorm.training import folder, loop
+
+    config = configure({"run.epochs": 1})
+    train(config, tmp_path / "whole")
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if killed == "Trainer.save":
+            patch.setattr(loop.Trainer, "save", stop)
+        else:
+            patch.setattr(folder, "_splits", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").exists()
+    with pytest.raises(ModelError, match="no run to resume"):
+        train(folder=tmp_path / "run", resume=True)
+    assert train(config, tmp_path / "run").finished
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+def test_a_folder_with_a_configuration_alone_is_refused(configure, tmp_path, tree):
+    """It may be someone's own, from which the run is to be made."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("# mine")
+    with pytest.raises(ConfigError, match="run exists and is not empty"):
+        train(configure(), tmp_path / "run")
+    assert tree(tmp_path / "run") == {"config.yaml": b"# mine"}
+
+
 def test_an_empty_folder_is_fine(configure, tmp_path):
     (tmp_path / "run").mkdir()
     assert train(configure({"run.epochs": 1}), tmp_path / "run").finished

@@ -179,7 +179,7 @@ def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypa
 
 
 def test_what_a_full_disk_left_is_no_hindrance(configure, small_disk):
-    """The real thing: the second time it is the disk again that is told, not the first beginning."""
+    """The real thing: the second time the disk is told again, not what is there already."""
     (small_disk / "ballast").write_bytes(b"x" * 40_000)
     with pytest.raises(StorageError, match="the disk is full"):
         train_series(configure(ONE), small_disk / "series", seeds=[0])

@@ -81,6 +81,16 @@ def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_p
     assert np.isfinite([float(row["val_loss"]) for row in history]).all()
 
 
+def test_training_molecules_of_no_weight_at_all_are_refused(with_columns, tmp_path):
+    """Where the others have some, so that the table as such is fine."""
+    parts = ["train"] * 8 + ["val", "test"]
+    columns = {"a": YES_NO, "w": [0] * 8 + [1, 1], "part": parts}
+    settings = {"data.weight_column": "w", "data.splits_column": "part", "data.targets": ["a"]}
+    with pytest.raises(DataError, match="all 24 training molecules have the weight 0, so there is"):
+        train(with_columns(columns, settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("column", "classes"), [(YES_NO, [0, 1]), (COLOURS, ["blue", "green", "red"])]
 )
