@@ -7,7 +7,7 @@ logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Literal
@@ -105,7 +105,7 @@ class Task:
                 taken as it is.
 
         Raises:
-            ConfigError: the metric is unknown or fits none of the targets.
+            ConfigError: the metric is unknown, or it or the class weights fit none of the targets.
             DataError: a target has no label, or a single value, among the training molecules; or
                 a label does not fit its target.
         """
@@ -125,6 +125,11 @@ class Task:
                 targets.append(Target(name, kind, classes=target.classes, class_weights=weights))
             else:
                 targets.append(target)
+        if class_weight and set(kinds) == {"regression"}:
+            raise ConfigError(
+                f"class_weight is for yes/no and multi-class targets, and {', '.join(names)} "
+                "are numbers"
+            )
         if metric is None:
             usual = {**_DEFAULT_METRIC, "regression": _OF_LOSS[regression_loss]}
             metric = usual[kinds[0]] if len(set(kinds)) == 1 else "loss"
@@ -223,7 +228,9 @@ class Task:
             tables.append({f"{target.name}_pred": names[part.argmax(1)], **probabilities})
         return tables
 
-    def scores(self, predictions: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    def scores(
+        self, predictions: np.ndarray, labels: np.ndarray, only: Collection[str] = METRICS
+    ) -> dict[str, float]:
         """Every metric that fits: "mae", the mean over its targets, and "mae/<target>" for each of
         them where there are several.
 
@@ -233,9 +240,12 @@ class Task:
         Args:
             predictions: (G, O), as `predictions` gives them.
             labels: (G, T).
+            only: names of the metrics, where not all are wanted.
         """
         scores: dict[str, float] = {}
         for name, each in self._by_metric(predictions, labels):
+            if name not in only:
+                continue
             values = {target: score(name, *both) for target, both in each.items()}
             scores[name] = _mean(np.array(list(values.values())))
             if len(each) > 1:

@@ -308,6 +308,15 @@ def test_no_batch_is_larger_than_the_largest(chains, asked):
     assert as_lists(batches) == as_lists(epoch(chains, **asked | {"max_pairs": 10**9}))
 
 
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_batch_of_just_as_many_pairs_stays(chains, blocks):
+    """One pair less allowed, and it is halved."""
+    (graphs,) = epoch(chains, np.arange(40), 40, blocks, 10**9, 0)
+    pairs = len(chains.cut(graphs, blocks).pairs)
+    assert len(epoch(chains, np.arange(40), 40, blocks, pairs, 0)) == 1
+    assert len(epoch(chains, np.arange(40), 40, blocks, pairs - 1, 0)) > 1
+
+
 def test_molecules_that_are_not_drawn_bound_nothing():
     """One giant of the validation split costs the training batches nothing."""
     sizes = np.full(101, 9)

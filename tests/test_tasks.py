@@ -56,6 +56,7 @@ SUBSETS = {
     "single outputs alone": Task((LOGP, TOXIC), "loss"),
     "yes/no alone": weighted(Task((TOXIC,), "roc_auc")),
     "regression last": Task((TASTE, TOXIC, LOGP), "loss"),
+    "squared errors": replace(MIXED, regression_loss="mse"),
 }
 
 
@@ -113,6 +114,16 @@ def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
     assert task.chosen_by is METRICS[metric]
     if "regression" in kinds:
         assert Task.fit(["a", "b"], kinds, labels, "rmse").metric == "rmse"
+
+
+def test_squared_errors_go_with_rmse() -> None:
+    """Unless another metric is given; the loss does not decide for other kinds."""
+    labels = np.array([[0.0], [1.0]])
+    for kind, metric in (("regression", "rmse"), ("binary", "roc_auc")):
+        task = Task.fit(["a"], [kind], labels, regression_loss="mse")
+        assert (task.metric, task.regression_loss) == (metric, "mse")
+    assert Task.fit(["a"], ["regression"], labels, "mae", regression_loss="mse").metric == "mae"
+    assert Task.fit(["a"], ["regression"], labels).regression_loss == "l1"
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
@@ -231,12 +242,14 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
 
 
 def test_balancing_leaves_regression_alone() -> None:
-    """And nothing is balanced unless it is asked for."""
+    """And nothing is balanced unless it is asked for; of numbers alone it cannot be."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0]])
     task = Task.fit(["a", "b"], ["regression", "binary"], labels, class_weight="balanced")
     assert [target.class_weights for target in task.targets] == [(), (0.75, 1.5)]
     task = Task.fit(["a", "b"], ["regression", "binary"], labels)
     assert [target.class_weights for target in task.targets] == [(), ()]
+    with pytest.raises(ConfigError, match="class_weight is for yes/no and multi-class .* a, b are"):
+        Task.fit(["a", "b"], ["regression"] * 2, labels, class_weight="balanced")
 
 
 # The loss
@@ -256,7 +269,8 @@ def plain_loss(
                 continue
             factor = molecule
             if target.kind == "regression":
-                loss = (own[0] - (label - target.mean) / target.scale).abs()
+                error = own[0] - (label - target.mean) / target.scale
+                loss = error.abs() if task.regression_loss == "l1" else error * error
             else:
                 factor *= target.class_weights[int(label)] if target.class_weights else 1
                 if target.kind == "binary":
@@ -288,13 +302,14 @@ def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> No
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e30])
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
 def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
-    """Exactly zero where a label is missing and finite everywhere, however large the outputs."""
+    """Exactly zero where a label is missing and finite everywhere, however large the outputs; also
+    where a squared error is too large a number."""
     torch.manual_seed(1)
     labels = labels_of(task)
     outputs = (size * torch.randn(6, task.outputs)).requires_grad_()
     total, _ = task.loss(outputs, labels, torch.rand(6))
     total.backward()
-    assert total.isfinite()
+    assert total.isfinite() or (task.regression_loss == "mse" and size > 1e19)
     assert outputs.grad.isfinite().all()
     width = torch.tensor([target.width for target in task.targets])
     present = ~labels.isnan().repeat_interleave(width, dim=1)
@@ -383,7 +398,19 @@ def test_predictions_undo_the_standardisation() -> None:
     ]
     torch.testing.assert_close(MIXED.predictions(outputs), torch.tensor(expected))
     assert MIXED.predictions(outputs).dtype == torch.float32
-    # the loss is zero where the prediction is the label
+
+
+def test_predictions_are_exact() -> None:
+    """To the last digit of single precision, where the mean is much larger than the scale."""
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(size=(200, 1)).astype(np.float32)
+    task = Task((Target("energy", "regression", mean=-1234.56789, scale=0.0123),), "mae")
+    expected = (outputs.astype(np.float64) * 0.0123 - 1234.56789).astype(np.float32)
+    assert (task.predictions(torch.from_numpy(outputs)).numpy() == expected).all()
+
+
+def test_the_loss_is_zero_where_the_prediction_is_the_label() -> None:
+    """Whatever the standardisation."""
     task = Task((Target("a", "regression", mean=-7.0, scale=3.0),), "mae")
     outputs = torch.randn(9, 1)
     total, _ = task.loss(outputs, task.predictions(outputs))
@@ -532,6 +559,18 @@ def test_scores_are_those_of_every_target_and_their_means() -> None:
     assert next(iter(scores)) == "mae"
 
 
+def test_scores_of_some_metrics_only() -> None:
+    """They are the same as among all."""
+    task, predictions, labels = random_scored(3)
+    every = task.scores(predictions, labels)
+    some = task.scores(predictions, labels, ["accuracy", "mae", "loss"])
+    assert some == {
+        name: v for name, v in every.items() if name.split("/")[0] in ("mae", "accuracy")
+    }
+    assert len(some) == 3 + 5
+    assert task.scores(predictions, labels, ["loss"]) == {}
+
+
 def test_a_single_target_of_a_kind_has_no_score_of_its_own() -> None:
     """With one target of a kind "mae" says it all."""
     scores = Task((LOGP,), "mae").scores(np.array([[1.0], [3.0]]), np.zeros((2, 1)))
@@ -648,7 +687,7 @@ def test_targets_are_resampled_together() -> None:
 def test_json_round_trip() -> None:
     """A task survives JSON text exactly."""
     third = Target("a b/ü", "regression", mean=1 / 3, scale=1e-17)
-    task = weighted(Task((*MIXED.targets, third), "loss"))
+    task = weighted(Task((*MIXED.targets, third), "loss", "mse"))
     again = Task.from_json(json.loads(json.dumps(task.to_json())))
     assert again == task
     assert hash(again) == hash(task)  # no lists left
@@ -662,3 +701,4 @@ def test_a_task_of_before_there_were_classes() -> None:
     targets = (Target("logS", "regression", -3.5, 2.25), Target("active", "binary"))
     assert Task.from_json(json.loads(text)) == Task(targets, "loss")
     assert Task.from_json(json.loads(text)).outputs == 2
+    assert Task.from_json(json.loads(text)).regression_loss == "l1"

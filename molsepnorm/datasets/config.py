@@ -13,7 +13,7 @@ __all__ = ["DataConfig"]
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_TABLES = (
-    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split_type"),
+    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split", "split_type"),
     *("split_seed", *_WAYS_TO_SPLIT, "fold"),
 )
 

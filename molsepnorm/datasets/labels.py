@@ -58,7 +58,7 @@ def read_labels(table: pd.DataFrame, config: DataConfig) -> Labels:
     few = [
         name
         for name, column in zip(names, columns, strict=True)
-        if asked[name] is None and _looks_like_classes(column)
+        if asked[name] is None and _few_whole_numbers(column)
     ]
     if few:
         remarks.append(
@@ -110,17 +110,17 @@ class _Column:
 def _choose(table: pd.DataFrame, config: DataConfig) -> tuple[tuple[str, ...], list[str]]:
     """The targets, and what to say of them where they were guessed."""
     assert config.table is not None
+    for name in config.ignore_columns:
+        require_column(table.columns, name, config.table)
     taken = (config.smiles_column, config.weight_column, config.splits_column)
     if config.targets:
         for name in config.targets:
             require_column(table.columns, name, config.table)
-            if name in taken:
+            if name in (*taken, *config.ignore_columns):
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
         if len(set(config.targets)) < len(config.targets):
             raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")
         return tuple(config.targets), []
-    for name in config.ignore_columns:
-        require_column(table.columns, name, config.table)
     candidates = [name for name in table.columns if name not in (*taken, *config.ignore_columns)]
     numeric = [name for name in candidates if _all_numbers(table[name])]
     numbering = [name for name in numeric if _NUMBERING.fullmatch(name)]
@@ -156,11 +156,14 @@ def _asked_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | N
 def _column(table: pd.DataFrame, name: str, kind: Kind | None, config: DataConfig) -> _Column:
     assert config.table is not None
     if kind is None:
-        words = name in config.classes or _only_words(table[name])
+        words = name in config.classes or _look_like_classes(table[name])
         kind = "multiclass" if words else _kind_of(table[name])
     if kind == "multiclass":
         return _classes(table, name, config)
-    expected = "labels are numbers, yes/no, or blank where missing"
+    expected = (
+        "labels are numbers, yes/no, a few words that stand for classes, or blank where missing. "
+        f"If these are classes: --task-type {name}=multiclass"
+    )
     values = _numbers(table, name, config.table, expected)
     odd = ~np.isnan(values) & (values != 0) & (values != 1)
     if kind == "binary" and odd.any():
@@ -222,9 +225,13 @@ def _all_numbers(column: pd.Series) -> bool:
     return not bad.any() and not np.isnan(numbers).all()
 
 
-def _only_words(column: pd.Series) -> bool:
+def _look_like_classes(column: pd.Series) -> bool:
+    """Words alone, and few, or each of them more than once on average: unlike names, or 1,5 for
+    1.5."""
     numbers, bad = parse_numbers(column)
-    return bool(bad.any()) and bool(np.isnan(numbers).all())
+    words = column[bad].str.strip()
+    few = words.nunique() <= max(10, len(words) // 2)
+    return bool(np.isnan(numbers).all()) and len(words) > 0 and few
 
 
 def _kind_of(column: pd.Series) -> Kind:
@@ -232,7 +239,7 @@ def _kind_of(column: pd.Series) -> Kind:
     return "binary" if set(np.unique(numbers[~np.isnan(numbers)])) <= {0.0, 1.0} else "regression"
 
 
-def _looks_like_classes(column: _Column) -> bool:
+def _few_whole_numbers(column: _Column) -> bool:
     values = np.unique(column.values[~np.isnan(column.values)])
     whole = bool((values == np.rint(values)).all())
     return column.kind == "regression" and whole and len(values) <= 10

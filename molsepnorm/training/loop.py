@@ -16,6 +16,7 @@ from molsepnorm.batch import GraphTensors, epoch_batches, largest_batch, num_bat
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.inference import infer, pick_device
+from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
@@ -29,6 +30,7 @@ from molsepnorm.training.statistics import estimate_statistics
 __all__ = ["Trainer"]
 
 _TINY = 1e-12  # in place of a sum of weights that is zero, and the loss with it
+_MANY_TARGETS = 20  # beyond these, an epoch is scored by the chosen metric alone
 _STATISTICS = 1024  # training molecules from which batch-norm statistics are estimated
 
 
@@ -213,7 +215,9 @@ class Trainer:
         labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
         given = None if weights is None else torch.from_numpy(weights[graphs])
         loss_sum, count = task.loss(outputs, torch.from_numpy(labels), given)
-        scores = task.scores(task.predictions(outputs).numpy(), labels)
+        # of very many targets the rest would take longer than training
+        only = METRICS if len(task.targets) <= _MANY_TARGETS else [task.metric]
+        scores = task.scores(task.predictions(outputs).numpy(), labels, only)
         return float(loss_sum / count.clamp(min=_TINY)), scores
 
     def save(self) -> None:

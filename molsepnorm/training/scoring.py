@@ -93,6 +93,9 @@ def _own_split(
     assert data.table is not None
     own = load_config(config=run.config).data if run else None
     if own is not None and own.table is not None and own.table == data.table.resolve():
+        assert run is not None
+        if own.splits_file is not None:  # the run kept what it said
+            own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
         return own, split or "test", run
     if split not in (None, "all"):
         raise ConfigError(

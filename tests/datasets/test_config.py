@@ -20,6 +20,7 @@ OF_TABLES = {
     "classes": {"y": ["a", "b"]},
     "ignore_columns": ["id"],
     "weight_column": "w",
+    "split": (0.6, 0.2, 0.2),
     "split_type": "scaffold",
     "split_seed": 1,
     "splits_column": "split",
@@ -68,6 +69,25 @@ def test_only_one_way_to_split(one, other):
         DataConfig(table=TABLE, **{name: OF_TABLES[name] for name in (one, other)})
 
 
+@pytest.mark.parametrize("way", ["splits_column", "splits_file", "folds"])
+def test_no_split_and_a_way_to_split(way):
+    message = f"data.split: null asks for no split, but data.{way} says how: keep one"
+    with pytest.raises(ValidationError, match=message):
+        DataConfig(table=TABLE, split=None, **{way: OF_TABLES[way]})
+
+
+def test_replicates_of_what_is_not_drawn():
+    """They would all be the same, and their spread be taken for the model's."""
+    with pytest.raises(
+        ValidationError, match="data.splits_column names one split, so data.fold must be 0; got 2"
+    ):
+        DataConfig(table=TABLE, splits_column="split", fold=2)
+    with pytest.raises(ValidationError, match="scaffold-ogb draws nothing, so there are no repl"):
+        DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2)
+    for way in ({"folds": 3}, {"splits_file": TABLE}):
+        assert DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2, **way).fold == 2
+
+
 def test_folds_are_counted_from_0():
     """The last of five is the fourth; without folds it is the replicate's number, of any size."""
     assert DataConfig(table=TABLE, folds=5, fold=4).fold == 4
@@ -92,6 +112,7 @@ def test_a_class_named_twice():
     [
         (0.8, 0.1, 0.2),
         (0.8, 0.1, 0.0),
+        (0.9, 0.1, 0.0),
         (0.9, 0.2, -0.1),
         (math.nan, 0.5, 0.5),
         (0.5, math.nan, 0.5),
@@ -162,6 +183,8 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     """As YAML, from which a run is resumed; a class called yes or 1 stays a text."""
     others = {"splits_column", "splits_file", "folds"} - {way}
     settings = {name: value for name, value in OF_TABLES.items() if name not in others}
+    if way == "splits_column":
+        del settings["fold"]
     settings |= {"task_type": {"y": "multiclass"}, "classes": {"y": ["yes", "no", "1", "null"]}}
     config = load_config("my.csv", overrides={f"data.{k}": v for k, v in settings.items()})
     config.save(tmp_path / "config.yaml")

@@ -44,15 +44,15 @@ def test_a_table_of_all_kinds():
             "name": ["a", "b", "c", "d", "e"],
             "logS": ["1.5", "", "-2", "1e1", "nan"],
             "active": ["yes", "no", "NA", "no", ""],
-            "odour": ["mild", "strong", "", "none at all", "mild"],
+            "odour": ["mild", "very strong", "", "very strong", "mild"],
         },
         targets=["odour", "logS", "active"],
     )
     assert labels.names == ("odour", "logS", "active")
     assert labels.kinds == ("multiclass", "regression", "binary")
-    assert labels.classes == (("mild", "none at all", "strong"), (), ())
+    assert labels.classes == (("mild", "very strong"), (), ())
     assert values(labels) == [
-        [0, 2, None, 1, 0],
+        [0, 1, None, 1, 0],
         [1.5, None, -2, 10, None],
         [1, 0, None, 0, None],
     ]
@@ -100,10 +100,11 @@ def test_no_column_is_taken_twice():
         ({"splits_column": "w"}, "w"),
         ({}, "smiles"),
         ({"smiles_column": "y"}, "y"),
+        ({"ignore_columns": ["y", "w"]}, "w"),
     ],
 )
 def test_a_target_that_is_something_else_as_well(settings, name):
-    """The weights would be learnt, or the splits, or the molecules."""
+    """The weights would be learnt, or the splits, or the molecules, or what is to be ignored."""
     columns = {"y": ["1", "2", "3"], "w": ["1", "2", "4"]}
     with pytest.raises(ConfigError, match=f"column '{name}' cannot be a target and something"):
         read(columns, targets=[name], **settings)
@@ -113,7 +114,7 @@ def test_a_target_that_is_something_else_as_well(settings, name):
     "name",
     [
         *("id", "ID", "Index", "mol_id", "compound id", "row", "Number", "no", "cas_no", "CID"),
-        *("pubchem_cid", "Unnamed: 0", "Unnamed: 12", "molecule number"),
+        *("pubchem_cid", "name", "Unnamed: 0", "Unnamed: 12", "molecule number"),
     ],
 )
 def test_numbering_is_no_target(name):
@@ -138,12 +139,11 @@ def test_a_name_that_only_looks_like_numbering(name):
 
 
 def test_what_was_ignored_is_not_remarked_on():
-    """The user has said so; and targets by name may be among those that are ignored otherwise."""
+    """The user has said so."""
     columns = {"id": ["1", "2", "3"], "y": ["1.5", "2", "3"], "z": ["1.5", "2", "3"]}
     labels = read(columns, ignore_columns=["id", "z"])
     assert labels.names == ("y",)
     assert labels.remarks == (GUESSED,)
-    assert read(columns, ignore_columns=["id", "z"], targets=["z"]).names == ("z",)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,7 @@ def test_what_was_ignored_is_not_remarked_on():
     [
         ({"targets": ["logs"]}, r"my.csv has no column 'logs'\. Did you mean 'logS'\? Known: "),
         ({"ignore_columns": ["Id"]}, r"my.csv has no column 'Id'\. Did you mean 'ID'\?"),
+        ({"ignore_columns": ["Id"], "targets": ["logS"]}, "my.csv has no column 'Id'"),
         ({"targets": ["logS", "logS"]}, "a target is named twice: logS, logS"),
         ({"task_type": {"logs": "binary"}}, r"data.task_type names 'logs', which is no target\. D"),
         ({"task_type": {"ID": "binary"}}, "names 'ID', which is no target. Known: logS."),
@@ -192,9 +193,16 @@ def test_yes_and_no_in_every_spelling(yes, no):
 )
 def test_blanks_in_every_spelling(blank, cells, expected):
     """Of every kind of target."""
-    assert values(read({"y": [cells[0], blank, cells[1]]}, targets=["y"])) == [
-        [expected[0], None, expected[1]]
-    ]
+    labels = read({"y": [cells[0], blank, *cells, cells[1]]}, targets=["y"])
+    assert values(labels) == [[expected[0], None, *expected, expected[1]]]
+
+
+def test_a_named_column_of_blanks():
+    """It is no classes; that there is nothing to learn is found where the training labels are."""
+    labels = read({"y": ["", "NA", " "]}, targets=["y"])
+    assert values(labels) == [[None, None, None]]
+    assert labels.classes == ((),)
+    assert labels.remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -233,7 +241,8 @@ def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
     with pytest.raises(DataError) as caught:
         read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
     assert str(caught.value).startswith(message)
-    assert str(caught.value).endswith("; labels are numbers, yes/no, or blank where missing")
+    assert "; labels are numbers, yes/no, " in str(caught.value)
+    assert str(caught.value).endswith("If these are classes: --task-type y=multiclass")
     assert read({"y": ["1", "", bad, "0", bad], "z": ["1", "2", "3", "4", "5"]}).names == ("z",)
 
 
@@ -283,11 +292,11 @@ def test_a_yes_no_target_with_other_numbers(bad):
 def test_few_whole_numbers_are_remarked_on():
     """They may be classes; where they are said to be quantities, nothing is said."""
     columns = {
-        "level": ["1", "2", "3"],
-        "y": ["1.5", "2", "3"],
-        "grade": ["5", "", "4"],
-        "active": ["0", "1", ""],
-        "odour": ["mild", "strong", ""],
+        "level": ["1", "2", "3", "1"],
+        "y": ["1.5", "2", "3", "1"],
+        "grade": ["5", "", "4", "5"],
+        "active": ["0", "1", "", "1"],
+        "odour": ["mild", "strong", "mild", "strong"],
     }
     remark = (
         "level, grade: few whole numbers, taken for quantities. If they stand for classes: "
@@ -311,12 +320,36 @@ def test_few_whole_numbers_are_remarked_on():
 
 def test_words_are_classes_in_their_order():
     """Also two of them; upper case is another class."""
-    labels = read({"y": [" sweet", "bitter ", "sweet", "N/A"]}, targets=["y"])
+    labels = read({"y": [" sweet", "bitter ", "sweet", "N/A", "bitter"]}, targets=["y"])
     assert labels.kinds == ("multiclass",)
     assert labels.classes == (("bitter", "sweet"),)
-    assert values(labels) == [[1, 0, 1, None]]
-    labels = read({"y": ["b", "a", "B", "ä"]}, targets=["y"])
+    assert values(labels) == [[1, 0, 1, None, 0]]
+    labels = read({"y": ["b", "a", "B", "ä"] * 2}, targets=["y"])
     assert labels.classes == (("B", "a", "b", "ä"),)
+
+
+@pytest.mark.parametrize("form", ["word {}", "{},5", ">{}"])
+def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes(form):
+    """They may be names, or numbers badly written; who says they are classes is believed."""
+    words = sorted(form.format(i) for i in range(11))
+    for cells in (words[:10], words * 2):
+        assert read({"y": cells}, targets=["y"]).classes == (tuple(sorted(set(cells))),)
+    cells = words + words[1:]
+    with pytest.raises(DataError, match=f"line 2, column 'y': '{words[0]}' is not a number. 21 "):
+        read({"y": cells}, targets=["y"])
+    labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
+    assert labels.classes == (tuple(words),)
+    labels = read({"y": cells}, targets=["y"], classes={"y": words[::-1]})
+    assert labels.classes == (tuple(words[::-1]),)
+
+
+@pytest.mark.parametrize("cells", [["yes", "no", "maybe"] * 4, ["1", "2", "high", "high"] * 4])
+def test_words_among_numbers_or_yes_and_no_are_mistakes(cells):
+    """Until they are said to be classes, which the message does."""
+    with pytest.raises(DataError, match="is not a number.* are classes: --task-type y=multiclass"):
+        read({"y": cells}, targets=["y"])
+    labels = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (tuple(sorted(set(cells))),)
 
 
 def test_whole_numbers_as_classes():
@@ -328,15 +361,15 @@ def test_whole_numbers_as_classes():
 
 def test_classes_in_a_given_order():
     """One may be missing from the table; a word that is a blank elsewhere is a class if named."""
-    columns = {"y": ["low", "high", "none", "", "low"]}
+    columns = {"y": ["low", "high", "none", "", "low", "high"]}
     order = ["none", "low", "medium", "high"]
     labels = read(columns, targets=["y"], classes={"y": order})
     assert labels.kinds == ("multiclass",)
     assert labels.classes == (tuple(order),)
-    assert values(labels) == [[1, 3, 0, None, 1]]
+    assert values(labels) == [[1, 3, 0, None, 1, 3]]
     labels = read(columns, targets=["y"])
     assert labels.classes == (("high", "low"),)
-    assert values(labels) == [[1, 0, None, None, 1]]
+    assert values(labels) == [[1, 0, None, None, 1, 0]]
 
 
 def test_a_class_that_is_not_among_those_given():
@@ -363,7 +396,7 @@ def test_too_many_classes():
     words = [f"w{i:04}" for i in range(1200)]
     message = "my.csv, column 'y': 1,200 different values, such as 'w0000'; .* at most 100 classes"
     with pytest.raises(DataError, match=message):
-        read({"y": words}, targets=["y"])
+        read({"y": words * 2}, targets=["y"])
     with pytest.raises(DataError, match="101 different values, such as '0'"):
         read({"y": [str(i) for i in range(101)]}, task_type="multiclass")
     labels = read({"y": words[:MAX_CLASSES] * 2}, targets=["y"])

@@ -104,9 +104,10 @@ def test_targets_of_all_kinds(write):
 
 def test_remarks_say_what_was_guessed(write):
     header = "smiles,id,y,grade,w,split"
-    rows = _twenty(lambda i: i, lambda i: i / 4, lambda i: i % 3, lambda i: i, lambda i: "train")
-    path = write(_csv(rows, header))
-    settings = {"weight_column": "w", "split": None, "splits_column": "split"}
+    words = ("train", "val", "test")
+    columns = (lambda i: i, lambda i: i / 4, lambda i: i % 3, lambda i: i, lambda i: words[i % 3])
+    path = write(_csv(_twenty(*columns), header))
+    settings = {"weight_column": "w", "splits_column": "split"}
     dataset = _load(path, **settings)
     assert dataset.targets == ("y", "grade")
     assert len(dataset.remarks) == 3

@@ -37,14 +37,15 @@ def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome, cells):
     assert outcome(tmp_path / "with") == outcome(tmp_path / "without")
 
 
-@pytest.mark.parametrize("target", ["y", "a"])
-def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, target):
-    """Four times as much for every row is the same, bit by bit; another proportion is not."""
-    columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [4 * w for w in SOME]}
-    for name, weight in (("one", "w"), ("four", "v"), ("none", None)):
+@pytest.mark.parametrize(("target", "factor"), [("y", 4), ("a", 2.0**-20)])
+def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, target, factor):
+    """A power of two as much for every row is the same, bit by bit, also where a batch's weights
+    sum to less than one; another proportion is not."""
+    columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [factor * w for w in SOME]}
+    for name, weight in (("one", "w"), ("scaled", "v"), ("none", None)):
         settings = {"data.targets": [target], "data.weight_column": weight}
         train(with_columns(columns, settings), tmp_path / name)
-    assert outcome(tmp_path / "four") == outcome(tmp_path / "one")
+    assert outcome(tmp_path / "scaled") == outcome(tmp_path / "one")
     assert outcome(tmp_path / "none")["model"] != outcome(tmp_path / "one")["model"]
 
 
