@@ -48,6 +48,8 @@ GRAPHORMER = "nn/test_graphormer.py"
 ATTENTION = "nn/test_attention.py"
 SEPNORM = "nn/test_sepnorm.py"
 CLAIMS = "test_claims_training.py"
+SCORING = "metrics/test_scoring.py"
+SPLITS = "datasets/test_splits.py"
 SLOW_SEARCH = tests(SEARCH, "test_fast_search_equals_the_definition")
 SLOW_NETWORK = tests(GRAPHORMER, "test_equals_an_independent_forward_pass")
 SLOW_BATCH = tests("test_batch.py", "test_a_batch_equals_one_built_slot_by_slot")
@@ -56,7 +58,7 @@ SLOW_LOSS = tests("test_tasks.py", "test_loss_equals_a_plain_loop")
 RESUME = tests("training/test_loop.py", "test_a_stopped_run_goes_on_as_if_it_had_not")
 SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
 WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
-SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_arrays")
+SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
 ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
 
 MUTATIONS = [
@@ -314,51 +316,51 @@ MUTATIONS = [
     Mutation(
         "labels: standardised by all splits",
         "training/run.py",
-        'dataset.store.labels[dataset.splits["train"]]\n        )',
-        "dataset.store.labels[:]\n        )",
+        '    labels[dataset.splits["train"]],\n        metric,',
+        "    labels[:],\n        metric,",
         tests(CLAIMS, "test_training_never_reads_the_labels_it_is_tested_on"),
     ),
     Mutation(
         "loss: missing labels count",
         "tasks.py",
-        "return torch.where(present, losses, 0.0).sum(), present.sum()",
-        "return losses.sum(), present.sum()",
+        "losses = torch.where(present, self._losses(outputs, labels), 0.0)",
+        "losses, weight = self._losses(outputs, labels), weight + 1 - present.float()",
         SLOW_LOSS,
     ),
     Mutation(
         "loss: divided by missing labels too",
         "tasks.py",
-        "return torch.where(present, losses, 0.0).sum(), present.sum()",
-        "return torch.where(present, losses, 0.0).sum(), present.numel() + 0 * present.sum()",
+        "return (losses * weight).sum(), weight.sum()",
+        "return (losses * weight).sum(), torch.tensor(float(weight.numel()))",
         SLOW_LOSS,
     ),
     Mutation(
         "predictions: the mean not added back",
         "tasks.py",
-        'self._row("scale", outputs) + self._row("mean", outputs)',
-        'self._row("scale", outputs)',
+        'self._per_output("scale", outputs) + self._per_output("mean", outputs)',
+        'self._per_output("scale", outputs)',
         tests("test_tasks.py", "test_predictions_undo_the_standardisation"),
     ),
     Mutation(
         "best model: the worst is kept",
-        "tasks.py",
+        "metrics/metric.py",
         "score > than if self.higher_is_better else score < than",
         "score < than if self.higher_is_better else score > than",
         tests("training/test_loop.py", "test_the_best_model_is_kept"),
     ),
     Mutation(
         "ROC-AUC: of yes/no guesses, not of probabilities",
-        "tasks.py",
-        '"roc_auc": metrics.roc_auc_score,',
-        '"roc_auc": lambda y, p: metrics.roc_auc_score(y, p > 0.5),',
-        tests("test_tasks.py", "test_roc_auc_equals_a_count_over_pairs"),
+        "metrics/scoring.py",
+        "sk.roc_auc_score(truth, predicted)",
+        "sk.roc_auc_score(truth, predicted > 0.5)",
+        tests(SCORING, "test_only_the_order_of_predictions_counts", "test_values_by_hand"),
     ),
     Mutation(
         "constant predictor: mean for median",
         "tasks.py",
-        "np.nanmedian if",
-        "np.nanmean if",
-        tests("test_tasks.py", "test_the_constant_is_the_median_or_the_share_of_yes"),
+        "middle = np.median if",
+        "middle = np.mean if",
+        tests("test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
     ),
     # training
     Mutation(
@@ -413,16 +415,90 @@ MUTATIONS = [
     Mutation(
         "history: loss divided by batches, not by labels",
         "training/loop.py",
-        "train_loss=progress.loss_sum / max(progress.loss_count, 1)",
+        "train_loss=progress.loss_sum / max(progress.loss_count, _TINY)",
         "train_loss=progress.loss_sum / max(progress.step_in_epoch, 1)",
         ONE_PASS,
     ),
     Mutation(
         "split: training molecules are validated on",
+        "datasets/draw.py",
+        "return rest[:num_train], rest[num_train:], test",
+        "return rest, rest[num_train:], test",
+        tests(SPLITS, "test_a_draw_puts_every_molecule_into_one_split_and_repeats_itself"),
+    ),
+    Mutation(
+        "split: the test molecules change with the replicate",
+        "datasets/draw.py",
+        "order = np.random.default_rng(config.split_seed).permutation(count)",
+        "order = np.random.default_rng(config.split_seed + config.fold).permutation(count)",
+        tests(SPLITS, "test_the_test_molecules_are_the_same_in_every_fold_and_replicate"),
+    ),
+    Mutation(
+        "table: weights of the rows, not of the molecules that could be read",
         "datasets/table.py",
-        "parts = np.split(order, ends)",
-        "parts = [order[: ends[1]], *np.split(order, ends)[1:]]",
-        tests("datasets/test_table.py", "test_a_split_has_the_shares_asked_for"),
+        "weights[store.rows].astype",
+        "weights[: len(store)].astype",
+        tests(
+            "datasets/test_table.py", "test_rows_that_cannot_be_read_are_left_out_with_their_reason"
+        ),
+    ),
+    Mutation(
+        "labels: a blank weight counts nothing",
+        "datasets/labels.py",
+        "nan=1",
+        "nan=0",
+        tests("datasets/test_labels.py", "test_weights_are_numbers_and_blanks_1"),
+    ),
+    Mutation(
+        "loss: class weights exchanged",
+        "tasks.py",
+        "(num_classes * np.maximum(counts, 1))",
+        "(num_classes * np.maximum(counts[::-1], 1))",
+        tests("test_tasks.py", "test_balanced_weights_equal_scikit_learns"),
+    ),
+    Mutation(
+        "metrics: yes/no with one class among the labels is scored",
+        "metrics/scoring.py",
+        '("r2", "spearman", "roc_auc", "pr_auc", "mcc")',
+        '("r2", "spearman", "pr_auc")',
+        tests(SCORING, "test_undefined_scores_are_nan"),
+    ),
+    Mutation(
+        "bootstrap: drawn without replacement",
+        "metrics/resampling.py",
+        "np.bincount(rng.integers(0, n, n), minlength=n)",
+        "np.bincount(rng.permutation(n), minlength=n)",
+        tests("metrics/test_resampling.py", "test_draws_are_with_replacement_and_fair"),
+    ),
+    Mutation(
+        "OGB: validation and test exchanged",
+        "datasets/ogb/files.py",
+        'PARTS = ("train", "valid", "test")',
+        'PARTS = ("train", "test", "valid")',
+        tests("datasets/test_ogb.py", "test_a_small_set_is_loaded_as_it_was_written"),
+    ),
+    Mutation(
+        "OGB's features: hydrogens are counted with the bonds",
+        "featurize/ogb.py",
+        "_HYDROGENS.get(degree - bonded, 9)",
+        "_HYDROGENS.get(degree, 9)",
+        tests("featurize/test_ogb.py", "test_oddities_equal_ogb"),
+    ),
+    Mutation(
+        "batches: bounded by atoms, not by pairs",
+        "batch.py",
+        "(np.diff(ends, prepend=0) * slots[ends - 1] ** 2).sum() <= max_pairs",
+        "(np.diff(ends, prepend=0) * slots[ends - 1]).sum() <= max_pairs",
+        tests("test_batch.py", "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits"),
+    ),
+    Mutation(
+        "cleaning: labels far apart become one",
+        "checking/clean.py",
+        "_MENDED = 0.5",
+        "_MENDED = 500",
+        tests(
+            "checking/test_clean.py", "test_contradicting_numbers_become_their_median_or_a_blank"
+        ),
     ),
     Mutation(
         "inference: outputs in the order of sizes",

@@ -161,9 +161,7 @@ def features_rate_of_ogb() -> float:
 
 
 STAGES = {
-    "features": Stage(
-        "SMILES to OGB's features, one core", "molecules/s", features_rate, 5
-    ),
+    "features": Stage("SMILES to OGB's features, one core", "molecules/s", features_rate, 5),
     "features-ogb": Stage("the same, ogb's smiles2graph", "molecules/s", features_rate_of_ogb, 5),
     "encode": Stage("MolGraph to store, one core", "molecules/s", encode_rate, 3),
     "prepare": Stage("full ZINC from csv.gz to store", "s", prepare_full, 1),

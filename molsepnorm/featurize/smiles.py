@@ -126,7 +126,7 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
     >>> [atom.GetSymbol() for atom in oriented_mol("O[C@H](F)C").GetAtoms()]
-    ['C', 'O', 'F']
+    ['C', 'C', 'O', 'F']
 
     Raises:
         InvalidMolecule: as `canonical_mol`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 
@@ -147,12 +147,11 @@ def test_balanced_classes_are_a_column_of_weights(
     assert outcome(tmp_path / "balanced") == outcome(tmp_path / "column")
 
 
-def test_balancing_classes_changes_nothing_for_numbers(with_columns, tmp_path, outcome):
-    columns = {"y": [0.5, 2, -1.5, 3, 1]}
-    for name, class_weight in (("plain", None), ("balanced", "balanced")):
-        settings = {"data.targets": ["y"], "optim.class_weight": class_weight}
-        train(with_columns(columns, settings), tmp_path / name)
-    assert outcome(tmp_path / "balanced") == outcome(tmp_path / "plain")
+def test_balancing_classes_of_numbers_alone_is_refused(with_columns, tmp_path):
+    settings = {"data.targets": ["y"], "optim.class_weight": "balanced"}
+    with pytest.raises(ConfigError, match="class_weight is for yes/no .*, and y are numbers"):
+        train(with_columns({"y": [0.5, 2, -1.5, 3, 1]}, settings), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_does_not_go_on_with_other_weights(with_columns, tmp_path):
