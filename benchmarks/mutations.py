@@ -308,7 +308,7 @@ MUTATIONS = [
     # the task
     Mutation(
         "labels: standardised with the unbiased deviation",
-        "tasks.py",
+        "tasks/target.py",
         "float(present.std())",
         "float(present.std(ddof=1))",
         tests("test_tasks.py", "test_fit_standardises_by_the_training_labels"),
@@ -322,21 +322,21 @@ MUTATIONS = [
     ),
     Mutation(
         "loss: missing labels count",
-        "tasks.py",
+        "tasks/task.py",
         "losses = torch.where(present, self._losses(outputs, labels), 0.0)",
         "losses, weight = self._losses(outputs, labels), weight + 1 - present.float()",
         SLOW_LOSS,
     ),
     Mutation(
         "loss: divided by missing labels too",
-        "tasks.py",
+        "tasks/task.py",
         "return (losses * weight).sum(), weight.sum()",
         "return (losses * weight).sum(), torch.tensor(float(weight.numel()))",
         SLOW_LOSS,
     ),
     Mutation(
         "predictions: the mean not added back",
-        "tasks.py",
+        "tasks/task.py",
         'self._per_output("scale", outputs) + self._per_output("mean", outputs)',
         'self._per_output("scale", outputs)',
         tests("test_tasks.py", "test_predictions_undo_the_standardisation"),
@@ -357,7 +357,7 @@ MUTATIONS = [
     ),
     Mutation(
         "constant predictor: mean for median",
-        "tasks.py",
+        "tasks/task.py",
         "middle = np.median if",
         "middle = np.mean if",
         tests("test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
@@ -451,9 +451,9 @@ MUTATIONS = [
     ),
     Mutation(
         "loss: class weights exchanged",
-        "tasks.py",
-        "(num_classes * np.maximum(counts, 1))",
-        "(num_classes * np.maximum(counts[::-1], 1))",
+        "tasks/target.py",
+        "(occurring * np.maximum(counts, 1))",
+        "(occurring * np.maximum(counts[::-1], 1))",
         tests("test_tasks.py", "test_balanced_weights_equal_scikit_learns"),
     ),
     Mutation(

@@ -241,6 +241,15 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
         assert float(total / weight) == pytest.approx(math.log(len(counts)))
 
 
+def test_a_class_that_does_not_occur_has_the_weight_1() -> None:
+    """The others are balanced among themselves, so that the mean weight of a label stays 1."""
+    labels = np.repeat([0.0, 1.0], [600, 400])[:, None]
+    classes = [("a", "b", "c")]
+    task = Task.fit(["y"], ["multiclass"], labels, classes=classes, class_weight="balanced")
+    weights = task.targets[0].class_weights
+    assert weights == pytest.approx((1000 / 1200, 1000 / 800, 1.0))
+
+
 def test_balancing_leaves_regression_alone() -> None:
     """And nothing is balanced unless it is asked for; of numbers alone it cannot be."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0]])
@@ -487,6 +496,15 @@ def test_the_constant_is_the_median_or_the_shares() -> None:
 
     best = log_loss(task.constant(classes))
     assert all(log_loss(shares) > best for shares in rng.dirichlet([1, 1, 1], 50))
+
+
+def test_the_constant_of_squared_errors_is_the_mean() -> None:
+    """No other constant has a lower RMSE."""
+    column = np.random.default_rng(3).exponential(size=(101, 1))
+    task = Task((Target("a", "regression"),), "rmse", regression_loss="mse")
+    assert task.constant(column) == pytest.approx(column.mean(axis=0))
+    best = np.square(column - task.constant(column)).mean()
+    assert all(np.square(column - other).mean() >= best for other in np.linspace(0, 3, 301))
 
 
 def test_the_constant_without_labels_is_a_prediction_like_any_other() -> None:

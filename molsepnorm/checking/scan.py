@@ -11,15 +11,10 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm import featurize
+from molsepnorm.datasets.cells import BLANKS, mostly_numbers, parse_numbers
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.datasets.dataset import Rejected
-from molsepnorm.datasets.labels import (
-    BLANKS,
-    Labels,
-    parse_numbers,
-    read_labels,
-    read_weights,
-)
+from molsepnorm.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.datasets.splits import make_splits
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.tables import locate, read_table, require_column
@@ -226,10 +221,9 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
     taken = (config.smiles_column, config.weight_column, config.splits_column)
     found = {}
     for name in table.columns:
-        if name not in (*taken, *config.ignore_columns, *labels.names):
-            numbers, odd = parse_numbers(table[name])
-            if 0 < odd.sum() < np.isfinite(numbers).sum():
-                found[name] = np.flatnonzero(odd)
+        free = name not in (*taken, *config.ignore_columns, *labels.names)
+        if free and mostly_numbers(table[name]):
+            found[name] = np.flatnonzero(parse_numbers(table[name])[1])
     return found
 
 

@@ -102,7 +102,7 @@ source_options = (
 """Where molecules come from."""
 
 column_options = (
-    click.option("--smiles-column", help="Column of SMILES. [default: smiles]"),
+    click.option("--smiles-column", "--smiles-columns", help="Column of SMILES. [default: smiles]"),
     click.option(
         "--targets",
         "--target-columns",

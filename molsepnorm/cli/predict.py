@@ -27,7 +27,7 @@ __all__ = ["predict"]
     type=click.Path(path_type=Path),
     help="A table with SMILES (CSV, TSV, Parquet), an SDF or a .smi file, compressed or not.",
 )
-@click.option("--smiles-column", default="smiles", help="Its column of SMILES.")
+@click.option("--smiles-column", "--smiles-columns", default="smiles", help="Its column of SMILES.")
 @click.option(
     "-o",
     "--output",

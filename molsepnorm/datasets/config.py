@@ -21,7 +21,7 @@ _OF_TABLES = (
 class DataConfig(BaseModel):
     """A named data set, or a table of one's own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
     dataset: str | None = None
     """A name from `molsepnorm.datasets.NAMES`."""
@@ -93,6 +93,11 @@ class DataConfig(BaseModel):
         ways = [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
         if len(ways) > 1:
             raise ValueError(f"data.{ways[0]} and data.{ways[1]} both say how to split: keep one")
+        if self.split_type != "random" and {"splits_column", "splits_file"} & {*ways}:
+            raise ValueError(
+                f"data.split_type: {self.split_type} and data.{ways[0]} both say how to split: "
+                "keep one"
+            )
         if self.split is None and ways:
             raise ValueError(
                 f"data.split: null asks for no split, but data.{ways[0]} says how: keep one"

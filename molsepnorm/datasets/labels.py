@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,22 +9,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from molsepnorm.datasets.cells import (
+    BLANKS,
+    all_numbers,
+    kind_of,
+    look_like_classes,
+    looks_like_numbering,
+    mostly_numbers,
+    parse_numbers,
+)
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.metrics import Kind
 from molsepnorm.tables import locate, require_column
 
-__all__ = ["BLANKS", "MAX_CLASSES", "Labels", "parse_numbers", "read_labels", "read_weights"]
+__all__ = ["MAX_CLASSES", "Labels", "read_labels", "read_weights"]
 
 MAX_CLASSES = 100
 """More distinct words in a column are taken for names or remarks, not for classes."""
-
-_YES_NO = {
-    **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
-    **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
-}
-BLANKS = ("", "nan", "na", "n/a", "none", "null")
-_NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -122,19 +123,32 @@ def _choose(table: pd.DataFrame, config: DataConfig) -> tuple[tuple[str, ...], l
             raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")
         return tuple(config.targets), []
     candidates = [name for name in table.columns if name not in (*taken, *config.ignore_columns)]
-    numeric = [name for name in candidates if _all_numbers(table[name])]
-    numbering = [name for name in numeric if _NUMBERING.fullmatch(name)]
+    asked = {*config.classes, *(config.task_type if isinstance(config.task_type, dict) else ())}
+    numeric = [name for name in candidates if name in asked or all_numbers(table[name])]
+    numbering = [
+        name for name in numeric if name not in asked and looks_like_numbering(name, table[name])
+    ]
     names = [name for name in numeric if name not in numbering]
+    nearly = [name for name in candidates if name not in numeric and mostly_numbers(table[name])]
+    left_out = []
+    if numbering:
+        left_out.append(
+            f"Not taken for targets: {', '.join(numbering)} (they look like numbering)."
+        )
+    if nearly:
+        _, bad = parse_numbers(table[nearly[0]])
+        left_out.append(
+            f"Not taken for targets: {', '.join(nearly)} (some cells are no numbers, such as "
+            f"'{table.loc[bad, nearly[0]].iloc[0]}')."
+        )
     if not names:
         raise ConfigError(
             f"{config.table} has no column of numbers to predict beside "
             f"'{config.smiles_column}'. Columns: {', '.join(table.columns)}. Name one with "
-            "--targets"
+            + " ".join(["--targets.", *left_out]).rstrip(".")
         )
-    remarks = ["The targets are all columns of numbers; name others with --targets."]
-    if numbering:
-        remarks.append(f"Not taken for targets: {', '.join(numbering)} (they look like numbering).")
-    return tuple(names), remarks
+    remark = "The targets are all columns of numbers; name others with --targets."
+    return tuple(names), [remark, *left_out]
 
 
 def _asked_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
@@ -148,16 +162,21 @@ def _asked_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | N
                 raise ConfigError(
                     f"data.{option} names '{name}', which is no target. {did_you_mean(name, names)}"
                 )
-    if isinstance(asked, dict):
-        return {name: asked.get(name) for name in names}
-    return dict.fromkeys(names, asked)
+    kinds = {name: asked.get(name) if isinstance(asked, dict) else asked for name in names}
+    for name in config.classes:
+        if kinds[name] not in (None, "multiclass"):
+            raise ConfigError(
+                f"data.classes names those of '{name}', which data.task_type calls {kinds[name]}: "
+                "keep one"
+            )
+    return kinds
 
 
 def _column(table: pd.DataFrame, name: str, kind: Kind | None, config: DataConfig) -> _Column:
     assert config.table is not None
     if kind is None:
-        words = name in config.classes or _look_like_classes(table[name])
-        kind = "multiclass" if words else _kind_of(table[name])
+        words = name in config.classes or look_like_classes(table[name])
+        kind = "multiclass" if words else kind_of(table[name])
     if kind == "multiclass":
         return _classes(table, name, config)
     expected = (
@@ -178,7 +197,8 @@ def _column(table: pd.DataFrame, name: str, kind: Kind | None, config: DataConfi
 
 def _classes(table: pd.DataFrame, name: str, config: DataConfig) -> _Column:
     assert config.table is not None
-    text = table[name].str.strip()
+    # 1.0 is 1, as pandas writes whole numbers among blanks
+    text = table[name].str.strip().str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
     blank = text.str.lower().isin(BLANKS).to_numpy()
     found = text[~blank].unique().tolist()
     classes = tuple(config.classes.get(name) or sorted(found, key=_number_or_word(found)))
@@ -209,34 +229,6 @@ def _number_or_word(values: Sequence[str]) -> Callable[[str], float | str]:
     except ValueError:
         return str
     return float
-
-
-def parse_numbers(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a column (NaN for blanks), and where there is neither number nor blank."""
-    text = column.str.strip().str.lower()
-    parsed = pd.to_numeric(text.map(lambda cell: _YES_NO.get(cell, cell)), errors="coerce")
-    numbers = parsed.to_numpy(dtype=np.float64)
-    with np.errstate(over="ignore"):  # a label is kept as a float32
-        return numbers, ~np.isfinite(numbers.astype(np.float32)) & ~text.isin(BLANKS).to_numpy()
-
-
-def _all_numbers(column: pd.Series) -> bool:
-    numbers, bad = parse_numbers(column)
-    return not bad.any() and not np.isnan(numbers).all()
-
-
-def _look_like_classes(column: pd.Series) -> bool:
-    """Words alone, and few, or each of them more than once on average: unlike names, or 1,5 for
-    1.5."""
-    numbers, bad = parse_numbers(column)
-    words = column[bad].str.strip()
-    few = words.nunique() <= max(10, len(words) // 2)
-    return bool(np.isnan(numbers).all()) and len(words) > 0 and few
-
-
-def _kind_of(column: pd.Series) -> Kind:
-    numbers, _ = parse_numbers(column)
-    return "binary" if set(np.unique(numbers[~np.isnan(numbers)])) <= {0.0, 1.0} else "regression"
 
 
 def _few_whole_numbers(column: _Column) -> bool:

@@ -193,11 +193,13 @@ def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
     try:
         return TrainConfig.model_validate(content)
     except ValidationError as invalid:
-        raise ConfigError("\n".join(_explain(error, where) for error in invalid.errors())) from None
+        told = dict.fromkeys(_explain(error, where) for error in invalid.errors())
+        raise ConfigError("\n".join(told)) from None
 
 
 def _explain(error: Any, where: Path | str) -> str:
-    path = [str(part) for part in error["loc"]]
+    # pydantic also names the way it tried, such as literal['a','b'], where a value may be of two
+    path = [str(part) for part in error["loc"] if "[" not in str(part)]
     name = ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{where}: unknown setting '{name}'. {did_you_mean(path[-1], _known(path[:-1]))}"

@@ -100,11 +100,12 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
     """The task, and the data set with a remark where its metric is undefined on validation."""
     labels, weights = dataset.store.labels, dataset.weights
-    if weights is not None and not weights[dataset.splits["train"]].any():
-        raise DataError(
-            f"all {len(dataset.splits['train'])} training molecules have the weight 0, so there is "
-            "nothing to learn: give some another weight, or choose another split"
-        )
+    for split, what in (("train", "training"), ("val", "validation")):
+        if weights is not None and not weights[dataset.splits[split]].any():
+            raise DataError(
+                f"all {len(dataset.splits[split])} {what} molecules have the weight 0, so there is "
+                "nothing to learn from: give some another weight, or choose another split"
+            )
     metric = config.run.metric or dataset.metric
     task = Task.fit(
         dataset.targets,

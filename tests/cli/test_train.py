@@ -96,7 +96,7 @@ def test_a_table_of_words_and_few_numbers_tells_what_was_guessed(
     place, ok, tiny, write_table, tmp_path
 ):
     """No target is named: all columns of numbers are; `--quiet` is quiet about it."""
-    table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=[7, 8], c=COLOURS)
+    table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
     assert "Not taken for targets: id" in text

@@ -84,8 +84,15 @@ def test_replicates_of_what_is_not_drawn():
         DataConfig(table=TABLE, splits_column="split", fold=2)
     with pytest.raises(ValidationError, match="scaffold-ogb draws nothing, so there are no repl"):
         DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2)
-    for way in ({"folds": 3}, {"splits_file": TABLE}):
-        assert DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2, **way).fold == 2
+    assert DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2, folds=3).fold == 2
+
+
+@pytest.mark.parametrize("way", ["splits_column", "splits_file"])
+def test_a_split_that_is_named_is_not_drawn(way):
+    """A way of drawing beside it would be ignored."""
+    message = f"data.split_type: scaffold and data.{way} both say how to split: keep one"
+    with pytest.raises(ValidationError, match=message):
+        DataConfig(table=TABLE, split_type="scaffold", **{way: OF_TABLES[way]})
 
 
 def test_folds_are_counted_from_0():
@@ -185,6 +192,8 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     settings = {name: value for name, value in OF_TABLES.items() if name not in others}
     if way == "splits_column":
         del settings["fold"]
+    if way != "folds":
+        del settings["split_type"]
     settings |= {"task_type": {"y": "multiclass"}, "classes": {"y": ["yes", "no", "1", "null"]}}
     config = load_config("my.csv", overrides={f"data.{k}": v for k, v in settings.items()})
     config.save(tmp_path / "config.yaml")

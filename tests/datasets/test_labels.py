@@ -75,7 +75,20 @@ def test_without_names_every_numeric_column_is_a_target():
     assert labels.names == ("y", "active", "z")
     assert labels.kinds == ("regression", "binary", "regression")
     assert labels.classes == ((), (), ())
-    assert labels.remarks == (GUESSED,)
+    assert labels.remarks == (
+        GUESSED,
+        "Not taken for targets: mixed (some cells are no numbers, such as 'high').",
+    )
+    with pytest.raises(ConfigError, match=r"--targets\. Not taken .* no numbers, such as '>10'\)$"):
+        read({"IC50": ["1.2", ">10", "3.4"]})
+
+
+def test_a_column_whose_kind_is_named_is_a_target():
+    """Also one of words, of numbering, or with classes given."""
+    columns = {"id": ["0", "1", "2"], "taste": ["sweet", "sour", "sweet"], "y": ["1.5", "2", "3"]}
+    assert read(columns, task_type={"taste": "multiclass"}).names == ("taste", "y")
+    assert read(columns, classes={"taste": ["sweet", "sour"]}).names == ("taste", "y")
+    assert read(columns, task_type={"id": "regression"}).names == ("id", "y")
 
 
 def test_no_column_is_taken_twice():
@@ -138,6 +151,15 @@ def test_a_name_that_only_looks_like_numbering(name):
     assert labels.remarks == (GUESSED,)
 
 
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("refractive_index", ["1.33", "1.5", ""]), ("octane_number", ["92", "95", "92"])],
+)
+def test_numbers_that_recur_or_are_not_whole_number_nothing(name, cells):
+    labels = read({name: cells})
+    assert (labels.names, labels.remarks[0]) == ((name,), GUESSED)
+
+
 def test_what_was_ignored_is_not_remarked_on():
     """The user has said so."""
     columns = {"id": ["1", "2", "3"], "y": ["1.5", "2", "3"], "z": ["1.5", "2", "3"]}
@@ -154,7 +176,14 @@ def test_what_was_ignored_is_not_remarked_on():
         ({"ignore_columns": ["Id"], "targets": ["logS"]}, "my.csv has no column 'Id'"),
         ({"targets": ["logS", "logS"]}, "a target is named twice: logS, logS"),
         ({"task_type": {"logs": "binary"}}, r"data.task_type names 'logs', which is no target\. D"),
-        ({"task_type": {"ID": "binary"}}, "names 'ID', which is no target. Known: logS."),
+        (
+            {"task_type": {"ID": "binary"}, "targets": ["logS"]},
+            "names 'ID', which is no target. Known: logS.",
+        ),
+        (
+            {"task_type": {"logS": "binary"}, "classes": {"logS": ["0", "1"]}},
+            "data.classes names those of 'logS', which data.task_type calls binary: keep one",
+        ),
         (
             {"classes": {"logD": ["a", "b"]}},
             r"data.classes names 'logD', which is no target\. Did you mean 'logS'\?",
@@ -357,6 +386,13 @@ def test_whole_numbers_as_classes():
     labels = read({"y": ["10", "2", "-1", "2", "", "7"]}, task_type="multiclass")
     assert labels.classes == (("-1", "2", "7", "10"),)
     assert values(labels) == [[3, 1, 0, 1, None, 2]]
+
+
+def test_whole_numbers_with_a_decimal_point_are_the_same_class():
+    """As pandas writes them where a column has blanks."""
+    cells = ["1.0", "1", "", "2.00", "-3.0", "10", "1.5"] * 2
+    labels = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (("-3", "1", "1.5", "2", "10"),)
 
 
 def test_classes_in_a_given_order():

@@ -73,7 +73,7 @@ def test_rows_of_weight_0_teach_as_little_as_rows_without_a_label(
 def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_path, rows_of):
     """Its loss is 0 of 0, and nothing becomes NaN."""
     settings = {"data.targets": ["y"], "data.weight_column": "w", "run.batch_size": 2}
-    weights = [1 if row in (3, 4, 8, 12, 20, 21) else 0 for row in range(30)]
+    weights = [1 if row in (3, 4, 8, 9, 12, 20) else 0 for row in range(30)]
     columns = {"y": [0.5, 2, -1.5, 3, 1], "w": weights}
     result = train(with_columns(columns, settings), tmp_path / "run")
     assert result.finished
@@ -82,12 +82,16 @@ def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_p
     assert np.isfinite([float(row["val_loss"]) for row in history]).all()
 
 
-def test_training_molecules_of_no_weight_at_all_are_refused(with_columns, tmp_path):
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [([0] * 8 + [1, 1], "all 24 training"), ([1] * 8 + [0, 1], "all 3 validation")],
+)
+def test_molecules_of_no_weight_at_all_are_refused(with_columns, tmp_path, weights, told):
     """Where the others have some, so that the table as such is fine."""
     parts = ["train"] * 8 + ["val", "test"]
-    columns = {"a": YES_NO, "w": [0] * 8 + [1, 1], "part": parts}
+    columns = {"a": YES_NO, "w": weights, "part": parts}
     settings = {"data.weight_column": "w", "data.splits_column": "part", "data.targets": ["a"]}
-    with pytest.raises(DataError, match="all 24 training molecules have the weight 0, so there is"):
+    with pytest.raises(DataError, match=f"{told} molecules have the weight 0, so there is"):
         train(with_columns(columns, settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -1,9 +1,4 @@
-"""What is predicted: targets, their loss, their metric, and how outputs become predictions.
-
-A regression or yes/no target is one of the network's O outputs, a target of K classes is K of them.
-An output for regression is in units of the training labels' standard deviation; the others are
-logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where missing.
-"""
+"""`Task`: several targets together, and the metric by which a model is chosen."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.metrics import (
     METRICS,
     Kind,
@@ -27,34 +22,13 @@ from molsepnorm.metrics import (
     resampled_scores,
     score,
 )
+from molsepnorm.tasks.target import Target
 
-__all__ = ["Target", "Task", "check_labels", "json_scores"]
+__all__ = ["Task", "json_scores"]
 
 _COUNTS = 2**28  # bytes that the bootstrap may take
 _DEFAULT_METRIC = {"binary": "roc_auc", "multiclass": "accuracy"}
 _OF_LOSS = {"l1": "mae", "mse": "rmse"}
-
-
-@dataclass(frozen=True)
-class Target:
-    """One column to predict."""
-
-    name: str
-    kind: Kind
-    mean: float = 0.0
-    """Mean of the training labels, in their own units; 0 unless it is regression."""
-    scale: float = 1.0
-    """Standard deviation of the training labels, in their own units; 1 unless it is regression."""
-    classes: tuple[str, ...] = ()
-    """Names of the classes of a multi-class target, in the order of its outputs."""
-    class_weights: tuple[float, ...] = ()
-    """How much a label of each class (no, yes where it is yes/no) counts in the loss; empty for all
-    alike."""
-
-    @property
-    def width(self) -> int:
-        """How many of the network's outputs it takes."""
-        return len(self.classes) if self.kind == "multiclass" else 1
 
 
 @dataclass(frozen=True)
@@ -109,22 +83,10 @@ class Task:
             DataError: a target has no label, or a single value, among the training molecules; or
                 a label does not fit its target.
         """
-        targets = []
-        for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-            present = labels[~np.isnan(labels[:, i]), i].astype(np.float64)
-            if strict:
-                _require_variety(name, present)
-            target = Target(name, kind, classes=classes[i] if classes else ())
-            check_labels([target], labels[:, [i]])
-            if kind == "regression" and len(present):
-                targets.append(
-                    Target(name, kind, float(present.mean()), float(present.std()) or 1.0)
-                )
-            elif class_weight == "balanced" and kind != "regression":
-                weights = _balanced(present, max(target.width, 2))
-                targets.append(Target(name, kind, classes=target.classes, class_weights=weights))
-            else:
-                targets.append(target)
+        targets = tuple(
+            Target.fit(name, kind, column, classes[i] if classes else (), class_weight, strict)
+            for i, (name, kind, column) in enumerate(zip(names, kinds, labels.T, strict=True))
+        )
         if class_weight and set(kinds) == {"regression"}:
             raise ConfigError(
                 f"class_weight is for yes/no and multi-class targets, and {', '.join(names)} "
@@ -133,7 +95,7 @@ class Task:
         if metric is None:
             usual = {**_DEFAULT_METRIC, "regression": _OF_LOSS[regression_loss]}
             metric = usual[kinds[0]] if len(set(kinds)) == 1 else "loss"
-        return Task(tuple(targets), metric, regression_loss)
+        return Task(targets, metric, regression_loss)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -164,16 +126,19 @@ class Task:
         return Task(tuple(targets), content["metric"], content.get("regression_loss", "l1"))
 
     def constant(self, labels: np.ndarray) -> np.ndarray:  # (O,)
-        """The best prediction that ignores the molecule, from training labels (G, T): the median
-        for regression, otherwise the share of yes or of each class."""
+        """The best prediction that ignores the molecule, from training labels (G, T): the share of
+        yes or of each class; for regression the median, or the mean where the loss is squared."""
         parts = []
         for target, column in zip(self.targets, labels.T, strict=True):
             present = column[~np.isnan(column)]
             if target.kind == "multiclass":
                 counts = np.bincount(present.astype(int), minlength=target.width)
-                parts.append(counts / max(len(present), 1))
+                parts.append(
+                    counts / len(present) if len(present) else np.full(len(counts), 1 / len(counts))
+                )
             else:
-                middle = np.median if target.kind == "regression" else np.mean
+                absolute = target.kind == "regression" and self.regression_loss == "l1"
+                middle = np.median if absolute else np.mean
                 parts.append(np.array([middle(present) if len(present) else 0.0]))
         return np.concatenate(parts)
 
@@ -343,43 +308,6 @@ class Task:
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
     """Scores as JSON has them, an undefined one null: JSON knows no NaN."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
-
-
-def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
-    """Check that the labels (G, T) are such as their targets can have.
-
-    Raises:
-        DataError: one is not.
-    """
-    for target, column in zip(targets, labels.T, strict=True):
-        if target.kind == "regression":
-            continue
-        known = range(max(target.width, 2))
-        odd = column[~np.isnan(column) & ~np.isin(column, known)]
-        if not len(odd):
-            continue
-        if target.kind == "binary":
-            expected = "is yes/no, so its labels must be 0, 1 or blank"
-        else:
-            expected = f"has {len(known)} classes, so its labels must be 0 … {len(known) - 1}"
-        raise DataError(f"target '{target.name}' {expected}; found {odd[0]:g}")
-
-
-def _require_variety(name: str, present: np.ndarray) -> None:
-    if not len(present):
-        raise DataError(f"target '{name}' has no label among the training molecules")
-    if (present == present[0]).all():
-        raise DataError(
-            f"target '{name}' is constant among the training molecules: all {len(present)} labels "
-            f"are {present[0]:g}, so there is nothing to learn. Leave it out, or choose another "
-            "split"
-        )
-
-
-def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:
-    """n / (K n_c) for each class c, so that the mean weight of a label is 1."""
-    counts = np.bincount(labels.astype(int), minlength=num_classes)
-    return tuple((len(labels) / (num_classes * np.maximum(counts, 1))).tolist())
 
 
 def _mean(values: np.ndarray) -> float:
