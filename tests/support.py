@@ -1,9 +1,13 @@
-"""What several test files need: networks whose every weight matters, batches, renumbered atoms."""
+"""What several test files need: networks whose every weight matters, batches, renumbered atoms,
+other SMILES of a molecule."""
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import torch
+from rdkit import Chem
 from torch import nn
 
 from molsepnorm.batch import GraphTensors
@@ -43,3 +47,24 @@ def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
     order = rng.permutation(graph.num_bonds)
     bonds = rng.permuted(new[graph.bonds], axis=1)[order]
     return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
+
+
+def spelling(smiles: str, seed: int) -> str:
+    """Another SMILES of the same molecule."""
+    mol = Chem.MolFromSmiles(smiles)
+    order = list(range(mol.GetNumAtoms()))
+    random.Random(seed).shuffle(order)
+    return Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False)
+
+
+def with_marks(smiles: str, seed: int, mapped: bool) -> str:
+    """The molecule with its hydrogens written out, and an atom-map number, or an isotope, at half
+    of its atoms."""
+    mol = Chem.AddHs(Chem.MolFromSmiles(smiles))
+    chance = random.Random(seed)
+    for atom in chance.sample(list(mol.GetAtoms()), k=(mol.GetNumAtoms() + 1) // 2):
+        if mapped:
+            atom.SetAtomMapNum(chance.randint(1, 99))
+        else:
+            atom.SetIsotope(2 * atom.GetAtomicNum() + 1)
+    return Chem.MolToSmiles(mol, canonical=False)

@@ -12,6 +12,7 @@ import click
 
 from molsepnorm.cli.options import (
     configuration,
+    data_dir_option,
     options,
     recipe_options,
     source_options,
@@ -95,11 +96,7 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **given:
 
 
 @data.command(name="list")
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
-)
+@data_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(data_dir: Path | None, as_json: bool) -> None:
     """The data sets known by name, and what of them is on this machine.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "column_options",
     "configuration",
+    "data_dir_option",
     "model_option",
     "options",
     "recipe_options",
@@ -86,6 +87,12 @@ def _parse_shares(_: click.Context, __: click.Parameter, value: str | None) -> l
 
 _FILE = click.Path(path_type=Path)
 
+data_dir_option = click.option(
+    "--data-dir",
+    type=_FILE,
+    help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
+)
+
 source_options = (
     click.option("--dataset", help="A data set by name; `molsepnorm data list` shows them."),
     click.option(
@@ -93,11 +100,7 @@ source_options = (
         type=_FILE,
         help="A file with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, also compressed.",
     ),
-    click.option(
-        "--data-dir",
-        type=_FILE,
-        help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
-    ),
+    data_dir_option,
 )
 """Where molecules come from."""
 

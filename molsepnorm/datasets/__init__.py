@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from molsepnorm.datasets import ogb
 from molsepnorm.datasets.config import DataConfig
-from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected
+from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
 from molsepnorm.datasets.ogb import SETS as OGB_SETS
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, did_you_mean
@@ -47,8 +44,7 @@ def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         from molsepnorm.datasets.table import load_table
 
         return load_table(config, encoding)
-    environment = os.environ.get("MOLSEPNORM_DATA")
-    data_dir = config.data_dir or (Path(environment) if environment else None)
+    data_dir = data_folder(config.data_dir)
     if config.dataset in OGB_SETS:
         return ogb.load_ogb(config.dataset, data_dir, encoding)
     from molsepnorm.datasets.zinc import load_zinc

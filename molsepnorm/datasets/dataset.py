@@ -18,7 +18,15 @@ from molsepnorm.metrics import Kind
 from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
 
-__all__ = ["SPLITS", "Dataset", "LabelledGraph", "Rejected", "cache_folder", "cached_store"]
+__all__ = [
+    "SPLITS",
+    "Dataset",
+    "LabelledGraph",
+    "Rejected",
+    "cache_folder",
+    "cached_store",
+    "data_folder",
+]
 
 SPLITS = ("train", "val", "test")
 
@@ -78,6 +86,12 @@ class Dataset:
     def targets(self) -> tuple[str, ...]:
         """The targets' names."""
         return self.store.targets
+
+
+def data_folder(given: Path | None) -> Path | None:
+    """Where raw files lie: the folder given, or $MOLSEPNORM_DATA; None where neither is."""
+    environment = os.environ.get("MOLSEPNORM_DATA")
+    return given or (Path(environment) if environment else None)
 
 
 def cache_folder() -> Path:

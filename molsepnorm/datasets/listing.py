@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from molsepnorm.datasets import ogb, zinc
-from molsepnorm.datasets.dataset import cache_folder
+from molsepnorm.datasets.dataset import cache_folder, data_folder
 from molsepnorm.datasets.ogb.files import find_folder
 from molsepnorm.errors import DataError
 from molsepnorm.metrics import Kind
@@ -49,8 +48,7 @@ def list_sets(data_dir: Path | None = None) -> tuple[NamedSet, ...]:
     Args:
         data_dir: where raw files lie; $MOLSEPNORM_DATA where it is not given.
     """
-    environment = os.environ.get("MOLSEPNORM_DATA")
-    data_dir = data_dir or (Path(environment) if environment else None)
+    data_dir = data_folder(data_dir)
     stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
     return (*_zinc(data_dir, stores), *_ogb(data_dir, stores))
 

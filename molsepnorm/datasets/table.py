@@ -52,15 +52,12 @@ def load_table(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         raise DataError(_refusal(rejected[0], table.index, config))
     if not len(store):
         raise DataError(f"{config.table} has no molecule that can be read: {rejected[0].reason}")
-    splits = {}
-    if config.split is not None:
-        splits = make_splits(config, store.rows, smiles, column, config.table)
     return Dataset(
         name=config.table.name,
         store=store,
         kinds=labels.kinds,
         classes=labels.classes,
-        splits=splits,
+        splits=make_splits(config, store.rows, smiles, column, config.table),
         weights=None if weights is None else weights[store.rows].astype(np.float32),
         rejected=tuple(rejected),
         smiles=smiles,

@@ -119,7 +119,8 @@ def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
     )
     val = labels[dataset.splits["val"]]
     anything = np.random.default_rng(0).random((len(val), task.outputs))
-    if task.metric == "loss" or not np.isnan(task.scores(anything, val)[task.metric]):
+    only = [task.metric]
+    if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
         return task, dataset
     remark = (
         f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or all "

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
+from support import spelling, with_marks
 
 from molsepnorm import featurize
 from molsepnorm.errors import InvalidMolecule
@@ -28,13 +29,6 @@ MOLECULES = (
     "F/C=C/C=C\\Cl",
     "C1C[N+]23CCC[N+]4(C1)CC[S-]1[Fe+2]24([SH+]CC3)[S-]2CC[N+]34CCC[N+]5(CCC3)CC[SH+][Fe+2]1254",
 )
-
-
-def spelling(mol: Chem.Mol, seed: int) -> str:
-    """Another SMILES of the same molecule."""
-    order = list(range(mol.GetNumAtoms()))
-    random.Random(seed).shuffle(order)
-    return Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ def test_what_belongs_to_a_scaffold(smiles, scaffold):
 @settings(max_examples=100)
 @given(smiles=st.sampled_from(MOLECULES), seed=st.integers(0, 2**32 - 1))
 def test_every_spelling_has_the_same_scaffold(chirality, smiles, seed):
-    other = spelling(Chem.MolFromSmiles(smiles), seed)
+    other = spelling(smiles, seed)
     assert murcko_scaffold(other, chirality) == murcko_scaffold(smiles, chirality)
 
 
@@ -72,14 +66,7 @@ def test_every_spelling_has_the_same_scaffold(chirality, smiles, seed):
 @settings(max_examples=100)
 @given(smiles=st.sampled_from(MOLECULES), seed=st.integers(0, 2**32 - 1), mapped=st.booleans())
 def test_isotopes_and_atom_maps_do_not_matter(chirality, smiles, seed, mapped):
-    mol = Chem.AddHs(Chem.MolFromSmiles(smiles))
-    chance = random.Random(seed)
-    for atom in chance.sample(list(mol.GetAtoms()), k=(mol.GetNumAtoms() + 1) // 2):
-        if mapped:
-            atom.SetAtomMapNum(chance.randint(1, 99))
-        else:
-            atom.SetIsotope(2 * atom.GetAtomicNum() + 1)
-    marked = Chem.MolToSmiles(mol, canonical=False)
+    marked = with_marks(smiles, seed, mapped)
     assert murcko_scaffold(marked, chirality) == murcko_scaffold(smiles, chirality)
 
 
@@ -140,7 +127,7 @@ def test_real_molecules_have_the_scaffolds_that_rdkit_gives_them(datasets, name)
         assert scaffold == MurckoScaffoldSmiles(mol=mol, includeChirality=False)
         assert not scaffold or murcko_scaffold(scaffold) == scaffold
         for chirality in (False, True):
-            other = spelling(mol, tested)
+            other = spelling(smiles, tested)
             assert murcko_scaffold(other, chirality) == murcko_scaffold(smiles, chirality)
     assert tested > 145
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
+from support import spelling, with_marks
 
 from molsepnorm import featurize
 from molsepnorm.errors import ConfigError, InvalidMolecule
@@ -44,14 +45,6 @@ MOLECULES = (
     "C1C[N+]23CCC[N+]4(C1)CC[S-]1[Fe+2]24([SH+]CC3)[S-]2CC[N+]34CCC[N+]5(CCC3)CC[SH+][Fe+2]1254",
 )
 IN_ZINC = [smiles for smiles in MOLECULES if "Na" not in smiles and "Fe" not in smiles]
-
-
-def spelling(smiles: str, seed: int) -> str:
-    """Another SMILES of the same molecule."""
-    mol = Chem.MolFromSmiles(smiles)
-    order = list(range(mol.GetNumAtoms()))
-    random.Random(seed).shuffle(order)
-    return Chem.MolToSmiles(Chem.RenumberAtoms(mol, order), canonical=False)
 
 
 def arrays(graph: MolGraph) -> tuple[list, list, list]:
@@ -92,14 +85,7 @@ def test_every_spelling_gives_the_same_graph(name, molecules, data):
 @settings(max_examples=100, deadline=None)
 @given(smiles=st.sampled_from(MOLECULES), seed=st.integers(0, 2**32 - 1), mapped=st.booleans())
 def test_isotopes_and_atom_maps_do_not_matter(smiles, seed, mapped):
-    mol = Chem.AddHs(Chem.MolFromSmiles(smiles))
-    chance = random.Random(seed)
-    for atom in chance.sample(list(mol.GetAtoms()), k=(mol.GetNumAtoms() + 1) // 2):
-        if mapped:
-            atom.SetAtomMapNum(chance.randint(1, 99))
-        else:
-            atom.SetIsotope(2 * atom.GetAtomicNum() + 1)
-    marked = Chem.MolToSmiles(mol, canonical=False)
+    marked = with_marks(smiles, seed, mapped)
     assert canonical_smiles(marked) == canonical_smiles(smiles)
 
 
