@@ -56,7 +56,7 @@ _BOND_STEREO = {
 
 
 class OgbFeaturizer(Featurizer):
-    """OGB's features, equal to `ogb.utils.mol.smiles2graph`, in half its time.
+    """OGB's features, equal to `ogb.utils.mol.smiles2graph`.
 
     The atoms are numbered as in the text, but as in its canonical form where a tetrahedral centre
     is marked, since what is clockwise depends on the order.
