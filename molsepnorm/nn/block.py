@@ -50,5 +50,17 @@ class GraphormerLayer(nn.Module):
         x = self.dropout.add(x, attended)
         return self.dropout.add(x, self._feed_forward(self.ffn_norm(x, *slots)))
 
+    def tokens(self, x: Tensor, bias: list[Tensor], batch: GraphBatch) -> Tensor:  # (B, C)
+        """The graph tokens alone of what `forward` gives, in the order of their slots.
+
+        For the last layer, after which nothing else is read. Needs norms that can normalise the
+        tokens by themselves.
+        """
+        slots = (batch.graph_token, batch.mask)
+        normed = self.attention_norm(x, *slots)
+        attended = self.attention(normed, bias, batch.blocks, tokens_only=True)
+        token = self.dropout.add(x[batch.graph_token.sort().values], attended)
+        return self.dropout.add(token, self._feed_forward(self.ffn_norm.tokens(token)))
+
     def _feed_forward(self, x: Tensor) -> Tensor:
         return self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x))))

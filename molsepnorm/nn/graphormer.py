@@ -111,9 +111,9 @@ class Graphormer(nn.Module):
     NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931.
 
     What differs from the reference: canonical shortest paths (see `molsepnorm.encodings`), one
-    degree table, SepNorm. With SepNorm the last norm normalises the graph token alone, since
-    nothing else is read after it. (For the same reason the atoms' norm before the last layer's
-    feed-forward has no influence on the output; its parameters stay as they are drawn.)
+    degree table, SepNorm. In the last layer the graph token alone asks and goes on, since nothing
+    else is read after it. (With SepNorm the atoms' norm before that layer's feed-forward is
+    therefore never used; its parameters stay as they are drawn.)
 
     >>> model = Graphormer(GraphormerConfig(layers=2))
     >>> sum(p.numel() for p in model.parameters())
@@ -142,6 +142,8 @@ class Graphormer(nn.Module):
             for index in range(config.layers)
         )
         self.last_norm = _norm(config, last=True)
+        # the statistics of a batch norm that all tokens share need the atoms to the end
+        self._tokens_alone = config.norm == "sep" or config.node_norm == "layer"
         self.readout = nn.Linear(config.width, config.outputs)
         self.reset_parameters()
 
@@ -169,9 +171,14 @@ class Graphormer(nn.Module):
         """The graph token of every molecule after the last norm."""
         x = self.input_dropout(self.embedding(batch))  # (M, C)
         bias = self.bias(batch)
-        for layer in self.layers:
+        *layers, last = self.layers
+        for layer in layers:
             x = layer(x, bias, batch)
-        return self.last_norm(x, batch.graph_token, batch.mask)[batch.graph_token]
+        if not self._tokens_alone:
+            x = last(x, bias, batch)
+            return self.last_norm(x, batch.graph_token, batch.mask)[batch.graph_token]
+        token = self.last_norm.tokens(last.tokens(x, bias, batch))
+        return token[batch.graph_token.argsort().argsort()]
 
 
 def _norm(config: GraphormerConfig, first: bool = False, last: bool = False) -> nn.Module:

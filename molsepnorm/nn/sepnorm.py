@@ -71,20 +71,28 @@ class SepNorm(nn.Module):
                 f"SepNorm got a packed input of shape {tuple(x.shape)} and must be told where the "
                 "graph tokens are: pass graph_token=, or an input of shape (n, l, d)"
             )
-        if self.training and len(graph_token) == 1 and isinstance(self.cls_norm, _BatchNorm):
+        if isinstance(self.tok_norm, MaskedBatchNorm1d):
+            y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
+        else:
+            y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
+        token = self.tokens(x[graph_token]).to(y.dtype)
+        if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):
+            return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
+        return y.index_copy(0, graph_token, token)
+
+    def tokens(self, x: Tensor) -> Tensor:  # (n, d), at least float32
+        """Normalise graph tokens, x (n, d), alone.
+
+        Raises:
+            ValueError: in training a batch norm gets a single graph.
+        """
+        if self.training and len(x) == 1 and isinstance(self.cls_norm, _BatchNorm):
             raise ValueError(
                 "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
                 "its variance over the batch is not defined. Use batches of two graphs or more, "
                 "or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
             )
-        if isinstance(self.tok_norm, MaskedBatchNorm1d):
-            y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
-        else:
-            y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
-        token = self.cls_norm(_at_least_float32(x[graph_token])).to(y.dtype)
-        if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):
-            return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
-        return y.index_copy(0, graph_token, token)
+        return self.cls_norm(_at_least_float32(x))
 
 
 class SharedNorm(nn.Module):
@@ -105,6 +113,10 @@ class SharedNorm(nn.Module):
         elif mask is not None and graph_token is not None:
             mask = mask.index_fill(0, graph_token, True)
         return self.norm(x, mask)
+
+    def tokens(self, x: Tensor) -> Tensor:  # (n, d)
+        """Normalise graph tokens, x (n, d), alone; a batch norm counts all tokens and cannot."""
+        return self.norm(x)
 
 
 class MaskedBatchNorm1d(nn.BatchNorm1d):

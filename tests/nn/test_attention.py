@@ -47,7 +47,7 @@ def plain(
                 logits = q[:, own] @ k[:, own].T / size**0.5 + bias[index][graph, head]
                 weights = torch.softmax(logits, dim=-1)
                 if masks is not None:
-                    weights = weights * masks[index][graph, head] * layer.dropout.scale
+                    weights = weights * masks[index][graph, head].double() * layer.dropout.scale
                 heads.append(weights @ v[:, own])
             rows.append(torch.cat(heads, dim=1))
     return layer.out(torch.cat(rows))
@@ -57,9 +57,9 @@ def fix_masks(
     layer: BiasedSelfAttention, bias: list[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> list[Tensor]:
     """Make the layer's dropout give the same masks at every call; returns them."""
-    masks = [(torch.rand_like(part) > 0.4).to(part.dtype) for part in bias]
+    masks = [(torch.rand_like(part) > 0.4).to(torch.uint8) for part in bias]
     by_shape = {part.shape: mask for part, mask in zip(bias, masks, strict=True)}
-    monkeypatch.setattr(layer.dropout, "mask", lambda part: by_shape[part.shape].clone())
+    monkeypatch.setattr(layer.dropout, "kept", lambda part: by_shape[part.shape])
     return masks
 
 
@@ -153,3 +153,33 @@ def test_autocast_trains(dropout: float) -> None:
     for full, half in zip(*gradients, strict=True):
         assert half.dtype == torch.float32
         torch.testing.assert_close(half, full, rtol=0.1, atol=0.1 * float(full.abs().max()) + 1e-6)
+
+
+def test_tokens_only_are_the_first_rows_of_each_graph() -> None:
+    """Values and gradients equal those of attention between all slots."""
+    layer, x, bias = some_layer()
+    starts = [0, 4, 8, 10, 12, 14, 20]
+    inputs = (x, *bias, *layer.parameters())
+    alone, whole = layer(x, bias, BLOCKS, tokens_only=True), layer(x, bias, BLOCKS)[starts]
+    torch.testing.assert_close(alone, whole, rtol=1e-12, atol=1e-12)
+    weight = torch.randn_like(alone)
+    mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in (alone, whole))
+    for gradient, expected in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [-2000.0, 2000.0])
+def test_logits_whose_exponentials_leave_the_range(shift: float) -> None:
+    """Adding a number to all logits of a row changes nothing, however large it is."""
+    layer, x, bias = some_layer()
+    shifted = [part.detach() + shift for part in bias]
+    for part in shifted:
+        part.requires_grad_()
+    results = layer(x, shifted, BLOCKS), layer(x, bias, BLOCKS)
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
+    gradients = [
+        torch.autograd.grad(y.square().sum(), (x, *biases))
+        for y, biases in zip(results, (shifted, bias), strict=True)
+    ]
+    for gradient, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)

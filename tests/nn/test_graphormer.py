@@ -506,6 +506,11 @@ def test_equal_seeds_give_equal_bits() -> None:
     assert not torch.equal(states[0]["readout.weight"], states[2]["readout.weight"])
 
 
+def unread_parameters(layers: int) -> set[str]:
+    """SepNorm's norm of atoms before the last feed-forward, which only the token goes through."""
+    return {f"layers.{layers - 1}.ffn_norm.tok_norm.{kind}" for kind in ("weight", "bias")}
+
+
 @pytest.mark.parametrize("norm", ["sep", "shared"])
 def test_every_parameter_is_trained(norm: str) -> None:
     """With layer norms each parameter has a gradient (a batch norm cancels the biases before it),
@@ -514,12 +519,33 @@ def test_every_parameter_is_trained(norm: str) -> None:
     (model(batch_of(zinc_graphs(), model.config)) ** 3).sum().backward()
     unused = set()
     for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
-        if parameter.grad.abs().max() < 1e-9:
+        if parameter.grad is None:
             unused.add(name)
-    dead = {f"layers.2.ffn_norm.tok_norm.{kind}" for kind in ("weight", "bias")}
-    assert unused == (dead if norm == "sep" else set())
+            continue
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 1e-9, name
+    assert unused == (unread_parameters(layers=3) if norm == "sep" else set())
+
+
+@pytest.mark.parametrize("options", NORMS, ids=str)
+@pytest.mark.parametrize("training", [False, True])
+def test_the_last_layer_for_tokens_alone_equals_the_whole(options: dict, training: bool) -> None:
+    """Outputs and gradients, in evaluation and (without dropout) in training."""
+    model = far_from_initial(**options, dropout=0.0, attention_dropout=0.0).double()
+    model.train(training)
+    batch, found = batch_of(zinc_graphs(), model.config, blocks=3), []
+    for alone in (model._tokens_alone, False):
+        model._tokens_alone = alone
+        model.zero_grad()
+        outputs = model(batch)
+        (outputs**3).sum().backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((outputs, gradients))
+    (outputs, gradients), (whole, of_whole) = found
+    torch.testing.assert_close(outputs, whole, rtol=1e-10, atol=1e-10)
+    assert set(of_whole) - set(gradients) <= unread_parameters(model.config.layers)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, of_whole[name], rtol=1e-8, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("dropout", ["dropout", "attention_dropout", "activation_dropout"])
@@ -541,5 +567,8 @@ def test_autocast_trains_near_float32() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         outputs = model(batch)
     outputs.float().square().sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    for name, parameter in model.named_parameters():
+        if name not in unread_parameters(model.config.layers):
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
     assert model.last_norm.cls_norm.running_var.dtype == torch.float32

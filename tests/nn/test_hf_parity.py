@@ -7,7 +7,6 @@ shortest path between any two atoms, as the two networks choose differently amon
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +83,7 @@ def imported(
 class NoNorm(nn.Module):
     """In place of our last norm, which transformers' encoder does not have."""
 
-    def forward(self, x: Tensor, *_: Any) -> Tensor:
+    def tokens(self, x: Tensor) -> Tensor:
         return x
 
 
