@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from molsepnorm.nn.batch import Block
 from molsepnorm.nn.dropout import ByteDropout
@@ -41,7 +40,7 @@ class BiasedSelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,  # (M, C)
-        bias: list[Tensor],  # for each block (graphs, H, S, S)
+        bias: list[Tensor],  # for each block (H, graphs, S, S)
         blocks: tuple[Block, ...],
         tokens_only: bool = False,
     ) -> Tensor:  # (M, C), or (B, C)
@@ -50,12 +49,16 @@ class BiasedSelfAttention(nn.Module):
         With `tokens_only` the graph tokens alone ask, of all slots; they answer in the blocks'
         order.
         """
-        asked = [part[:, :, :1] if tokens_only else part for part in bias]  # (graphs, H, Q, S)
+        asked = [part[:, :, :1] if tokens_only else part for part in bias]  # (H, graphs, Q, S)
         kept = [self.dropout.kept(part) for part in asked]
         scale = 1.0 if kept[0] is None else self.dropout.scale
-        qkv = F.linear(x, self.qkv.weight)  # its bias is added where q, k and v are parted
-        with torch.autocast(x.device.type, enabled=False):
-            y = _Attend.apply(qkv, self.qkv.bias, blocks, scale, kept, *asked)
+        device = x.device.type
+        lower = torch.is_autocast_enabled(device)
+        products = torch.get_autocast_dtype(device) if lower else x.dtype
+        with torch.autocast(device, enabled=False):
+            y = _Attend.apply(
+                x, self.qkv.weight, self.qkv.bias, products, blocks, scale, kept, *asked
+            )
         return self.out(y)
 
 
@@ -69,7 +72,7 @@ class _Place(NamedTuple):
 
 
 class _Attend(torch.autograd.Function):
-    """Attention of every block, from (M, 3C) to (M, C), with its gradient.
+    """Attention of every block, from x before the projections to the heads' outputs side by side.
 
     Written out so that each block's result and gradient goes straight to its place, and little is
     written to memory: composed of autograd's own operations, attention takes three fifths of a
@@ -79,50 +82,57 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        qkv: Tensor,  # (M, 3C), without its bias
-        qkv_bias: Tensor,  # (3C,)
+        x: Tensor,  # (M, C)
+        weight: Tensor,  # (3C, C)
+        offset: Tensor,  # (3C,)
+        products: torch.dtype,  # of the factors of the projections
         blocks: tuple[Block, ...],
         scale: float,  # of the weights that dropout keeps, 1 without dropout
-        kept: list[Tensor | None],  # for each block uint8 (graphs, H, Q, S), or no dropout
-        *bias: Tensor,  # for each block (graphs, H, Q, S); Q is S, or 1: the graph tokens alone
+        kept: list[Tensor | None],  # for each block uint8 (H, graphs, Q, S), or no dropout
+        *bias: Tensor,  # for each block (H, graphs, Q, S); Q is S, or 1: the graph tokens alone
     ) -> Tensor:  # (M, C), or (B, C) where Q is 1
-        heads = bias[0].shape[1]
-        rows = sum(len(part) * part.shape[2] for part in bias)
-        y = qkv_bias.new_empty(rows, len(qkv_bias) // 3)
+        heads = len(bias[0])
+        by_head = weight.to(products).view(3, heads, -1, x.shape[1]).permute(1, 3, 0, 2)
+        by_head = by_head.flatten(2)  # (H, C, 3C/H): q, k and v of a head beside each other
+        shifts = offset.view(3, heads, -1).transpose(0, 1).reshape(heads, 1, -1)
+        lowered = x.to(products)
+        places = list(_places(blocks, bias))
+        y = x.new_empty(places[-1].asking.stop, x.shape[1])
         saved: list[Tensor] = []
-        for place, part, mask in zip(_places(blocks, bias), bias, kept, strict=True):
-            q, k, v = _part(qkv[place.slots], qkv_bias, place, heads)
+        for place, part, mask in zip(places, bias, kept, strict=True):
+            qkv = lowered[place.slots].expand(heads, -1, -1) @ by_head
+            qkv = qkv.add_(shifts) if qkv.dtype == x.dtype else qkv + shifts
+            q, k, v = qkv.view(-1, place.columns, 3, qkv.shape[-1] // 3).unbind(2)  # (H·graphs, …)
+            q = q[:, : place.rows]
             weights, total = _exponentials(q, k, part.flatten(0, 1).to(q.dtype))
             dropped = weights
             if mask is not None:
                 dropped = mask.flatten(0, 1).to(q.dtype).mul_(weights)
                 total.div_(scale)
             attended = (dropped @ v).div_(total)
-            _by_head(y[place.asking], place.rows, heads).copy_(attended.unflatten(0, (-1, heads)))
+            _by_head(y[place.asking], place.rows, heads).copy_(attended.unflatten(0, (heads, -1)))
             saved += [q, k, v, weights, dropped, total]
-        ctx.save_for_backward(y, *bias, *saved)
-        ctx.blocks, ctx.scale, ctx.qkv_dtype = blocks, scale, qkv.dtype
+        ctx.save_for_backward(x, weight, y, *bias, *saved)
+        ctx.blocks, ctx.scale, ctx.products = blocks, scale, products
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, *rest = ctx.saved_tensors
+        x, weight, y, *rest = ctx.saved_tensors
         bias, saved = rest[: len(ctx.blocks)], iter(rest[len(ctx.blocks) :])
-        heads = bias[0].shape[1]
-        places = list(_places(ctx.blocks, bias))
-        grad_qkv = y.new_empty(places[-1].slots.stop, 3 * y.shape[1])
+        heads = len(bias[0])
+        grad_qkv = x.new_empty(len(x), len(weight))
         grad_bias: list[Tensor] = []
-        for place, part in zip(places, bias, strict=True):
+        for place, part in zip(_places(ctx.blocks, bias), bias, strict=True):
             q, k, v, weights, dropped, total = (next(saved) for _ in range(6))
-            grad_y = _by_head(grad[place.asking], place.rows, heads).flatten(0, 1)
+            grad_y = _by_head(grad[place.asking], place.rows, heads).flatten(0, 1) / total
             y_part = _by_head(y[place.asking], place.rows, heads).flatten(0, 1)
             # a row's Σ_j P_ij ∂P_ij, which the gradient of a softmax subtracts, is y_i · ∂y_i
-            grad_y = grad_y / total
             along = (grad_y * y_part).sum(-1, keepdim=True)
             grad_logits = (grad_y @ v.transpose(1, 2)).mul_(dropped)
             grad_logits.addcmul_(weights, along, value=-1 / ctx.scale)
-            grad_bias.append(grad_logits.unflatten(0, (-1, heads)).to(part.dtype))
+            grad_bias.append(grad_logits.unflatten(0, (heads, -1)).to(part.dtype))
 
             factor = q.shape[-1] ** -0.5
             grad_q = (grad_logits @ k).mul_(factor)
@@ -132,8 +142,11 @@ class _Attend(torch.autograd.Function):
             if place.rows < place.columns:
                 parts[0].zero_()
             for seen, gradient in zip(parts, (grad_q, grad_k, grad_v), strict=True):
-                seen[:, :, : gradient.shape[1]] = gradient.unflatten(0, (-1, heads))
-        return (grad_qkv.to(ctx.qkv_dtype), grad_qkv.sum(0), None, None, None, *grad_bias)
+                seen[:, :, : gradient.shape[1]] = gradient.unflatten(0, (heads, -1))
+        lowered = grad_qkv.to(ctx.products)
+        grad_x = (lowered @ weight.to(ctx.products)).to(x.dtype)
+        grad_weight = (lowered.T @ x.to(ctx.products)).to(weight.dtype)
+        return (grad_x, grad_weight, grad_qkv.sum(0), None, None, None, None, *grad_bias)
 
 
 def _places(blocks: tuple[Block, ...], bias: Sequence[Tensor]) -> Iterator[_Place]:
@@ -145,18 +158,8 @@ def _places(blocks: tuple[Block, ...], bias: Sequence[Tensor]) -> Iterator[_Plac
         slot, row = slot_end, row_end
 
 
-def _part(
-    qkv: Tensor, qkv_bias: Tensor, place: _Place, heads: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """q (graphs·H, Q, C/H), k and v (graphs·H, S, C/H) of a block's qkv (graphs·S, 3C)."""
-    seen = _by_head(qkv, place.columns, heads, parts=3)
-    copied = torch.add(seen, qkv_bias.view(3, 1, heads, 1, -1), out=qkv_bias.new_empty(seen.shape))
-    q, k, v = copied.flatten(1, 2).unbind(0)
-    return q[:, : place.rows], k, v
-
-
 def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights (graphs·H, Q, S) before normalisation, and their sums (graphs·H, Q, 1).
+    """The weights (H·graphs, Q, S) before normalisation, and their sums (H·graphs, Q, 1).
 
     Of rows as short as a molecule's a softmax spends most of its time on the largest logit. On a
     CPU it is done without, unless the sums say that exponentials were too large or too small; by
@@ -174,6 +177,6 @@ def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_head(x: Tensor, slots: int, heads: int, parts: int = 1) -> Tensor:
-    """(graphs·S, parts·C) seen as (graphs, H, S, C/H), behind a dimension of parts if several."""
-    seen = x.view(-1, slots, parts, heads, x.shape[1] // parts // heads).permute(2, 0, 3, 1, 4)
+    """(graphs·S, parts·C) seen as (H, graphs, S, C/H), behind a dimension of parts if several."""
+    seen = x.view(-1, slots, parts, heads, x.shape[1] // parts // heads).permute(2, 3, 0, 1, 4)
     return seen if parts > 1 else seen[0]

@@ -49,12 +49,12 @@ class AttentionBias(nn.Module):
         self.bonds = nn.ParameterList([torch.empty(size, heads) for size in bond_sizes])
         self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
 
-    def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each block (graphs, H, S, S)
+    def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each block (H, graphs, S, S)
         """The bias of every block of a batch."""
         bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
         areas = [block.graphs * block.slots**2 for block in batch.blocks]
         return [
-            part.view(block.graphs, block.slots, block.slots, -1).permute(0, 3, 1, 2).contiguous()
+            part.T.contiguous().view(-1, block.graphs, block.slots, block.slots)
             for block, part in zip(batch.blocks, bias.split(areas), strict=True)
         ]
 

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import ByteDropout
+from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
 
 __all__ = ["GraphormerLayer"]
 
@@ -28,8 +29,8 @@ class GraphormerLayer(nn.Module):
         width: int,
         ffn_width: int,
         heads: int,
-        attention_norm: nn.Module,
-        ffn_norm: nn.Module,
+        attention_norm: SepNorm | SharedNorm,
+        ffn_norm: SepNorm | SharedNorm,
         dropout: float,
         attention_dropout: float,
         activation_dropout: float,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, cast, get_args, get_type_hints
 
 from torch import Tensor, nn
 
@@ -171,9 +171,9 @@ class Graphormer(nn.Module):
         """The graph token of every molecule after the last norm."""
         x = self.input_dropout(self.embedding(batch))  # (M, C)
         bias = self.bias(batch)
-        *layers, last = self.layers
-        for layer in layers:
+        for layer in self.layers[:-1]:
             x = layer(x, bias, batch)
+        last = cast(GraphormerLayer, self.layers[-1])
         if not self._tokens_alone:
             x = last(x, bias, batch)
             return self.last_norm(x, batch.graph_token, batch.mask)[batch.graph_token]
@@ -181,7 +181,9 @@ class Graphormer(nn.Module):
         return token[batch.graph_token.argsort().argsort()]
 
 
-def _norm(config: GraphormerConfig, first: bool = False, last: bool = False) -> nn.Module:
+def _norm(
+    config: GraphormerConfig, first: bool = False, last: bool = False
+) -> SepNorm | SharedNorm:
     nodes = _NORMS[config.node_norm]
     if config.norm == "shared":
         return SharedNorm(config.width, nodes)

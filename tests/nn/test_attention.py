@@ -21,7 +21,7 @@ def some_layer(dropout: float = 0.0, blocks: tuple[Block, ...] = BLOCKS) -> tupl
     slots = sum(block.graphs * block.slots for block in blocks)
     x = torch.randn(slots, WIDTH, dtype=torch.float64, requires_grad=True)
     bias = [
-        torch.randn(b.graphs, HEADS, b.slots, b.slots, dtype=torch.float64, requires_grad=True)
+        torch.randn(HEADS, b.graphs, b.slots, b.slots, dtype=torch.float64, requires_grad=True)
         for b in blocks
     ]
     return layer, x, bias
@@ -44,10 +44,10 @@ def plain(
             heads = []
             for head in range(HEADS):
                 own = slice(head * size, (head + 1) * size)
-                logits = q[:, own] @ k[:, own].T / size**0.5 + bias[index][graph, head]
+                logits = q[:, own] @ k[:, own].T / size**0.5 + bias[index][head, graph]
                 weights = torch.softmax(logits, dim=-1)
                 if masks is not None:
-                    weights = weights * masks[index][graph, head].double() * layer.dropout.scale
+                    weights = weights * masks[index][head, graph].double() * layer.dropout.scale
                 heads.append(weights @ v[:, own])
             rows.append(torch.cat(heads, dim=1))
     return layer.out(torch.cat(rows))

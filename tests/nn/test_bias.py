@@ -97,10 +97,10 @@ def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) 
     module = bias_for(spec)
     parts = module(batch)
     assert [part.shape for part in parts] == [
-        (block.graphs, HEADS, block.slots, block.slots) for block in batch.blocks
+        (HEADS, block.graphs, block.slots, block.slots) for block in batch.blocks
     ]
     by_size = sorted(graphs, key=lambda graph: graph.num_atoms)  # blocks hold graphs of like size
-    rows = [(part[row], part.shape[-1]) for part in parts for row in range(len(part))]
+    rows = [(part[:, row], part.shape[-1]) for part in parts for row in range(part.shape[1])]
     with torch.no_grad():
         for graph, (fast, slots) in zip(by_size, rows, strict=True):
             slow = slow_bias(module, spec, graph, slots)
@@ -176,7 +176,7 @@ def test_atoms_alone() -> None:
     (bias,) = module(batch)
     expected = module.graph_token[:, None, None].repeat(1, 2, 2)
     expected[:, 1, 1] = module.spatial[0]
-    torch.testing.assert_close(bias, torch.stack([expected, expected]))
+    torch.testing.assert_close(bias, torch.stack([expected, expected], dim=1))
 
 
 def test_gradcheck_of_the_table() -> None:
