@@ -57,6 +57,44 @@ class MolGraph:
         object.__setattr__(self, "bonds", bonds)
         object.__setattr__(self, "bond_features", features)
 
+    @staticmethod
+    def many(
+        sizes: np.ndarray,
+        atom_features: np.ndarray,
+        bond_counts: np.ndarray,
+        bonds: np.ndarray,
+        bond_features: np.ndarray,
+    ) -> list[MolGraph]:
+        """G molecules that lie one after the other in flat arrays, whose memory they share.
+
+        Bonds in ascending order, the lower atom first, are checked all at once; others are
+        checked molecule by molecule.
+
+        Args:
+            sizes: int [G], atoms of each molecule.
+            atom_features: [Σ N, A].
+            bond_counts: int [G], bonds of each molecule.
+            bonds: [Σ M, 2], each molecule's atoms numbered from 0.
+            bond_features: [Σ M, F].
+
+        Raises:
+            InvalidMolecule: as making each one by itself.
+        """
+        atom_ends, bond_ends = np.cumsum(sizes).tolist(), np.cumsum(bond_counts).tolist()
+        make = (
+            _unchecked
+            if _are_sound(sizes, atom_features, bond_counts, bonds, bond_features)
+            else MolGraph
+        )
+        return [
+            make(
+                atom_features[atom:next_atom], bonds[bond:next_bond], bond_features[bond:next_bond]
+            )
+            for atom, next_atom, bond, next_bond in zip(
+                [0, *atom_ends], atom_ends, [0, *bond_ends], bond_ends, strict=False
+            )
+        ]
+
     @property
     def num_atoms(self) -> int:
         """N, the number of atoms."""
@@ -69,6 +107,38 @@ class MolGraph:
 
     def __repr__(self) -> str:
         return f"MolGraph({self.num_atoms} atoms, {self.num_bonds} bonds)"
+
+
+def _unchecked(atoms: np.ndarray, bonds: np.ndarray, bond_features: np.ndarray) -> MolGraph:
+    graph = object.__new__(MolGraph)
+    graph.__dict__.update(atom_features=atoms, bonds=bonds, bond_features=bond_features)
+    return graph
+
+
+def _are_sound(
+    sizes: np.ndarray,
+    atom_features: np.ndarray,
+    bond_counts: np.ndarray,
+    bonds: np.ndarray,
+    bond_features: np.ndarray,
+) -> bool:
+    """Whether each molecule would be accepted as it is, as far as can be told at once."""
+    wanted = ((atom_features, np.uint8), (bonds, np.int32), (bond_features, np.uint8))
+    if any(array.dtype != dtype or array.ndim != 2 for array, dtype in wanted):
+        return False
+    if len(bonds) != len(bond_features) or bonds.shape[1] != 2 or not sizes.all():
+        return False
+    lower, upper = bonds[:, 0], bonds[:, 1]
+    in_order = np.repeat(np.cumsum(sizes) - sizes, bond_counts) + lower
+    places = (
+        in_order * (int(sizes.max(initial=0)) + 1) + upper
+    )  # ascending, as a dictionary's words
+    return bool(
+        (np.diff(places) > 0).all()
+        and (lower >= 0).all()
+        and (lower < upper).all()
+        and (upper < np.repeat(sizes, bond_counts)).all()
+    )
 
 
 def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.ndarray:

@@ -92,3 +92,62 @@ def test_one_wrong_bond_is_found_among_many(molgraphs, data):
     features = np.insert(graph.bond_features, place, 0, axis=0)
     with pytest.raises(InvalidMolecule, match=r"twice|itself|but the molecule's atoms are"):
         MolGraph(graph.atom_features, bonds, features)
+
+
+def flat(graphs: list[MolGraph]) -> list[np.ndarray]:
+    return [
+        np.array([graph.num_atoms for graph in graphs]),
+        np.concatenate([graph.atom_features for graph in graphs]),
+        np.array([graph.num_bonds for graph in graphs]),
+        np.concatenate([graph.bonds for graph in graphs]),
+        np.concatenate([graph.bond_features for graph in graphs]),
+    ]
+
+
+def in_order(graph: MolGraph) -> MolGraph:
+    """The same, bonds ascending and the lower atom first."""
+    bonds = np.sort(graph.bonds, axis=1)
+    order = np.lexsort((bonds[:, 1], bonds[:, 0]))
+    return MolGraph(graph.atom_features, bonds[order], graph.bond_features[order])
+
+
+@given(data=st.data(), ordered=st.booleans())
+def test_many_at_once_are_each_by_itself(molgraphs, data, ordered):
+    graphs = data.draw(st.lists(molgraphs(max_atoms=12), min_size=1, max_size=5))
+    graphs = [in_order(graph) for graph in graphs] if ordered else graphs
+    for one, alone in zip(MolGraph.many(*flat(graphs)), graphs, strict=True):
+        for name in ("atom_features", "bonds", "bond_features"):
+            assert getattr(one, name).dtype == getattr(alone, name).dtype
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+
+
+def test_none_at_once():
+    empty = np.zeros(0, dtype=np.int64)
+    assert MolGraph.many(empty, empty[:, None], empty, empty.reshape(0, 2), empty[:, None]) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([1, 1], "atom 1 is bonded to itself"),
+        ([0, 3], "bonds name atoms 0 … 3, but the molecule's atoms are 0 … 2"),
+        ([-1, 2], "bonds name atoms -1 … 2"),
+        ([0, 1], "a bond is given twice"),
+        ([1, 0], "a bond is given twice"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_wrong_bond_is_found_among_many_molecules(wrong, message, last):
+    good = three_atoms([[0, 1], [1, 2]])
+    sizes, atoms, counts, bonds, features = flat([good, good, good])
+    bonds[5 if last else 3] = wrong
+    if wrong[1] in (1, 0):
+        bonds[4 if last else 2] = [0, 1] if wrong != [1, 1] else [0, 2]
+    with pytest.raises(InvalidMolecule, match=message):
+        MolGraph.many(sizes, atoms, counts, bonds, features)
+
+
+def test_a_molecule_without_atoms_is_found_among_many():
+    sizes, atoms, counts, bonds, features = flat([three_atoms([[0, 1]])])
+    with pytest.raises(InvalidMolecule, match="the molecule has no atoms"):
+        MolGraph.many(np.append(sizes, 0), atoms, np.append(counts, 0), bonds, features)

@@ -19,6 +19,7 @@ from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
 
 __all__ = [
+    "CHUNK",
     "SPLITS",
     "Dataset",
     "LabelledGraph",
@@ -30,7 +31,8 @@ __all__ = [
 
 SPLITS = ("train", "val", "test")
 
-_CHUNK = 512  # molecules encoded together
+CHUNK = 256
+"""Molecules featurised and encoded together: enough for numpy, few enough for the cache."""
 
 
 class LabelledGraph(NamedTuple):
@@ -130,7 +132,7 @@ def cached_store(
             path.unlink(missing_ok=True)  # damaged or of an older schema: made anew below
     with StoreWriter(path, encoding, featurizer, targets) as writer:
         molecules = iter(molecules)
-        while chunk := list(islice(molecules, _CHUNK)):
+        while chunk := list(islice(molecules, CHUNK)):
             writer.append(
                 encode([molecule.graph for molecule in chunk], encoding),
                 np.array([molecule.labels for molecule in chunk]),

@@ -10,12 +10,13 @@ import pandas as pd
 
 from molsepnorm import featurize
 from molsepnorm.datasets.config import DataConfig
-from molsepnorm.datasets.dataset import Dataset, LabelledGraph, Rejected, cached_store
+from molsepnorm.datasets.dataset import CHUNK, Dataset, LabelledGraph, Rejected, cached_store
 from molsepnorm.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.datasets.splits import make_splits
 from molsepnorm.encodings.encode import EncodingSpec
-from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.errors import DataError
 from molsepnorm.files import fingerprint
+from molsepnorm.molecule import MolGraph
 from molsepnorm.tables import locate, read_table, require_column
 from molsepnorm.tables.formats import format_of
 
@@ -73,16 +74,16 @@ def _molecules(
     rejected: list[Rejected],
 ) -> Iterator[LabelledGraph]:
     featurizer = featurize.get(config.featurizer)
-    for row, text in enumerate(smiles):
-        try:
-            graph = featurizer(text)
-        except InvalidMolecule as error:
-            entry = Rejected(row, text, str(error))
+    for start in range(0, len(smiles), CHUNK):
+        texts = smiles[start : start + CHUNK]
+        for row, (text, graph) in enumerate(zip(texts, featurizer.many(texts), strict=True), start):
+            if isinstance(graph, MolGraph):
+                yield LabelledGraph(row, graph, labels.values[row])
+                continue
+            entry = Rejected(row, text, str(graph))
             if config.on_invalid == "fail":
-                raise DataError(_refusal(entry, index, config)) from None
+                raise DataError(_refusal(entry, index, config))
             rejected.append(entry)
-            continue
-        yield LabelledGraph(row, graph, labels.values[row])
 
 
 def _refusal(entry: Rejected, index: pd.Index, config: DataConfig) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from molsepnorm import featurize
 from molsepnorm.datasets.dataset import (
+    CHUNK,
     SPLITS,
     Dataset,
     LabelledGraph,
@@ -24,7 +25,7 @@ from molsepnorm.datasets.dataset import (
     cached_store,
 )
 from molsepnorm.encodings.encode import EncodingSpec
-from molsepnorm.errors import DataError
+from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files import clear_errors, fingerprint
 from molsepnorm.tables import locate, read_chunks, require_column
 
@@ -81,12 +82,17 @@ def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGra
         for chunk in read_chunks(path):
             for column in ("smiles", "y"):
                 require_column(chunk.columns, column, path)
-            for index, smiles, y in zip(chunk.index, chunk["smiles"], chunk["y"], strict=True):
-                try:
-                    yield LabelledGraph(row, zinc(smiles), (float(y),))
-                except ValueError as error:  # no number, or no molecule
-                    raise DataError(f"{locate(path, index)}: {error}") from None
-                row += 1
+            for start in range(0, len(chunk), CHUNK):
+                part = chunk.iloc[start : start + CHUNK]
+                graphs = zinc.many(part["smiles"].tolist())
+                for index, graph, y in zip(part.index, graphs, part["y"], strict=True):
+                    try:
+                        if isinstance(graph, InvalidMolecule):
+                            raise graph
+                        yield LabelledGraph(row, graph, (float(y),))
+                    except ValueError as error:  # no number, or no molecule
+                        raise DataError(f"{locate(path, index)}: {error}") from None
+                    row += 1
             counts[split] += len(chunk)
 
 

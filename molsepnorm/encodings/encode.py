@@ -84,7 +84,7 @@ class EncodedGraphs:
 
 
 def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
-    """Encode molecules together; a few hundred to a few thousand at once are the fastest.
+    """Encode molecules together; a few hundred at once are the fastest.
 
     Raises:
         ConfigError: a bond feature is outside `spec.bond_sizes`.

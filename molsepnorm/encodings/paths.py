@@ -11,6 +11,7 @@ Codes below `SELF` are no paths (see `molsepnorm.codes`); `SELF` is the empty pa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
@@ -20,6 +21,9 @@ __all__ = ["NO_BOND", "PathMerger", "PathVocabulary"]
 
 NO_BOND = -1
 """The last bond of a path that goes on beyond the longest path whose bonds are kept."""
+
+_BONDS = 2**16  # more than there can be bond labels
+_UNKNOWN = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,32 +93,36 @@ class PathMerger:
     """
 
     def __init__(self) -> None:
-        self._ids: dict[tuple[int, int], int] = {}
+        self._ids: dict[int, int] = {}  # parent's number * _BONDS + bond + 1 -> number
         self._depths: list[int] = [-1] * SELF + [0]
 
     def add(self, chunk: PathVocabulary) -> np.ndarray:
         """Take in a chunk's vocabulary; returns int32 [V of the chunk]: code -> provisional."""
-        provisional = list(range(SELF + 1))
-        rows = zip(chunk.parents.tolist(), chunk.bonds.tolist(), chunk.depths.tolist(), strict=True)
-        for parent, bond, depth in list(rows)[SELF + 1 :]:
-            key = (provisional[parent], bond)
-            known = self._ids.get(key)
-            if known is None:
-                known = self._ids[key] = len(self._depths)
-                self._depths.append(depth)
-            provisional.append(known)
-        return np.array(provisional, dtype=np.int32)
+        provisional = np.arange(len(chunk), dtype=np.int32)
+        starts = chunk.level_starts
+        for depth, level in enumerate(map(slice, starts[1:], starts[2:]), start=1):
+            parents = provisional[chunk.parents[level]].astype(np.int64)
+            keys = (parents * _BONDS + chunk.bonds[level] + 1).tolist()
+            numbers = list(map(self._ids.get, keys, repeat(_UNKNOWN)))
+            if _UNKNOWN in numbers:
+                for place, key in enumerate(keys):
+                    if numbers[place] == _UNKNOWN:
+                        numbers[place] = self._ids[key] = len(self._depths)
+                        self._depths.append(depth)
+            provisional[level] = numbers
+        return provisional
 
     def finish(self) -> tuple[PathVocabulary, np.ndarray]:
         """The merged vocabulary, and int32 [V]: provisional -> final code."""
         depths = np.array(self._depths)
-        keys = np.array(list(self._ids), dtype=np.int64).reshape(-1, 2)
+        all_parents, all_bonds = np.divmod(np.array(list(self._ids), dtype=np.int64), _BONDS)
         final = np.arange(len(depths), dtype=np.int32)
         next_code = SELF + 1
         levels = []
         for depth in range(1, int(depths.max()) + 1):
             nodes = np.flatnonzero(depths == depth)
-            parents, bonds = final[keys[nodes - SELF - 1, 0]], keys[nodes - SELF - 1, 1]
+            parents = final[all_parents[nodes - SELF - 1]]
+            bonds = all_bonds[nodes - SELF - 1] - 1
             order = np.lexsort((bonds, parents))
             final[nodes[order]] = np.arange(next_code, next_code + len(nodes))
             next_code += len(nodes)

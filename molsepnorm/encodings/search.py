@@ -41,24 +41,59 @@ class DirectedBonds:
 
     num_labels: int
 
-    def successors(self, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which bonds can follow each bond without turning back.
-
-        Returns:
-            starts [E], counts [E], followers: bond e is followed by
-            followers[starts[e] : starts[e] + counts[e]].
-        """
+    def successors(self, num_atoms: int) -> Successors:
+        """Which bonds can follow each bond without turning back."""
         num_bonds = len(self.sources)
         out_degree = np.bincount(self.sources, minlength=num_atoms)
         out_start = np.cumsum(out_degree) - out_degree
         leaving = np.argsort(self.sources, kind="stable")
         reverse = np.roll(np.arange(num_bonds), num_bonds // 2)
 
-        bond, position = _expand(out_degree[self.targets])
-        follower = leaving[out_start[self.targets[bond]] + position]
+        out_of_target = out_degree[self.targets]
+        bond = np.repeat(np.arange(num_bonds), out_of_target)
+        before = np.cumsum(out_of_target) - out_of_target
+        follower = leaving[np.arange(len(bond)) + (out_start[self.targets] - before)[bond]]
         onward = follower != reverse[bond]
-        counts = out_degree[self.targets] - 1
-        return np.cumsum(counts) - counts, counts, follower[onward]
+
+        counts = out_of_target - 1
+        ends = np.cumsum(counts)
+        another = np.arange(1, len(follower) - num_bonds + 1)
+        another[ends[counts > 0] - 1] = -1
+        return Successors(np.where(counts > 0, ends - counts, -1), another, follower[onward])
+
+
+@dataclass(frozen=True, eq=False)
+class Successors:
+    """The bonds that can follow each bond, as a list for each."""
+
+    first: np.ndarray
+    """int64 [E]: where the list of a bond begins; −1 where nothing follows."""
+
+    another: np.ndarray
+    """int64 [Σ]: where the list goes on; −1 at its end."""
+
+    bonds: np.ndarray
+    """int64 [Σ]: the bond at each place of a list."""
+
+    def after(self, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For each of `bonds` and each bond that follows it: the index of the former, the latter.
+
+        First all that head a list, then all second ones, …: few bonds have more than one follower,
+        so this takes half the time of repeating each index as often as need be.
+        """
+        place = self.first.take(bonds)
+        index = np.flatnonzero(place >= 0)
+        place = place.take(index)
+        indices, places = [], []
+        while len(index):
+            indices.append(index)
+            places.append(place)
+            place = self.another.take(place)
+            more = np.flatnonzero(place >= 0)
+            index, place = index.take(more), place.take(more)
+        if not indices:
+            return index, index
+        return np.concatenate(indices), self.bonds.take(np.concatenate(places))
 
 
 def shortest_paths(
@@ -86,73 +121,66 @@ def shortest_paths(
 
     codes = np.full(num_pairs, UNREACHABLE, dtype=np.int32)
     codes[row + atoms] = SELF
-    starts, counts, followers = bonds.successors(num_atoms)
-    best = np.empty(num_pairs, dtype=np.int64)  # scratch, read only where just written
+    onward = bonds.successors(num_atoms)
+    owner = np.empty(num_pairs, dtype=np.int32)  # scratch, read only where just written
     levels: list[tuple[np.ndarray, np.ndarray]] = []
 
-    # the frontier: paths that reached their last atom first; by row of their first atom, and bond
-    frontier_row, frontier_bond = row[bonds.sources], np.arange(len(bonds.sources))
-    frontier_rank = np.zeros(len(frontier_row), dtype=np.int64)
-    previous_codes = np.array([SELF])
+    # the frontier: all paths of one length; the row of their first atom, last bond, rank before it
+    path_row, last_bond = row[bonds.sources], np.arange(len(bonds.sources))
+    rank = np.zeros(len(path_row), dtype=np.int64)
+    previous_codes = np.array([SELF], dtype=np.int32)
     depth = 1
-    while len(frontier_row):
-        pair = frontier_row + bonds.targets[frontier_bond]
-        unseen = codes[pair] == UNREACHABLE
-        pair, frontier_row = pair[unseen], frontier_row[unseen]
-        frontier_bond, frontier_rank = frontier_bond[unseen], frontier_rank[unseen]
-        if not len(pair):
-            break
-
+    while len(path_row):
         labelled = depth <= max_path_length
-        key = frontier_rank
         if labelled:
-            key = frontier_rank * bonds.num_labels + bonds.labels[frontier_bond]
-        chosen = _smallest_per_pair(pair, key, best)
-        pair, key = pair[chosen], key[chosen]
-        frontier_row, frontier_bond = frontier_row[chosen], frontier_bond[chosen]
+            rank *= bonds.num_labels
+            rank += bonds.labels.take(last_bond)
+        pair = path_row + bonds.targets.take(last_bond)
+        chosen = _smallest_per_pair(pair, rank, codes.take(pair) == UNREACHABLE, owner)
+        if not len(chosen):
+            break
+        pair, rank, last_bond = pair.take(chosen), rank.take(chosen), last_bond.take(chosen)
 
         if depth <= max_distance:
-            distinct, frontier_rank = _rank(key)
+            distinct, rank = _rank(rank)
             if labelled:
                 parent, label = np.divmod(distinct, bonds.num_labels)
             else:
                 parent, label = distinct, np.full(len(distinct), NO_BOND)
             levels.append((previous_codes[parent], label))
             first_code = previous_codes[-1] + 1
-            previous_codes = np.arange(first_code, first_code + len(distinct))
-        else:
-            frontier_rank = key
-        codes[pair] = previous_codes[frontier_rank]
+            previous_codes = np.arange(first_code, first_code + len(distinct), dtype=np.int32)
+        codes[pair] = previous_codes.take(rank)
 
-        path, position = _expand(counts[frontier_bond])
-        frontier_row, frontier_rank = frontier_row[path], frontier_rank[path]
-        frontier_bond = followers[starts[frontier_bond[path]] + position]
+        path, last_bond = onward.after(last_bond)
+        path_row, rank = path_row.take(chosen.take(path)), rank.take(path)
         depth += 1
     return codes, PathVocabulary.from_levels(levels)
 
 
-def _expand(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For counts (2, 0, 3): owners (0, 0, 2, 2, 2) and positions (0, 1, 0, 1, 2)."""
-    owners = np.repeat(np.arange(len(counts)), counts)
-    starts = np.cumsum(counts) - counts
-    return owners, np.arange(len(owners)) - starts[owners]
-
-
-def _smallest_per_pair(pair: np.ndarray, key: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Indices of one candidate per distinct pair, of the smallest key; ties keep either."""
-    best[pair] = key
-    while True:
-        smaller = np.flatnonzero(key < best[pair])
-        if not len(smaller):
-            break
-        best[pair[smaller]] = key[smaller]  # of several, one is kept; the rest try again
-    winners = np.flatnonzero(key == best[pair])
-    best[pair[winners]] = winners  # where several tie, the one whose index stays wins
-    return winners[best[pair[winners]] == winners]
+def _smallest_per_pair(
+    pair: np.ndarray, key: np.ndarray, unseen: np.ndarray, owner: np.ndarray
+) -> np.ndarray:
+    """Indices of one unseen candidate per distinct pair, of the smallest key; ties keep either."""
+    candidate = np.arange(len(pair), dtype=owner.dtype)
+    owner[pair] = candidate  # of several, one is kept
+    beaten = np.flatnonzero((owner.take(pair) != candidate) & unseen)
+    if len(beaten):
+        rivals = beaten
+        while len(rivals):
+            rivals = rivals[key[rivals] < key[owner[pair[rivals]]]]
+            unseen[owner[pair[rivals]]] = False
+            owner[pair[rivals]] = rivals  # of several, one is kept; the rest try again
+        unseen[beaten] = False
+        unseen[owner[pair[beaten]]] = True
+    return np.flatnonzero(unseen)
 
 
 def _rank(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys in order, and each key's place among them; keys are small integers."""
     occurs = np.zeros(int(keys.max()) + 1, dtype=bool)
     occurs[keys] = True
-    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[keys]
+    distinct = np.flatnonzero(occurs)
+    place = np.empty(len(occurs), dtype=np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place.take(keys)

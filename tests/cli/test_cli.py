@@ -727,7 +727,7 @@ def test_an_interrupt_while_data_are_read_is_not_kept_waiting(place, tmp_path, m
     """Of a large table that may take minutes; there is nothing to save yet."""
     from molsepnorm.featurize.zinc import ZincFeaturizer
 
-    plain, calls = ZincFeaturizer.__call__, []
+    plain, calls = ZincFeaturizer.many, []
 
     def featurise(self, smiles):
         calls.append(smiles)
@@ -735,7 +735,8 @@ def test_an_interrupt_while_data_are_read_is_not_kept_waiting(place, tmp_path, m
             os.kill(os.getpid(), signal.SIGINT)
         return plain(self, smiles)
 
-    monkeypatch.setattr(ZincFeaturizer, "__call__", featurise)
+    monkeypatch.setattr(ZincFeaturizer, "many", featurise)
+    monkeypatch.setattr("molsepnorm.datasets.table.CHUNK", 2)
     table = _table(tmp_path / "new.csv")
     table.write_text(table.read_text().replace("m1\n", "first\n"))  # in no cache yet
     result = _run("train", "--data", table, *TINY, "-o", tmp_path / "run")

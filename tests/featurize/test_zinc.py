@@ -11,10 +11,14 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rdkit import Chem
+from support import spelling
 
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.featurize.smiles import canonical_mol
+from molsepnorm.featurize import zinc
+from molsepnorm.featurize.smiles import canonical_mol, canonical_smiles
 from molsepnorm.featurize.zinc import ATOM_LABELS, ZincFeaturizer
 from molsepnorm.molecule import MolGraph
 
@@ -72,16 +76,23 @@ def slow(smiles: str) -> tuple[list[str], list[tuple[int, int, int]]]:
         found[index] += f" H{hydrogens}" if hydrogens else ""
         found[index] += {0: "", 1: " +", -1: " -"}[charge]
     orders = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2}
-    return found, [
-        (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), orders[bond.GetBondType().name])
+    return found, sorted(
+        (
+            *sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())),
+            orders[bond.GetBondType().name],
+        )
         for bond in kekulised.GetBonds()
-    ]
+    )
+
+
+def contents(graph: MolGraph) -> tuple[list[str], list[tuple[int, int, int]]]:
+    bonds = zip(graph.bonds.tolist(), graph.bond_features[:, 0].tolist(), strict=True)
+    return labels(graph), [(i, j, order) for (i, j), order in bonds]
 
 
 def fast(smiles: str) -> tuple[list[str], list[tuple[int, int, int]]]:
-    graph = featurizer(smiles)
-    bonds = zip(graph.bonds.tolist(), graph.bond_features[:, 0].tolist(), strict=True)
-    return labels(graph), [(i, j, order) for (i, j), order in bonds]
+    """Of the canonical form, so that the atoms are in the order of `slow`."""
+    return contents(featurizer(canonical_smiles(smiles)))
 
 
 def as_networkx(atoms: np.ndarray, bonds: list[tuple[int, int, int]]) -> nx.Graph:
@@ -89,6 +100,15 @@ def as_networkx(atoms: np.ndarray, bonds: list[tuple[int, int, int]]) -> nx.Grap
     graph.add_nodes_from((i, {"label": int(label)}) for i, label in enumerate(atoms))
     graph.add_edges_from((i, j, {"order": int(order)}) for i, j, order in bonds)
     return graph
+
+
+def networkx_of(graph: MolGraph) -> nx.Graph:
+    return as_networkx(graph.atom_features[:, 0], contents(graph)[1])
+
+
+def are_equal(one: nx.Graph, other: nx.Graph) -> bool:
+    """But for the order of the atoms."""
+    return nx.is_isomorphic(one, other, node_match=dict.__eq__, edge_match=dict.__eq__)
 
 
 def test_the_vocabulary():
@@ -120,7 +140,7 @@ def test_hydrogens_count_in_brackets_only(smiles, expected):
 
 def test_bonds_are_kekulised():
     benzene = featurizer("c1ccccc1")
-    assert benzene.bonds.tolist() == [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 0]]
+    assert benzene.bonds.tolist() == [[0, 1], [0, 5], [1, 2], [2, 3], [3, 4], [4, 5]]
     assert sorted(benzene.bond_features[:, 0].tolist()) == [0, 0, 0, 1, 1, 1]
     assert featurizer("CC#N").bond_features.tolist() == [[0], [2]]
 
@@ -177,6 +197,74 @@ def read(split: str) -> list[str]:
         return [row["smiles"] for row in csv.DictReader(lines)]
 
 
+SIGNS = "C N O c n s S F Br P I B 1 2 ( ) = # [nH] [O-] [NH+] [C@H] [C@@] [N@+] [CH2] / . [13C]"
+MIXED = (
+    *ONE_OF_EACH.values(),
+    *("C[C@H](C)O", "C[C@H]1CC[C@@H](C)CC1", "C[C@H]C", "C[N@H]CO", "[CH3]C[CH3]"),  # marks that go
+    *("CN(=O)=O", "CP(=O)=O", "CI(=O)=O", "[2H]C", "[CH3:1]C", "C[H]", "[nH]1cccc1", "N1C=CC=C1"),
+    *("CN->C", "C$C", "C:C", "C[Si]", "CB", "c1ccc1", "C1CC", "", " CC", "C C", "CC(C)(C)(C)C"),
+    *("C1=CC=CC=C1", "OC1=CC=CC=C1C", "c1ccc2ccccc2c1", "[Na+].[Cl-]", "C" * 1001),
+)
+
+
+def same_or_refused(smiles: str, one: MolGraph | InvalidMolecule) -> None:
+    """What `one` must be by the canonical form."""
+    try:
+        plain = zinc._by_canonical_form(smiles)
+    except InvalidMolecule as error:
+        assert str(one) == str(error)
+    else:
+        assert isinstance(one, MolGraph)
+        assert are_equal(networkx_of(one), networkx_of(plain))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(SIGNS.split()), max_size=10).map("".join))
+def test_the_text_as_it_stands_says_what_its_canonical_form_says(text):
+    same_or_refused(text, featurizer.many([text])[0])
+
+
+@pytest.mark.parametrize("smiles", MIXED)
+def test_what_the_text_does_not_tell_is_left_to_the_canonical_form(smiles):
+    same_or_refused(smiles, featurizer.many([smiles])[0])
+
+
+def test_many_are_what_each_is_alone():
+    smiles = [*MIXED, None, float("nan")]
+    together = featurizer.many(smiles)
+    assert sum(isinstance(one, InvalidMolecule) for one in together) > 10
+    for text, one in zip(smiles, together, strict=True):
+        if isinstance(one, MolGraph):
+            assert contents(one) == contents(featurizer(text))
+        else:
+            with pytest.raises(InvalidMolecule) as caught:
+                featurizer(text)
+            assert str(caught.value) == str(one)
+    assert featurizer.many([]) == []
+
+
+def test_a_release_without_canonical_kekule_structures_gives_the_same(monkeypatch):
+    before = featurizer.many(MIXED)
+    monkeypatch.setattr(zinc, "_RANKED", False)
+    for text, one in zip(MIXED, before, strict=True):
+        same_or_refused(text, one)
+        same_or_refused(text, featurizer.many([text])[0])
+
+
+@needs_data
+def test_real_molecules_in_any_spelling():
+    """The text as it stands, against the canonical form of another spelling, Kekulé forms too."""
+    smiles = read("test")[5::10]
+    graphs = featurizer.many([spelling(text, seed) for seed, text in enumerate(smiles)])
+    kekulised = featurizer.many(
+        [Chem.MolToSmiles(Chem.MolFromSmiles(text), kekuleSmiles=True) for text in smiles]
+    )
+    for text, one, other in zip(smiles, graphs, kekulised, strict=True):
+        plain = networkx_of(zinc._by_canonical_form(text))
+        assert are_equal(networkx_of(one), plain), text
+        assert are_equal(networkx_of(other), plain), text
+
+
 @needs_data
 def test_the_slow_rule_on_real_molecules():
     for smiles in read("test")[::10]:
@@ -193,16 +281,10 @@ def test_the_released_graphs(split):
         released = pickle.load(stream)
     assert len(released) == len(index) == 1000
     for row, theirs in list(zip(index, released, strict=True))[::5]:
-        _, bonds = fast(smiles[int(row)])
-        ours = as_networkx(featurizer(smiles[int(row)]).atom_features[:, 0], bonds)
+        ours = networkx_of(featurizer(smiles[int(row)]))
         orders = np.triu(theirs["bond_type"].numpy())
         there = as_networkx(
             theirs["atom_type"].numpy(),
             [(i, j, orders[i, j] - 1) for i, j in np.argwhere(orders)],
         )
-        assert nx.is_isomorphic(
-            ours,
-            there,
-            node_match=lambda a, b: a["label"] == b["label"],
-            edge_match=lambda a, b: a["order"] == b["order"],
-        ), smiles[int(row)]
+        assert are_equal(ours, there), smiles[int(row)]
