@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import multiprocessing
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +13,14 @@ import pytest
 import torch
 from rdkit import Chem
 
-import molsepnorm.predict as module
+import molsepnorm.predict.predictor as module
+import molsepnorm.predict.rows as rows_module
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.featurize import get
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
 from molsepnorm.predict import Prediction, Predictor, predict_rows
+from molsepnorm.predict.work import Predict, encoded_groups
 from molsepnorm.tables import read_chunks
 from molsepnorm.tasks import Target, Task
 
@@ -108,8 +112,9 @@ def test_no_molecule_at_all(predictor, texts):
 
 
 @pytest.mark.parametrize("smiles", DRUGS[:6])
-def test_all_spellings_of_a_molecule_get_exactly_the_same(predictor, smiles):
-    """Random atom orders, Kekulé forms, explicit hydrogens, isotopes and atom maps."""
+def test_all_spellings_of_a_molecule_get_the_same(predictor, smiles):
+    """Random atom orders, Kekulé forms, explicit hydrogens, isotopes and atom maps: the same
+    graph, whose atoms are summed in another order."""
     mol = Chem.MolFromSmiles(smiles)
     spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
     spellings.append(Chem.MolToSmiles(mol, kekuleSmiles=True))
@@ -121,8 +126,8 @@ def test_all_spellings_of_a_molecule_get_exactly_the_same(predictor, smiles):
     assert len(set(spellings)) > 5
     predictions = predictor.predict(spellings)
     assert {prediction.error for prediction in predictions} == {None}
-    assert len({prediction.values["y"] for prediction in predictions}) == 1
-    assert len({prediction.values["z"] for prediction in predictions}) == 1
+    for prediction in predictions:
+        assert prediction.values == pytest.approx(predictions[0].values, rel=1e-5, abs=1e-5)
 
 
 def test_mirror_images_are_two_molecules(predictor):
@@ -133,7 +138,7 @@ def test_mirror_images_are_two_molecules(predictor):
 
 def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
     """In memory that does not grow: no more is taken than the piece under way."""
-    monkeypatch.setattr(module, "_CHUNK", 3)
+    monkeypatch.setattr(module, "_TASK", 3)
     taken = []
 
     def source():
@@ -154,7 +159,7 @@ def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
 def test_pieces_of_any_size_give_the_same(predictor, monkeypatch, chunk):
     texts = [*DRUGS[:4], "C1CC", *DRUGS[4:], "x"]
     wanted = predictor.predict(texts)
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "_TASK", chunk)
     for got, want in zip(predictor.predict(texts), wanted, strict=True):
         assert (got.smiles, got.error) == (want.smiles, want.error)
         assert got.values == (want.values and pytest.approx(want.values, rel=1e-4, abs=1e-5))
@@ -323,8 +328,10 @@ def test_all_spellings_have_the_same_probabilities(classifier):
     mol = Chem.MolFromSmiles(DRUGS[0])
     spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
     predictions = classifier.predict(spellings)
-    assert all(p.probabilities == predictions[0].probabilities for p in predictions)
-    assert all(p.values == predictions[0].values for p in predictions)
+    first = predictions[0]
+    for prediction in predictions:
+        assert prediction.values["c"] == first.values["c"]
+        assert prediction.probabilities["c"] == pytest.approx(first.probabilities["c"], abs=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8192])
@@ -355,3 +362,153 @@ def test_classes_come_from_a_folder_too(classifier, tmp_path):
     classifier.model.save_pretrained(tmp_path / "model")
     again = Predictor.from_pretrained(tmp_path / "model")
     assert again.predict(DRUGS) == classifier.predict(DRUGS)
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many() -> list[str]:
+    """A thousand rows of all sizes, some of which cannot be read."""
+    molecules = [
+        f"{'C' * length}{end}" for length in range(1, 30) for end in ("O", "N", "c1ccccc1")
+    ]
+    rows = (molecules * 12)[:1000]
+    rows[3], rows[500], rows[999] = "", "C1CC", "x"
+    return rows
+
+
+def _with(predictor: Predictor, processes: int) -> Predictor:
+    return Predictor(predictor.model, processes=processes)
+
+
+def _agree(got: list[Prediction], wanted: list[Prediction]) -> None:
+    for one, other in zip(got, wanted, strict=True):
+        assert (one.smiles, one.error) == (other.smiles, other.error)
+        assert one.values == (other.values and pytest.approx(other.values, rel=1e-4, abs=1e-5))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_any_number_of_processes_gives_the_same(predictor, many, processes):
+    """In the same order, failed rows in their places; values differ by rounding alone."""
+    _agree(_with(predictor, processes).predict(many), predictor.predict(many))
+
+
+def test_the_network_can_run_here_while_others_prepare(predictor, many):
+    """As it does where it lies on a GPU."""
+    parting = _with(predictor, 2)
+    parting._run_here = True
+    _agree(parting.predict(many), predictor.predict(many))
+
+
+def test_small_tasks_of_a_long_stream_give_the_same(predictor, many, monkeypatch):
+    monkeypatch.setattr(module, "_TASK", 128)
+    _agree(_with(predictor, 2).predict(many), predictor.predict(many))
+
+
+def test_few_rows_start_no_process_and_many_do(predictor, many):
+    """And those are gone when the stream ends, or is dropped half way."""
+    for count, started in ((1, 0), (255, 0), (256, 2), (1000, 2)):
+        stream = _with(predictor, 2).stream(many[:count])
+        assert multiprocessing.active_children() == []
+        next(stream)
+        assert len(multiprocessing.active_children()) == started
+        stream.close()
+        assert multiprocessing.active_children() == []
+    stream = _with(predictor, 8).stream(many[:400])
+    next(stream)
+    assert len(multiprocessing.active_children()) == 3  # enough rows for so many
+    assert len(list(stream)) == 399
+    assert multiprocessing.active_children() == []
+
+
+def test_a_row_that_fails_ends_the_processes(predictor, many):
+    """As does an error of the table that is read, or a reader of the output that has left."""
+    text = "smiles\n" + "\n".join(many) + "\n"
+    with pytest.raises(DataError, match="my.csv, line 5: empty SMILES"):
+        _table(_with(predictor, 2), text, on_invalid="fail", rows=300)
+    with pytest.raises(DataError, match="my.csv cannot be read as CSV: line 1002 has 2 cells"):
+        _table(_with(predictor, 2), text + "C,1\n", rows=300)
+
+    class Left(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    chunks = read_chunks(io.StringIO(text), "my.csv")
+    with pytest.raises(BrokenPipeError):
+        predict_rows(_with(predictor, 2), chunks, Left(), smiles_column="smiles", source="my.csv")
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 333, 8192])
+def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monkeypatch, rows):
+    """Rows of a piece, of a task and of a share have nothing to do with each other."""
+    monkeypatch.setattr(module, "_TASK", 150)
+    text = "n,smiles\n" + "".join(f"{n},{smiles}\n" for n, smiles in enumerate(many))
+    table, written, counts = _table(_with(predictor, 2), text, rows=rows)
+    assert counts == (1000, 3)
+    assert written.count("y_pred") == 1
+    assert [row["n"] for row in table] == [str(n) for n in range(1000)]
+    for row, prediction in zip(table, predictor.predict(many), strict=True):
+        assert (row["smiles"], row["error"]) == (prediction.smiles, prediction.error or "")
+        if prediction.values:
+            assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-4, abs=1e-5)
+
+
+def test_what_a_worker_is_given_can_be_sent_to_it(predictor):
+    """Where processes are spawned, the work travels as a pickle."""
+    work = Predict(predictor._prepare, predictor._run)
+    again = pickle.loads(pickle.dumps(work))(DRUGS)
+    assert np.array_equal(again.values, work(DRUGS).values)
+    assert again.errors == [None] * len(DRUGS)
+
+
+@pytest.mark.parametrize("processes", [0, -1])
+def test_a_number_of_processes_that_cannot_be(predictor, processes):
+    with pytest.raises(ConfigError, match=f"processes must be 1 or more; got {processes}"):
+        _with(predictor, processes)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_outcomes_are_the_predictions_in_columns(predictor):
+    (outcome,) = predictor.outcomes([DRUGS[0], "C1CC", DRUGS[1]])
+    one, failed, other = predictor.predict([DRUGS[0], "C1CC", DRUGS[1]])
+    assert outcome.values[0].tolist() == list(one.values.values())
+    assert outcome.values[2].tolist() == list(other.values.values())
+    assert np.isnan(outcome.values[1]).all()
+    assert outcome.errors == [None, failed.error, None]
+
+
+def test_columns_of_cells_are_a_table_too(predictor):
+    """What stands on standard input is no file; places are counted from line 1."""
+    out = io.StringIO()
+    chunks = [{"smiles": ["CCO", "C1CC"], "note": ["a,b", ""]}, {"smiles": ["x"], "note": ["1"]}]
+    options = {"smiles_column": "smiles", "source": "standard input"}
+    assert predict_rows(predictor, chunks, out, **options) == (3, 2)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert list(rows[0]) == ["smiles", "note", "y_pred", "z_pred", "error"]
+    assert [row["note"] for row in rows] == ["a,b", "", "1"]
+    with pytest.raises(DataError, match="standard input, line 2: .*unclosed ring"):
+        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
+    with pytest.raises(DataError, match="standard input, line 3: "):
+        chunks[0]["smiles"][1] = "C"
+        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
+
+
+def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
+    """As spreadsheets expect; infinity stays what it is."""
+    values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
+    failed = np.array([False] * 5 + [True])
+    cells = rows_module._cells(values, failed)
+    assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
+
+
+def test_large_molecules_are_taken_few_at_a_time(predictor):
+    """So that memory is bounded: a group's slot pairs are, see `by_size`."""
+    graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
+    groups = encoded_groups(graphs, predictor.model.encoding)
+    assert [len(which) for which, _ in groups][:2] == [128, 128]
+    assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
+    assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))

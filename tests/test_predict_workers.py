@@ -1,0 +1,206 @@
+"""Worker processes: order, bounds, errors, deaths, and that none is left behind.
+
+Work is done in forks here, which need not import this file.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+import torch
+
+from molsepnorm.errors import InvalidMolecule, MolsepnormError
+from molsepnorm.predict.workers import Workers
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+
+
+def _gone(pid: int, within: float = 10.0) -> bool:
+    """Whether a process ends in so many seconds."""
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":  # dead, and nobody has asked yet
+                return True
+        time.sleep(0.02)
+    return False
+
+
+def _slow_first(task: int) -> int:
+    if task == 0:
+        time.sleep(0.3)
+    return -task
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_results_come_in_the_order_of_the_tasks(processes):
+    """Whichever is ready first."""
+    with Workers(processes, _slow_first) as workers:
+        assert list(workers.map(range(20))) == [-task for task in range(20)]
+        assert list(workers.map([])) == []
+        assert list(workers.map([5])) == [-5]
+
+
+def test_few_tasks_are_taken_ahead():
+    """While the first takes long, the others do not run away with the memory."""
+    taken = []
+
+    def tasks():
+        for task in range(100):
+            taken.append(task)
+            yield task
+
+    with Workers(2, _slow_first) as workers:
+        results = workers.map(tasks())
+        assert taken == []
+        assert next(results) == 0
+        assert 2 <= len(taken) <= 5
+        assert len(list(results)) == 99
+
+
+def test_spawned_ones_do_the_same():
+    with Workers(1, operator.neg, method="spawn") as workers:
+        assert list(workers.map([1, 2, 3])) == [-1, -2, -3]
+
+
+def _fail_at_3(task: int) -> int:
+    if task == 3:
+        raise InvalidMolecule("no such ring")
+    return task
+
+
+def test_an_error_is_raised_as_itself_in_its_turn():
+    results = []
+    with Workers(2, _fail_at_3) as workers, pytest.raises(InvalidMolecule, match="^no such ring$"):
+        for result in workers.map(range(9)):
+            results.append(result)
+    assert results == [0, 1, 2]
+
+
+class _Odd(Exception):
+    """It cannot be read back from its pickle, which calls it with its message alone."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+def _raise_odd(task: int) -> int:
+    raise _Odd("a", "b")
+
+
+def test_an_error_that_cannot_be_sent_is_told_in_full():
+    with (
+        Workers(1, _raise_odd) as workers,
+        pytest.raises(RuntimeError, match="_raise_odd(.|\n)*ab"),
+    ):
+        list(workers.map([1]))
+
+
+def _die(task: int) -> int:
+    if task == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task == -2:
+        os._exit(3)
+    return task
+
+
+@pytest.mark.parametrize(
+    ("task", "how"), [(2, "was ended by SIGKILL"), (-2, "left with code 3")], ids=["killed", "left"]
+)
+def test_a_worker_that_dies_is_an_error_that_says_how(task, how):
+    with (
+        Workers(2, _die) as workers,
+        pytest.raises(MolsepnormError, match=f"one of 2 worker processes {how}.*fewer processes"),
+    ):
+        list(workers.map([0, 1, task, 3, 4]))
+
+
+def test_a_worker_that_died_at_rest_is_told_too():
+    """When it is to be sent a task: no BrokenPipeError, which looks like a reader that has left."""
+    with Workers(1, _die) as workers:
+        (process,) = multiprocessing.active_children()
+        process.kill()
+        process.join()
+        with pytest.raises(MolsepnormError, match="SIGKILL"):
+            list(workers.map([0]))
+
+
+def _pid_then_sleep(task: int) -> int:
+    if task:
+        time.sleep(task)
+    return os.getpid()
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, BrokenPipeError])
+def test_none_is_left_behind_in_the_middle_of_its_work(error):
+    with suppress(KeyboardInterrupt, BrokenPipeError), Workers(2, _pid_then_sleep) as workers:
+        pids = [process.pid for process in multiprocessing.active_children()]
+        assert next(workers.map([0, 3600, 0])) in pids
+        if error:
+            raise error
+    assert multiprocessing.active_children() == []
+    assert all(map(_gone, pids))
+
+
+_KILLED = """
+import os, signal
+from molsepnorm.predict.workers import Workers
+with Workers(3, lambda task: os.getpid()) as workers:
+    print(*{process.pid for process in workers._processes.values()}, flush=True)
+    list(workers.map(range(6)))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_they_go_when_this_process_is_killed():
+    """Without a chance to tell them: their pipes close."""
+    done = subprocess.run([sys.executable, "-c", _KILLED], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) == 3
+    assert all(map(_gone, pids))
+
+
+def _interrupt_myself(task: int) -> int:
+    os.kill(os.getpid(), signal.SIGINT)
+    return task
+
+
+def test_ctrl_c_is_for_the_first_process_alone():
+    """A terminal sends it to all; the workers leave no tracebacks of their own."""
+    with Workers(2, _interrupt_myself) as workers:
+        assert list(workers.map(range(4))) == [0, 1, 2, 3]
+
+
+def _product(task: int) -> tuple[int, float]:
+    matrix = torch.ones(512, 512)
+    return torch.get_num_threads(), float((matrix @ matrix).sum())
+
+
+def test_each_has_one_torch_thread_also_after_several_ran_here():
+    """A fork of a process whose OpenMP threads have run would hang if it started threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _product(0)
+        with Workers(2, _product) as workers:
+            watchdog = threading.Timer(60, lambda: [p.kill() for p in workers._processes.values()])
+            watchdog.start()
+            assert set(workers.map(range(4))) == {(1, 512.0**3)}
+            watchdog.cancel()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
