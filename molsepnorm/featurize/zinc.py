@@ -52,8 +52,7 @@ _SANITIZE = (
     | _FLAGS.SANITIZE_SETAROMATICITY
     | _FLAGS.SANITIZE_ADJUSTHS
 )
-# Marks on other elements, of which RDKit takes some away by hybridisation.
-_OTHER_MARK = re.compile(r"[^C@]@")
+# Where other elements than carbon are marked: RDKit takes some of those away by hybridisation.
 _SANITIZE_MARKED = (
     _SANITIZE
     | _FLAGS.SANITIZE_SETCONJUGATION
@@ -165,7 +164,8 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
     """
     mol = Chem.MolFromSmiles(text, sanitize=False)
     marked = _MARKED in labels
-    steps = _SANITIZE_MARKED if marked and _OTHER_MARK.search(text) else _SANITIZE
+    others = text.count("@") - text.count("@@") > text.count("C@")
+    steps = _SANITIZE_MARKED if marked and others else _SANITIZE
     if mol is None or Chem.SanitizeMol(mol, steps, True):
         return None
     if marked:
