@@ -44,6 +44,7 @@ def tests(file: str, *names: str) -> tuple[str, ...]:
 
 
 SEARCH = "encodings/test_search.py"
+ZINC = "featurize/test_zinc.py"
 GRAPHORMER = "nn/test_graphormer.py"
 ATTENTION = "nn/test_attention.py"
 SEPNORM = "nn/test_sepnorm.py"
@@ -80,8 +81,8 @@ MUTATIONS = [
     Mutation(
         "tie-break: the largest bond sequence, not the smallest",
         "encodings/search.py",
-        "np.flatnonzero(key < best[pair])",
-        "np.flatnonzero(key > best[pair])",
+        "key[rivals] < key[owner[pair[rivals]]]",
+        "key[rivals] > key[owner[pair[rivals]]]",
         SLOW_SEARCH,
     ),
     Mutation(
@@ -94,8 +95,8 @@ MUTATIONS = [
     Mutation(
         "path: compared by its last bond first",
         "encodings/search.py",
-        "key = frontier_rank * bonds.num_labels + bonds.labels[frontier_bond]",
-        "key = frontier_rank + bonds.labels[frontier_bond] * (frontier_rank.max() + 1)",
+        "rank += bonds.labels.take(last_bond)",
+        "rank = rank // bonds.num_labels + bonds.labels.take(last_bond) * (rank.max() + 1)",
         SLOW_SEARCH,
     ),
     Mutation(
@@ -109,21 +110,33 @@ MUTATIONS = [
     Mutation(
         "Kekulé structure: skipped",
         "featurize/zinc.py",
-        "Chem.Kekulize(mol, clearAromaticFlags=True)",
+        "Chem.Kekulize(mol, True)",
         "pass",
         tests("featurize/test_zinc.py", "test_bonds_are_kekulised"),
+    ),
+    Mutation(
+        "ZINC's features: a mark on a carbon that is no stereocentre counts",
+        "featurize/zinc.py",
+        "marked = _MARKED in labels",
+        "marked = False",
+        tests(ZINC, "test_what_the_text_does_not_tell_is_left_to_the_canonical_form"),
     ),
     Mutation(
         "canonical form: skipped",
         "featurize/zinc.py",
         "text = canonical_smiles(smiles)",
         "text = Chem.MolToSmiles(Chem.MolFromSmiles(smiles), canonical=False)",
-        SPELLINGS,
+        tests(
+            ZINC,
+            "test_real_molecules_in_any_spelling",
+            "test_the_slow_rule_on_real_molecules",
+            "test_what_the_text_does_not_tell_is_left_to_the_canonical_form",
+        ),
     ),
     Mutation(
         "store: provisional path codes not mapped to final ones",
         "store.py",
-        "codes[np.frombuffer(chunk, dtype=np.int32)].data",
+        "codes.take(np.frombuffer(chunk, dtype=np.int32)).data",
         "np.frombuffer(chunk, dtype=np.int32).astype(codes.dtype).data",
         tests("test_store.py", "test_what_was_written_is_read"),
     ),
@@ -215,17 +228,15 @@ MUTATIONS = [
     Mutation(
         "attention: softmax scale 1/(C/H)",
         "nn/attention.py",
-        "q, k, v = _by_head(qkv[rows], block, heads, parts=3)\n"
-        "            factor = q.shape[-1] ** -0.5",
-        "q, k, v = _by_head(qkv[rows], block, heads, parts=3)\n"
-        "            factor = q.shape[-1] ** -1.0",
+        "k, factor = k.transpose(1, 2), q.shape[-1] ** -0.5",
+        "k, factor = k.transpose(1, 2), q.shape[-1] ** -1.0",
         tests(ATTENTION, "test_equals_plain_attention"),
     ),
     Mutation(
         "attention: the gradient forgets the dropout mask",
         "nn/attention.py",
-        "grad_weights.mul_(mask)",
-        "pass",
+        "(grad_y @ v.transpose(1, 2)).mul_(dropped)",
+        "(grad_y @ v.transpose(1, 2)).mul_(weights)",
         tests(ATTENTION, "test_gradcheck", "test_equals_plain_attention_with_the_same_dropout"),
     ),
     Mutation(
@@ -234,6 +245,27 @@ MUTATIONS = [
         "(grad_logits.transpose(1, 2) @ q).mul_(factor)",
         "(grad_logits.transpose(1, 2) @ q)",
         tests(ATTENTION, "test_gradcheck"),
+    ),
+    Mutation(
+        "attention: exponentials out of range are not noticed",
+        "nn/attention.py",
+        "if least >= _LEAST and most.isfinite():",
+        "if True:",
+        tests(ATTENTION, "test_logits_whose_exponentials_leave_the_range"),
+    ),
+    Mutation(
+        "attention: the tokens alone ask with the second slot",
+        "nn/attention.py",
+        "q = q[:, : place.rows]",
+        "q = q[:, -place.rows :]",
+        tests(ATTENTION, "test_tokens_only_are_the_first_rows_of_each_graph"),
+    ),
+    Mutation(
+        "network: the last layer's tokens in the order of their slots",
+        "nn/graphormer.py",
+        "return token[batch.graph_token.argsort().argsort()]",
+        "return token",
+        tests(GRAPHORMER, "test_the_last_layer_for_tokens_alone_equals_the_whole"),
     ),
     Mutation(
         "block: feed-forward without its residual",
@@ -259,15 +291,15 @@ MUTATIONS = [
     Mutation(
         "dropout: one of 256 values too many dropped",
         "nn/dropout.py",
-        "values.ge_(self._dropped)",
-        "values.gt_(self._dropped)",
+        "values.clamp_(self._dropped - 1, self._dropped).sub_(self._dropped - 1)",
+        "values.clamp_(self._dropped, self._dropped + 1).sub_(self._dropped)",
         tests("nn/test_dropout.py", "test_rate_and_expectation"),
     ),
     Mutation(
         "SepNorm: the graph token's statistics from other rows",
         "nn/sepnorm.py",
-        "self.cls_norm(_at_least_float32(x[graph_token]))",
-        "self.cls_norm(_at_least_float32(x))[graph_token]",
+        "self.tokens(x[graph_token]).to",
+        "self.tokens(x)[graph_token].to",
         tests(SEPNORM, "test_the_tokens_statistics_come_from_tokens_alone"),
     ),
     Mutation(
