@@ -40,10 +40,10 @@ class Prediction:
 class Predictor:
     """Predicts from SMILES. A molecule that cannot be read costs its row, never the job.
 
-    All SMILES of one molecule get the same prediction, since featurisers put molecules into
-    canonical form first. In other company a molecule is padded to another size and its sums are
-    rounded otherwise: predictions of other calls, or of other numbers of processes, agreed to 2e-6
-    of their spread for trained models, and tests ask for 1e-4.
+    All SMILES of one molecule are the same graph and get the same prediction, but for rounding:
+    atoms come in the order of the text. So do predictions in other company, where a molecule is
+    padded to another size: of other calls, or of other numbers of processes, they agreed to 2e-6 of
+    their spread for trained models, and tests ask for 1e-4.
 
     >>> predictor = Predictor.from_pretrained("runs/zinc-1")              # doctest: +SKIP
     >>> predictor.predict(["CCO", "not a molecule"])                      # doctest: +SKIP

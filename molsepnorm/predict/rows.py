@@ -6,7 +6,7 @@ import csv
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from molsepnorm.predict.work import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
-    Rows = pd.DataFrame | Mapping[Any, Sequence[str]]
-
 __all__ = ["predict_rows"]
+
+Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[str]]"
 
 _ERROR = "error"
 
