@@ -19,7 +19,6 @@ from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
 
 __all__ = [
-    "CHUNK",
     "SPLITS",
     "Dataset",
     "LabelledGraph",
@@ -31,8 +30,7 @@ __all__ = [
 
 SPLITS = ("train", "val", "test")
 
-CHUNK = 256
-"""Molecules featurised and encoded together: enough for numpy, few enough for the cache."""
+_CHUNK = 256  # molecules encoded together: enough for numpy, few enough for the cache
 
 
 class LabelledGraph(NamedTuple):
@@ -132,7 +130,7 @@ def cached_store(
             path.unlink(missing_ok=True)  # damaged or of an older schema: made anew below
     with StoreWriter(path, encoding, featurizer, targets) as writer:
         molecules = iter(molecules)
-        while chunk := list(islice(molecules, CHUNK)):
+        while chunk := list(islice(molecules, _CHUNK)):
             writer.append(
                 encode([molecule.graph for molecule in chunk], encoding),
                 np.array([molecule.labels for molecule in chunk]),

@@ -10,7 +10,7 @@ import pandas as pd
 
 from molsepnorm import featurize
 from molsepnorm.datasets.config import DataConfig
-from molsepnorm.datasets.dataset import CHUNK, Dataset, LabelledGraph, Rejected, cached_store
+from molsepnorm.datasets.dataset import Dataset, LabelledGraph, Rejected, cached_store
 from molsepnorm.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.datasets.splits import make_splits
 from molsepnorm.encodings.encode import EncodingSpec
@@ -74,16 +74,14 @@ def _molecules(
     rejected: list[Rejected],
 ) -> Iterator[LabelledGraph]:
     featurizer = featurize.get(config.featurizer)
-    for start in range(0, len(smiles), CHUNK):
-        texts = smiles[start : start + CHUNK]
-        for row, (text, graph) in enumerate(zip(texts, featurizer.many(texts), strict=True), start):
-            if isinstance(graph, MolGraph):
-                yield LabelledGraph(row, graph, labels.values[row])
-                continue
-            entry = Rejected(row, text, str(graph))
-            if config.on_invalid == "fail":
-                raise DataError(_refusal(entry, index, config))
-            rejected.append(entry)
+    for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(smiles), strict=True)):
+        if isinstance(graph, MolGraph):
+            yield LabelledGraph(row, graph, labels.values[row])
+            continue
+        entry = Rejected(row, text, str(graph))
+        if config.on_invalid == "fail":
+            raise DataError(_refusal(entry, index, config))
+        rejected.append(entry)
 
 
 def _refusal(entry: Rejected, index: pd.Index, config: DataConfig) -> str:

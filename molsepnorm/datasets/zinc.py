@@ -17,7 +17,6 @@ import numpy as np
 
 from molsepnorm import featurize
 from molsepnorm.datasets.dataset import (
-    CHUNK,
     SPLITS,
     Dataset,
     LabelledGraph,
@@ -82,17 +81,15 @@ def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGra
         for chunk in read_chunks(path):
             for column in ("smiles", "y"):
                 require_column(chunk.columns, column, path)
-            for start in range(0, len(chunk), CHUNK):
-                part = chunk.iloc[start : start + CHUNK]
-                graphs = zinc.many(part["smiles"].tolist())
-                for index, graph, y in zip(part.index, graphs, part["y"], strict=True):
-                    try:
-                        if isinstance(graph, InvalidMolecule):
-                            raise graph
-                        yield LabelledGraph(row, graph, (float(y),))
-                    except ValueError as error:  # no number, or no molecule
-                        raise DataError(f"{locate(path, index)}: {error}") from None
-                    row += 1
+            graphs = zinc.stream(chunk["smiles"])
+            for index, graph, y in zip(chunk.index, graphs, chunk["y"], strict=True):
+                try:
+                    if isinstance(graph, InvalidMolecule):
+                        raise graph
+                    yield LabelledGraph(row, graph, (float(y),))
+                except ValueError as error:  # no number, or no molecule
+                    raise DataError(f"{locate(path, index)}: {error}") from None
+                row += 1
             counts[split] += len(chunk)
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles", "oriented_mol"]
+__all__ = ["CHUNK", "MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles", "oriented_mol"]
 
 MAX_ATOMS = 1000
 """Larger molecules are refused: RDKit writes SMILES recursively, and some thousands of atoms in a
 row overflow the stack, which ends the process (seen from 4,000 atoms on a 1 MiB thread stack)."""
+
+CHUNK = 256
+"""Molecules featurised together: enough for numpy, few enough for the cache."""
 
 CANONICAL = "its canonical form "
 _ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
@@ -63,6 +67,12 @@ class Featurizer(ABC):
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         """For each SMILES its graph, or why it has none; some hundreds at once are the fastest."""
         return [self._or_error(self, text) for text in smiles]
+
+    def stream(self, smiles: Iterable[str]) -> Iterator[MolGraph | InvalidMolecule]:
+        """The same, one after the other, in memory that does not grow with their number."""
+        smiles = iter(smiles)
+        while chunk := list(islice(smiles, CHUNK)):
+            yield from self.many(chunk)
 
     @staticmethod
     def _or_error(make: Callable[[str], MolGraph], smiles: str) -> MolGraph | InvalidMolecule:

@@ -140,6 +140,17 @@ def _running(pid: int) -> bool:
         return False
 
 
+def _two_workers(process: subprocess.Popen) -> list[int]:
+    """Both of its processes, once they are there."""
+    children: list[int] = []
+    until = time.monotonic() + 60
+    while len(children) < 2 and time.monotonic() < until:
+        children = _children(process.pid)
+        time.sleep(0.01)
+    assert len(children) == 2
+    return children
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
@@ -157,12 +168,8 @@ def test_a_stopped_prediction_leaves_nothing_behind(place, tmp_path, number, cod
     )
     process.stdin.write("CCO\n" * 50_000)  # and more may come
     process.stdin.flush()
-    children: list[int] = []
+    children = _two_workers(process)
     until = time.monotonic() + 60
-    while len(children) < 2 and time.monotonic() < until:
-        children = _children(process.pid)
-        time.sleep(0.01)
-    assert len(children) == 2
     time.sleep(0.2)
     if number == signal.SIGKILL:
         process.kill()
@@ -190,11 +197,7 @@ def test_a_worker_that_is_killed_is_an_error(place, tmp_path):
     )
     process.stdin.write("CCO\n" * 50_000)
     process.stdin.flush()
-    children: list[int] = []
-    until = time.monotonic() + 60
-    while len(children) < 2 and time.monotonic() < until:
-        children = _children(process.pid)
-        time.sleep(0.01)
+    children = _two_workers(process)
     os.kill(children[0], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1
