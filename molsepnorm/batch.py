@@ -1,24 +1,26 @@
-"""Cutting batches from encoded molecules, and the order of an epoch.
+"""Cutting batches from encoded molecules.
 
-Both work on tensors, so where a data set fits on a GPU a batch is a few look-ups on the device.
+This works on tensors, so where a data set fits on a GPU a batch is a few look-ups on the device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from molsepnorm.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.encodings.encode import EncodedGraphs
-from molsepnorm.encodings.paths import PathVocabulary
+from molsepnorm.encodings.paths import NO_BOND, PathVocabulary
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.plan import tight_plan
 from molsepnorm.store import GraphStore
 
-__all__ = ["GraphTensors", "by_size", "epoch_batches", "largest_batch", "num_batches", "path_table"]
+__all__ = ["GraphTensors", "path_table"]
 
 
 @dataclass(frozen=True)
@@ -72,28 +74,43 @@ class GraphTensors:
         """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
         wanted = np.asarray(graphs, dtype=np.int64)
         order = np.argsort(self.sizes[wanted], kind="stable")
-        ends = _block_ends(self.sizes[wanted[order]] + 1, blocks)
-        parts = np.split(wanted[order], ends[:-1])
-        plan = tuple(Block(len(part), int(self.sizes[part[-1]]) + 1) for part in parts)
+        plan = tight_plan(self.sizes[wanted[order]] + 1, blocks)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        device = self.num_atoms.device
+        batch = self.gather(torch.from_numpy(wanted[order]).to(device), plan)
+        token = batch.graph_token[torch.from_numpy(place).to(device)]
+        return replace(batch, graph_token=token)
+
+    def gather(self, graphs: Tensor, plan: tuple[Block, ...]) -> GraphBatch:
+        """The batch of these molecules, laid out one after the other in a plan's rectangles.
+
+        Nothing here waits for the device, and all shapes follow from the plan.
+
+        Args:
+            graphs: int64 [B], on the device; each has to fit in the row that it comes to.
+            plan: rectangles with B rows together.
+        """
+        parts = graphs.split([block.graphs for block in plan])
         cuts = [self._rectangle(part, block.slots) for part, block in zip(parts, plan, strict=True)]
         atoms, degrees, mask, pairs = (torch.cat(tensors) for tensors in zip(*cuts, strict=True))
-
-        slots = np.repeat([block.slots for block in plan], [block.graphs for block in plan])
-        graph_token = np.empty_like(order)
-        graph_token[order] = np.cumsum(slots) - slots
+        first, tokens = 0, []
+        for block in plan:
+            end = first + block.graphs * block.slots
+            tokens.append(torch.arange(first, end, block.slots, device=graphs.device))
+            first = end
         return GraphBatch(
             atoms=atoms,
             degrees=degrees,
             mask=mask,
-            graph_token=torch.from_numpy(graph_token).to(mask.device),
+            graph_token=torch.cat(tokens),
             pairs=pairs,
             blocks=plan,
             paths=self.paths,
         )
 
-    def _rectangle(self, which: np.ndarray, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Atoms (m, A), degrees (m,), mask (m,) and pairs (p,) of graphs padded to `slots`."""
-        graphs = torch.from_numpy(which).to(self.num_atoms.device)
         size = self.num_atoms[graphs][:, None]  # (b, 1)
         place = torch.arange(slots, device=graphs.device) - 1  # slot 0 is the graph token's
         real = (place >= 0) & (place < size)  # (b, S)
@@ -107,115 +124,38 @@ class GraphTensors:
         codes = self.pairs[torch.where(both, row + place, 0)]
         codes = codes.long() & 0xFFFF if codes.dtype == torch.int16 else codes.long()
         codes = torch.where(both, codes, UNREACHABLE)  # a row of padding, whose output is unused
-        codes[:, 0, :] = GRAPH_TOKEN
-        codes[:, :, 0] = GRAPH_TOKEN
+        codes[:, 0, :].fill_(GRAPH_TOKEN)
+        codes[:, :, 0].fill_(GRAPH_TOKEN)
         codes.masked_fill_((place >= size)[:, None, :], PADDING)
         return atoms, degrees, mask, codes.flatten()
 
 
 def path_table(paths: PathVocabulary) -> PathTable:
     """A path vocabulary as the network reads it."""
+    bonds = paths.bonds_of_all()  # (V, L)
+    labels = max(int(bonds.max(initial=0)), 0) + 1
+    codes, places = np.nonzero(bonds != NO_BOND)
+    columns = places * labels + bonds[codes, places]
+    lengths = np.bincount(codes, minlength=len(bonds))
+    ones = csr_matrix(
+        (np.ones(len(codes), dtype=np.float32), (codes, columns)),
+        shape=(len(bonds), bonds.shape[1] * labels),
+    )
     return PathTable(
-        parents=torch.from_numpy(paths.parents.astype(np.int64)),
-        bonds=torch.from_numpy(np.maximum(paths.bonds, 0).astype(np.int64)),
-        level_starts=paths.level_starts,
+        bonds=_sparse(ones),
+        bonds_transposed=_sparse(ones.T.tocsr()),
+        lengths=torch.from_numpy(np.maximum(lengths, 1).astype(np.float32)),
+        distances=torch.from_numpy(np.maximum(paths.depths, 0).astype(np.int64)),
+        labels=labels,
     )
 
 
-def _block_ends(slots: np.ndarray, blocks: int) -> np.ndarray:
-    """Where to end each of up to `blocks` blocks of graphs with these slots, in rising order.
-
-    The cut of least cost, by dynamic programming over the distinct sizes. A graph padded to S
-    slots costs about S² + 32 S: attention's passes over pairs, and the layers' over slots.
-    """
-    distinct, first = np.unique(slots, return_index=True)
-    ends = np.append(first[1:], len(slots))  # graphs up to and including each distinct size
-    counts = ends - np.append(0, ends[:-1])[:, None]  # [i, j]: graphs of the sizes i to j
-    costs = np.where(counts > 0, counts * (distinct**2 + 32 * distinct), np.inf)
-    best, cuts = costs[0], []
-    for _ in range(min(blocks, len(distinct)) - 1):
-        options = np.append(np.inf, best[:-1])[:, None] + costs  # the last block: sizes i to j
-        begin = np.where(options.min(axis=0) < best, options.argmin(axis=0), -1)
-        cuts.append(begin)
-        best = np.minimum(best, options.min(axis=0))
-    chosen, last = [len(slots)], len(distinct) - 1
-    for begin in reversed(cuts):
-        if last >= 0 and begin[last] > 0:
-            last = int(begin[last]) - 1
-            chosen.append(int(ends[last]))
-    return np.array(chosen[::-1])
-
-
-def epoch_batches(
-    graphs: np.ndarray,
-    sizes: np.ndarray,
-    batch_size: int,
-    rng: np.random.Generator,
-    blocks: int = 1,
-    max_pairs: int = 1 << 20,
-) -> list[np.ndarray]:
-    """A random order of `graphs` in batches whose sizes differ by one at most.
-
-    No molecule is dropped, and no batch holds a single one (unless there is only one, or
-    `batch_size` is 1), which a batch norm could not train on: for that, batches of two become
-    three where need be. A batch of too many slot pairs is halved, as often as that is possible.
-
-    Args:
-        graphs: int [G], which molecules.
-        sizes: int, atoms of every molecule of the store.
-        batch_size: most molecules of a batch.
-        rng: draws the order.
-        blocks: rectangles that a batch will be cut in.
-        max_pairs: most slot pairs of a batch, padding included, which bounds memory where
-            molecules are large.
-    """
-    batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
-    if largest_batch(graphs, sizes, batch_size) <= max_pairs:
-        return batches
-    bounded = []
-    for batch in batches:
-        bounded += _halved(batch, sizes, blocks, max_pairs)
-    return bounded
-
-
-def largest_batch(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:
-    """No batch of `epoch_batches` has more slot pairs than this."""
-    return (batch_size + 1) * (int(sizes[graphs].max(initial=0)) + 1) ** 2
-
-
-def _halved(batch: np.ndarray, sizes: np.ndarray, blocks: int, max_pairs: int) -> list[np.ndarray]:
-    slots = np.sort(sizes[batch] + 1)
-    if len(batch) < 4 or len(batch) * slots[-1] ** 2 <= max_pairs:
-        return [batch]
-    ends = _block_ends(slots, blocks)
-    if (np.diff(ends, prepend=0) * slots[ends - 1] ** 2).sum() <= max_pairs:
-        return [batch]
-    halves = np.array_split(batch, 2)
-    return [part for half in halves for part in _halved(half, sizes, blocks, max_pairs)]
-
-
-def num_batches(num_graphs: int, batch_size: int) -> int:
-    """How many batches `epoch_batches` makes, where none is too large."""
-    smallest = min(batch_size, 2)
-    return max(1, min(-(-num_graphs // batch_size), num_graphs // smallest))
-
-
-def by_size(
-    graphs: np.ndarray, sizes: np.ndarray, batch_size: int, max_pairs: int = 1 << 20
-) -> Iterator[np.ndarray]:
-    """For evaluation: `graphs` from small to large, in batches with little padding.
-
-    Args:
-        graphs: int [G], which molecules.
-        sizes: int, atoms of every molecule of the store.
-        batch_size: most molecules of a batch.
-        max_pairs: most slot pairs of a batch, which bounds memory where molecules are large.
-    """
-    ordered = graphs[np.argsort(sizes[graphs], kind="stable")]
-    start = 0
-    while start < len(ordered):
-        end = min(start + batch_size, len(ordered))
-        while end > start + 1 and (end - start) * (sizes[ordered[end - 1]] + 1) ** 2 > max_pairs:
-            end = start + max(1, (end - start) // 2)
-        yield ordered[start:end]
-        start = end
+def _sparse(matrix: csr_matrix) -> Tensor:
+    with warnings.catch_warnings():  # torch calls its sparse tensors a beta
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data),
+            size=matrix.shape,
+        )

@@ -19,6 +19,7 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -26,6 +27,10 @@ from molsepnorm.codes import SELF
 from molsepnorm.encodings.encode import EncodedGraphs
 from molsepnorm.encodings.paths import PathVocabulary
 from molsepnorm.molecule import MolGraph
+
+# Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # The same examples in every run: a failure is the code's doing, not the day's.
 settings.register_profile(

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
+
+from molsepnorm import featurize
+from molsepnorm.convert.parity import MOLECULES, reference_inputs
+from molsepnorm.datasets import DataConfig
+from molsepnorm.datasets import load as load_dataset
+from molsepnorm.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.encodings import EncodingSpec
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = {path.stem for path in BENCHMARKS.iterdir()}
@@ -296,3 +306,177 @@ def test_a_command_that_fails(tmp_path: Path) -> None:
     commands = module("commands")
     with pytest.raises(SystemExit, match=r"(?s)exit status 3: .*python.*oh no"):
         commands.run(commands.script("print('oh no'); raise SystemExit(3)"), tmp_path)
+
+
+GPU_SMILES = ("C", "CCO", "C#N", "CC(=O)[O-].C[NH3+]", "c1ccccc1O", "N#CC(F)(Cl)C=CCCBr")
+
+
+def small_store(folder: Path, bond_lengths: int = 20) -> Any:
+    """Of a few molecules with labels, in the format of ZINC's."""
+    read = featurize.get("zinc")
+    graphs = [read(smiles) for smiles in GPU_SMILES]
+    spec = EncodingSpec((3,), max_path_length=bond_lengths)
+    molecules = [LabelledGraph(2 * i, graph, (i / 3,)) for i, graph in enumerate(graphs)]
+    notes = {"splits": {"train": 4, "val": 1, "test": 1}}
+    return cached_store(str(folder), "zinc", spec, ("y",), molecules, notes)
+
+
+@pytest.mark.parametrize("lengths", [20, 2])
+def test_packed_molecules_become_the_same_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengths: int
+) -> None:
+    """Byte for byte, also for another network than the one of the store that was packed."""
+    packed = module("gpu.packed")
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
+    expected = small_store(Path("made"), lengths)
+    packed.pack(small_store(Path("long")), tmp_path / "some.npz")
+    spec = EncodingSpec((3,), max_path_length=lengths)
+    unpacked = packed.unpack(tmp_path / "some.npz", "unpacked", spec)
+    assert unpacked.path.read_bytes() == expected.path.read_bytes()
+
+
+def test_a_packed_set_is_found_without_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the name that a data set has which was downloaded before."""
+    packed = module("gpu.packed")
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
+    monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
+    packed.pack(small_store(Path("made")), tmp_path / "some.npz")
+    packed.unpack(tmp_path / "some.npz", "zinc-full-downloaded", EncodingSpec((3,)))
+    found = load_dataset(DataConfig(dataset="zinc-full"), EncodingSpec((3,)))
+    assert [len(found.splits[name]) for name in ("train", "val", "test")] == [4, 1, 1]
+
+
+def test_the_peers_inputs_are_those_of_its_own_preprocessing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of molecules whose shortest paths are the only ones; its collator shuts atoms off from each
+    other that are 19 bonds apart or more."""
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
+    read = featurize.get("zinc")
+    graphs = [read(smiles) for smiles in MOLECULES["zinc"]]
+    molecules = [LabelledGraph(i, graph, (float(i),)) for i, graph in enumerate(graphs)]
+    store = cached_store("peer", "zinc", EncodingSpec((3,)), ("y",), molecules, {})
+    order = np.array([3, 0, 5, 1, 2, 4])
+    found = module("gpu.peer").inputs(store, order)
+    expected = reference_inputs([graphs[i] for i in order], "hf", "zinc", 20)
+    expected["attn_bias"][:, 1:, 1:][expected["spatial_pos"] >= 20] = -torch.inf
+    assert (expected["attn_bias"] == -torch.inf).any()
+    assert found.pop("labels").tolist() == order.tolist()
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert torch.equal(value, expected[name].to(value.dtype)), name
+    again = module("gpu.peer").graph_of(store, 3)
+    assert np.array_equal(again.bond_features, graphs[3].bond_features + 1)
+
+
+def test_a_job_that_fails_dies_or_hangs_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are done, in order, by further processes."""
+    jobs = module("gpu.jobs")
+    monkeypatch.setenv("MOLSEPNORM_SCRATCH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "four_jobs.py").write_text(
+        "import os, time\n"
+        "def fails(): raise ValueError('a | b\\nc')\n"
+        "JOBS = {'fails': fails, 'dies': lambda: os._exit(9), 'one': lambda: {'x': 1}}\n"
+        "JOBS |= {'hangs': lambda: time.sleep(60), 'two': lambda: [os.environ['PYTHONPATH']]}\n"
+    )
+    names = ["fails", "dies", "one", "hangs", "two"]
+    done = jobs.run_jobs("four_jobs", names, time.monotonic() + 30, 1.0, first_path="/first")
+    assert list(done) == names
+    assert done["fails"].error == "ValueError: a | b"
+    assert done["dies"].error == "its process ended with status 9"
+    assert done["hangs"].error == "stopped after 1 s"
+    assert done["one"].result == {"x": 1} and not done["one"].error
+    assert done["two"].result == [f"/first:{tmp_path}"]
+    late = jobs.run_jobs("four_jobs", ["one"], time.monotonic())["one"]
+    assert late.error == "not begun: no time was left"
+    absent = jobs.run_jobs("no_such_jobs", ["one"], time.monotonic() + 30)["one"]
+    assert absent.error == "the process ended with status 1"
+
+
+def test_the_quickest_variant() -> None:
+    """Of those that were measured; its name says all of it."""
+    trainers, timing = module("gpu.trainers"), module("gpu.timing")
+    variant = trainers.Variant("compiled", "bf16", 2, fused=False)
+    assert trainers.Variant.of(str(variant)) == variant
+    lines = [{"variant": "captured/tf32/4/fused", "ms": 2.5}, {"variant": "x", "error": "no"}]
+    assert timing.best_of([*lines, {"variant": str(variant), "ms": 2.4}]) == variant
+    assert timing.best_of(lines[1:]) == trainers.Variant()
+
+
+def test_the_device_is_busy_once_where_kernels_overlap() -> None:
+    profiling = module("gpu.profiling")
+    ran = [profiling.Ran("", *times) for times in ((0, 4), (1, 2), (3, 6), (8, 9))]
+    assert profiling._busy(ran) == 7
+
+
+def test_what_a_gpu_found_is_told_and_failures_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A check that failed comes first; the status is 1; a verb that broke leaves the others."""
+    monkeypatch.setenv("OUT", str(tmp_path))
+    report, checks, timing = (module(f"gpu.{name}") for name in ("report", "checks", "timing"))
+    lines = [{"what": "a", "figure": 1e-5, "bound": 1e-4, "least": False, "passed": True}]
+    lines += [{"what": "b", "passed": False, "error": "x | y"}]
+    monkeypatch.setattr(checks, "check", lambda deadline: lines[:1])
+    found = report.Report("head")
+    found.add("check", time.monotonic() + 1)
+    assert found.status == 0
+    monkeypatch.setattr(checks, "check", lambda deadline: lines)
+
+    def measure(deadline: float) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(timing, "measure", measure)
+    for verb in ("check", "time"):
+        found.add(verb, time.monotonic() + 1)
+    assert found.status == 1
+    told = (tmp_path / "table.md").read_text()
+    assert "1 of 2 passed" in told and "**time failed: RuntimeError: broken**" in told
+    assert told.index("| b | x / y | | **failed** |") < told.index("| a | 1.0e-05 | ≤ 1e-04 | ok |")
+    assert json.loads((tmp_path / "figures.json").read_text())["check"] == lines
+
+
+def test_a_training_goes_on_from_the_archive_that_is_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was carried and what the last command on the machine left."""
+    training = module("gpu.training")
+    for name in ("OUT", "MOLSEPNORM_SCRATCH"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setattr(training, "_RUNS", tmp_path / "runs")
+    monkeypatch.setattr(training, "_encode", lambda begun, options: None)
+    asked: list[list[str]] = []
+
+    def run(seconds: float, arguments: list[str], log: Path) -> int:
+        """Takes as many steps as it may seconds; `--resume` finds those taken before."""
+        log.write_text("log")
+        asked.append(arguments)
+        place = Path(arguments[1]) / "checkpoints" / "last.safetensors"
+        before = 0
+        if arguments[0] == "--resume":
+            with safe_open(place, framework="pt") as file:
+                before = json.loads(file.metadata()["molsepnorm"])["progress"]["step"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        about = json.dumps({"progress": {"step": before + int(seconds)}})
+        place.write_bytes(save({"x": torch.zeros(1)}, metadata={"molsepnorm": about}))
+        return 143
+
+    monkeypatch.setattr(training, "_run_for", run)
+    status, said = training.train_for(5, "mine", ["--lr", "1"])
+    assert status == 0 and said.startswith("go on (no epoch ended): put mine.tar into .gpu/runs")
+    carried, left = training._archives("mine")
+    kept = carried.read_bytes()
+    training.train_for(2, "mine", ["--lr", "1"])
+    carried.write_bytes(kept)
+    assert [training._steps(path) for path in (carried, left)] == [5, 7]
+    training.train_for(1, "mine", [])
+    assert training._steps(tmp_path / "OUT" / "mine.tar") == 8
+    folder = str(tmp_path / "runs" / "mine")
+    assert asked == [["--output", folder, "--lr", "1"], *[["--resume", folder]] * 2]
+    monkeypatch.setattr(training, "_run_for", lambda *_: 1)
+    assert training.train_for(1, "other", []) == (1, "FAILED with status 1: see other.log")

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings import EncodingSpec, encode
-from molsepnorm.inference import infer
+from molsepnorm.errors import ConfigError
+from molsepnorm.inference import Precision, infer, pick_device
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 
 SMILES = (
@@ -110,3 +111,42 @@ def test_batches_hold_molecules_of_like_size(tensors: GraphTensors) -> None:
 def test_no_molecules(model: Graphormer, tensors: GraphTensors) -> None:
     """Nothing asked for, nothing given."""
     assert len(infer(model, tensors, np.zeros(0, dtype=np.int64))) == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_precision(model: Graphormer, tensors: GraphTensors, precision: Precision) -> None:
+    """bf16 is near fp32 and given as float32; on a CPU tf32 is fp32. torch's setting stays."""
+    before = torch.get_float32_matmul_precision()
+    exact = infer(model, tensors, np.arange(9))
+    outputs = infer(model, tensors, np.arange(9), precision=precision)
+    assert outputs.dtype == torch.float32
+    assert torch.equal(outputs, exact) == (precision == "tf32")
+    torch.testing.assert_close(outputs, exact, rtol=0.05, atol=0.15)
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_exact_products_whatever_the_program_asks_for(tensors: GraphTensors) -> None:
+    """While the network runs, and only then; also where it fails."""
+    seen = []
+
+    class Watching(nn.Module):
+        def forward(self, batch: GraphBatch) -> Tensor:
+            seen.append(torch.get_float32_matmul_precision())
+            raise RuntimeError("out of memory")
+
+    torch.set_float32_matmul_precision("high")
+    try:
+        with pytest.raises(RuntimeError, match="out of memory"):
+            infer(Watching(), tensors, np.arange(3))
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_the_device_of_a_name() -> None:
+    """auto is what there is, another name is refused with those that are there."""
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(ConfigError, match=r"there is no device 'cuda:99' here. .*cpu"):
+        pick_device("cuda:99")

@@ -33,9 +33,10 @@ MAY_IMPORT = {
     "tables": LEAVES | {"featurize"},
     "metrics": LEAVES,
     "tasks": LEAVES | {"metrics"},
-    "batch": LEAVES | {"encodings", "store", "nn"},
+    "plan": {"nn"},
+    "batch": LEAVES | {"encodings", "store", "nn", "plan"},
     "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "metrics"},
-    "inference": LEAVES | {"batch", "model", "nn", "tasks"},
+    "inference": LEAVES | {"batch", "model", "nn", "plan", "tasks"},
     "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
 }
 OUTSIDE = {"molsepnorm.encodings.transform"}
@@ -44,7 +45,7 @@ OUTSIDE = {"molsepnorm.encodings.transform"}
 MAY_IMPORT["checking"] = LEAVES | {"datasets", "featurize", "metrics", "tables"}
 MAY_IMPORT["predict"] = LEAVES | {
     *("molecule", "encodings", "featurize", "nn", "metrics", "tasks"),
-    *("batch", "inference", "model", "tables"),
+    *("batch", "inference", "model", "plan", "tables"),
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
 MAY_IMPORT["convert"] = LEAVES | {

@@ -8,8 +8,8 @@ from peers import hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm.batch import by_size
 from molsepnorm.inference import infer
+from molsepnorm.plan import by_size
 from stages.slim import products, sides
 
 __all__ = ["evaluate"]

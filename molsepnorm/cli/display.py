@@ -43,6 +43,7 @@ class TrainingDisplay(Listener):
         self.training = False
         self._live: Progress | None = None
         self._ended = ""
+        self._told = 0  # the last epoch that a line was printed of
         self._since: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
     def started(
@@ -74,6 +75,10 @@ class TrainingDisplay(Listener):
         else:
             self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
+    def noted(self, remark: str) -> None:
+        if not self.quiet:
+            self.console.print(remark, style="yellow")
+
     def stepped(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         at = epoch + done / of
         if self._since is None:
@@ -93,7 +98,8 @@ class TrainingDisplay(Listener):
         every = max(1, epochs // _LINES_PER_RUN)
         if self.quiet or self._live is not None:
             return
-        if record.epoch % every == 0 or record.epoch in (1, epochs):
+        if self._told == 0 or record.epoch // every > self._told // every or record.epoch == epochs:
+            self._told = record.epoch
             self.console.print(
                 f"epoch {record.epoch}/{epochs}  loss {record.train_loss:.4f}"
                 f"{self._ended}{' *' if record.best else ''}  "

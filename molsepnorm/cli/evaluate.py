@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,12 @@ from molsepnorm.cli.options import (
     configuration,
     model_option,
     options,
+    precision_option,
     source_options,
 )
+
+if TYPE_CHECKING:
+    from molsepnorm.inference import Precision
 
 __all__ = ["evaluate"]
 
@@ -26,8 +30,17 @@ __all__ = ["evaluate"]
     "--split",
     help="train, val, test, or all. [default: test; all for a table that was not trained on]",
 )
+@click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
+@precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def evaluate(model_folder: Path, split: str | None, as_json: bool, **given: Any) -> None:
+def evaluate(
+    model_folder: Path,
+    split: str | None,
+    device: str,
+    precision: Precision,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Score a trained model on a split.
 
     \b
@@ -41,7 +54,7 @@ def evaluate(model_folder: Path, split: str | None, as_json: bool, **given: Any)
 
     if (given["dataset"] is None) == (given["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    found = score(model_folder, configuration(given).data, split)
+    found = score(model_folder, configuration(given).data, split, device, precision)
     scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}

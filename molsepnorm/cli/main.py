@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from molsepnorm._version import __version__
+from molsepnorm.cli.ranks import give_way, rank
 from molsepnorm.errors import MolsepnormError
 
 __all__ = ["main"]
@@ -43,13 +44,20 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except MolsepnormError as error:
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(error.exit_code)
+            _leave(str(error), error.exit_code)
+        except click.ClickException as error:
+            give_way(error.exit_code)
+            raise
         except BrokenPipeError:
             raise  # whoever read our output has had enough; click leaves quietly
         except OSError as error:
-            click.echo(f"Error: {error.strerror or error}", err=True)
-            sys.exit(1)
+            _leave(error.strerror or str(error), 1)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    give_way(code)
+    click.echo(f"Error: {f'process {rank()}: ' if rank() else ''}{message}", err=True)
+    sys.exit(code)
 
 
 @click.group(

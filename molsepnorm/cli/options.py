@@ -18,6 +18,7 @@ __all__ = [
     "data_dir_option",
     "model_option",
     "options",
+    "precision_option",
     "recipe_options",
     "source_options",
     "table_options",
@@ -170,8 +171,16 @@ recipe_options = (
     click.option("--patience", type=int, help="Stop after so many epochs without a better one."),
     click.option("--class-weight", help="balanced: rare classes weigh as much as common ones."),
     click.option("--device", help="auto, cpu, cuda, cuda:1, …"),
+    click.option("--precision", help="fp32, tf32 or bf16: of matrix products. [default: fp32]"),
 )
 """How to train."""
+
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "tf32", "bf16"]),
+    default="fp32",
+    help="Of matrix products; tf32 on a GPU. [default: fp32]",
+)
 
 model_option = click.option(
     "--model",
@@ -204,7 +213,7 @@ _SETTINGS = {
     },
     **{
         name: f"run.{name}"
-        for name in ("epochs", "batch_size", "seed", "device", "metric", "patience")
+        for name in ("epochs", "batch_size", "seed", "device", "precision", "metric", "patience")
     },
     **{name: f"optim.{name}" for name in ("lr", "class_weight")},
     **{name: f"model.{name}" for name in ("layers", "norm")},

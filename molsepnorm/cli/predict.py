@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
-from molsepnorm.cli.options import model_option
+from molsepnorm.cli.options import model_option, precision_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError
+
+if TYPE_CHECKING:
+    from molsepnorm.inference import Precision
 
 __all__ = ["predict"]
 
@@ -48,6 +51,7 @@ _LINES = 1024  # of standard input, read together
     help="Keep a row that cannot be read, with the reason, or stop at it.",
 )
 @click.option("--device", default="cpu", help="cpu, cuda, …")
+@precision_option
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
@@ -61,6 +65,7 @@ def predict(
     output: Path | None,
     on_invalid: Literal["keep", "fail"],
     device: str,
+    precision: Precision,
     processes: int | None,
 ) -> None:
     """Predict from SMILES: given here, in a file, or one per line on standard input.
@@ -81,7 +86,9 @@ def predict(
         with _lasting():
             from molsepnorm.predict import Predictor, predict_rows
 
-            predictor = Predictor.from_pretrained(model_folder, device, processes or _cores())
+            predictor = Predictor.from_pretrained(
+                model_folder, device, processes or _cores(), precision
+            )
         if source:
             from molsepnorm.tables import read_chunks
 

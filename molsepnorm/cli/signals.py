@@ -10,6 +10,8 @@ from types import FrameType
 
 import click
 
+from molsepnorm.cli.ranks import rank
+
 __all__ = ["Stop", "stop_on_signal"]
 
 
@@ -22,15 +24,25 @@ class Stop:
 @contextmanager
 def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
     """Within, SIGINT and SIGTERM ask training to stop after its step. Before training has begun,
-    and when one comes again, they break off at once."""
+    and when one comes again, they break off at once.
+
+    Of torchrun's processes the first alone tells so, and one that comes again is let pass: torchrun
+    repeats it as soon as one of them has left, when the first may still be saving."""
     stop = Stop()
+    several = rank() is not None
+    again = "" if several else " (again to stop at once)"
+
+    def tell(what: str) -> None:
+        if not rank():
+            click.echo(f"\n{what}", err=True)
 
     def note(number: int, frame: FrameType | None) -> None:
-        if stop.signal is not None or not training():
-            click.echo("\nStopped at once.", err=True)
+        if not training() or (stop.signal is not None and not several):
+            tell("Stopped at once.")
             sys.exit(128 + number)
-        stop.signal = number
-        click.echo("\nStopping after this step (again to stop at once) …", err=True)
+        if stop.signal is None:
+            stop.signal = number
+            tell(f"Stopping after this step{again} …")
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from molsepnorm.cli.options import (
     source_options,
     table_options,
 )
+from molsepnorm.cli.ranks import rank
 from molsepnorm.cli.signals import stop_on_signal
 
 __all__ = ["train"]
@@ -46,12 +48,15 @@ def train(
     molsepnorm train --data my.csv --targets active --split-type scaffold --class-weight balanced
     molsepnorm train --config configs/zinc.yaml --set model.layers=6
     molsepnorm train --resume runs/zinc-1
+    torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """
     from molsepnorm.cli.display import TrainingDisplay
     from molsepnorm.training import train as run_training
     from molsepnorm.training.folder import RunFolder
 
-    display = TrainingDisplay(quiet)
+    another = bool(rank())  # than the first of torchrun's processes, which tells of the run
+    display = TrainingDisplay(quiet or another)
+    display.console.quiet = another
     if resume is not None:
         _require_nothing_else(ctx)
         config, folder = None, resume
@@ -70,9 +75,11 @@ def train(
         finally:
             display.close()
     if not result.finished:
-        assert stop.signal is not None
-        click.echo(f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True)
-        sys.exit(128 + stop.signal)
+        if not another:
+            click.echo(
+                f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True
+            )
+        sys.exit(128 + (stop.signal or signal.SIGTERM))  # it may be another one that was asked to
 
 
 def _require_nothing_else(ctx: click.Context) -> None:

@@ -52,6 +52,17 @@ class PathVocabulary:
         num_levels = int(self.depths[-1]) + 1
         return (*np.searchsorted(self.depths, np.arange(num_levels)).tolist(), len(self))
 
+    def bonds_of_all(self) -> np.ndarray:  # int16 (V, L)
+        """The bond labels along every path, first bond first, then `NO_BOND`."""
+        starts = self.level_starts
+        labelled = [d for d in range(1, len(starts) - 1) if self.bonds[starts[d]] != NO_BOND]
+        bonds = np.full((len(self), max(1, len(labelled))), NO_BOND, dtype=np.int16)
+        for depth, level in enumerate(map(slice, starts[1:], starts[2:]), start=1):
+            bonds[level] = bonds[self.parents[level]]
+            if depth <= len(labelled):
+                bonds[level, depth - 1] = self.bonds[level]
+        return bonds
+
     def bonds_along(self, code: int) -> list[int]:
         """The bond labels along a path, first bond first."""
         labels: list[int] = []

@@ -56,7 +56,7 @@ def _defined(metric: str, truth: np.ndarray, predicted: np.ndarray) -> bool:
 
 
 def _compute(metric: str, truth: np.ndarray, predicted: np.ndarray) -> float:
-    from scipy import stats  # type: ignore[import-untyped]
+    from scipy import stats
     from sklearn import metrics as sk
 
     several = predicted.ndim == 2

@@ -12,17 +12,22 @@ from torch.autograd.function import once_differentiable
 
 from molsepnorm.nn.batch import Block
 from molsepnorm.nn.dropout import ByteDropout
+from molsepnorm.nn.fused_attention import fits, fused_attention
 
 __all__ = ["BiasedSelfAttention"]
 
 _LOG2_E = math.log2(math.e)
-_LEAST = 1e-30  # a smaller sum of exponentials has lost its digits
+_LEAST, _MOST = 1e-30, 1e25
+"""A smaller sum of exponentials has lost its digits; a larger one overflows with the values that
+are added up under it, or their gradients vanish."""
 
 
 class BiasedSelfAttention(nn.Module):
     r"""Self-attention within each graph of a batch.
 
     .. math:: \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) V
+
+    On a GPU by `fused_attention` where it fits, else by `_Attend`.
 
     Args:
         width: C.
@@ -50,6 +55,8 @@ class BiasedSelfAttention(nn.Module):
         order.
         """
         asked = [part[:, :, :1] if tokens_only else part for part in bias]  # (H, graphs, Q, S)
+        if fits(x, blocks, self.heads):
+            return self.out(fused_attention(self.qkv(x), asked, *_rate(self.dropout)))
         kept = [self.dropout.kept(part) for part in asked]
         scale = 1.0 if kept[0] is None else self.dropout.scale
         device = x.device.type
@@ -60,6 +67,11 @@ class BiasedSelfAttention(nn.Module):
                 x, self.qkv.weight, self.qkv.bias, products, blocks, scale, kept, *asked
             )
         return self.out(y)
+
+
+def _rate(dropout: ByteDropout) -> tuple[int, float]:
+    """How many in 256 weights are dropped now, and what the others are multiplied by."""
+    return (dropout.dropped, dropout.scale) if dropout.training else (0, 1.0)
 
 
 class _Place(NamedTuple):
@@ -170,7 +182,7 @@ def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         weights = torch.baddbmm(bias, q, k, beta=_LOG2_E, alpha=_LOG2_E * factor).exp2_()
         total = weights.sum(-1, keepdim=True)
         least, most = total.aminmax()
-        if least >= _LEAST and most.isfinite():
+        if least >= _LEAST and most <= _MOST:
             return weights, total
     weights = torch.baddbmm(bias, q, k, alpha=factor).softmax(-1)
     return weights, weights.new_ones(len(q), q.shape[1], 1)

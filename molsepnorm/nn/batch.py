@@ -22,18 +22,34 @@ __all__ = ["Block", "GraphBatch", "PathTable"]
 class PathTable:
     """The path vocabulary as tensors; `molsepnorm.encodings.PathVocabulary` says what it means."""
 
-    parents: Tensor
-    """int64 [V]: the code of the path without its last bond."""
-
     bonds: Tensor
-    """int64 [V]: the last bond's label; 0 where `labelled` ends."""
+    """float32 [V, L·K]: 1 in column k·K + e where the k-th bond of a path is e, the bonds beyond
+    the longest labelled path left out. Sparse (CSR) on a CPU, dense elsewhere."""
 
-    level_starts: tuple[int, ...]
-    """The first code of each depth 0, 1, …, and V at the end."""
+    bonds_transposed: Tensor
+    """float32 [L·K, V]: the same."""
+
+    lengths: Tensor
+    """float32 [V]: D', how many bonds of a path are labelled; 1 where none is."""
+
+    distances: Tensor
+    """int64 [V]: the hop distance; 0 below `SELF`."""
+
+    labels: int
+    """K here: the labels that occur, from 0 on."""
 
     def to(self, device: torch.device | str) -> PathTable:
         """The same table on another device."""
-        return replace(self, parents=self.parents.to(device), bonds=self.bonds.to(device))
+        dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
+        return PathTable(
+            bonds=(self.bonds.to_dense() if dense else self.bonds).to(device),
+            bonds_transposed=(
+                self.bonds_transposed.to_dense() if dense else self.bonds_transposed
+            ).to(device),
+            lengths=self.lengths.to(device),
+            distances=self.distances.to(device),
+            labels=self.labels,
+        )
 
 
 @dataclass(frozen=True)

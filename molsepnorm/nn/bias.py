@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from molsepnorm.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
@@ -23,9 +26,9 @@ class AttentionBias(nn.Module):
     another, and padding −∞.
 
     The sum depends on the path's bonds alone, so it is computed once for every entry of the path
-    vocabulary, level by level: a path's sum is its parent's and one term T[k, e_k] more. The bias
-    is then one look-up, and no tensor of shape (B, N, N, L, H) exists. (`F.embedding`, whose
-    gradient is summed in a fixed order, keeps runs repeatable to the bit; indexing does not.)
+    vocabulary, as a weighted sum of terms T[k, e_k]. The bias is then one look-up, and no tensor of
+    shape (B, N, N, L, H) exists. (`F.embedding`, whose gradient is summed in a fixed order, keeps
+    runs repeatable to the bit; indexing does not.)
 
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, sections 3.1.2, 3.1.3 and 3.2. The paths
     are canonical here, the reference's depend on the order of the atoms.
@@ -51,7 +54,8 @@ class AttentionBias(nn.Module):
 
     def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each block (H, graphs, S, S)
         """The bias of every block of a batch."""
-        bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
+        with torch.autocast(batch.pairs.device.type, enabled=False):
+            bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
         areas = [block.graphs * block.slots**2 for block in batch.blocks]
         return [
             part.T.contiguous().view(-1, block.graphs, block.slots, block.slots)
@@ -60,23 +64,15 @@ class AttentionBias(nn.Module):
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
         """The bias of every code of a path vocabulary."""
-        steps = torch.einsum("lhk,ek->leh", self.positions, self._bond_embeddings())  # (L, K, H)
-        starts = paths.level_starts
-        sums = self.spatial.new_zeros(1, self.spatial.shape[1])
-        levels = [sums]
-        for depth in range(1, len(starts) - 1):
-            first, end = starts[depth], starts[depth + 1]
-            sums = F.embedding(paths.parents[first:end] - starts[depth - 1], sums)
-            if depth <= self.max_path_length:
-                sums = sums + F.embedding(paths.bonds[first:end], steps[depth - 1])
-            levels.append(sums / min(depth, self.max_path_length))
-        sizes = torch.tensor(starts).diff()
-        distance = torch.arange(len(sizes)).repeat_interleave(sizes).to(self.spatial.device)
+        terms = torch.einsum("lhk,ek->leh", self.positions, self._bond_embeddings())  # (L, K, H)
+        known = paths.bonds.shape[1] // paths.labels
+        terms = terms[:known, : paths.labels].flatten(0, 1)
+        sums = _Product.apply(paths.bonds, paths.bonds_transposed, terms) / paths.lengths[:, None]
         # in the order of the codes
         assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
         padding = torch.full_like(self.graph_token, -torch.inf)
         special = torch.stack([padding, self.graph_token, self.unreachable])
-        return torch.cat([special, torch.cat(levels) + F.embedding(distance, self.spatial)])
+        return torch.cat([special, (sums + F.embedding(paths.distances, self.spatial))[SELF:]])
 
     def _bond_embeddings(self) -> Tensor:  # (K, H)
         """The embedding of every bond label: its features' mean, the first changing fastest."""
@@ -84,3 +80,18 @@ class AttentionBias(nn.Module):
         for table in self.bonds:
             labels = (table[:, None] + labels).flatten(0, 1)
         return labels / len(self.bonds)
+
+
+class _Product(torch.autograd.Function):
+    """A constant matrix (V, R), sparse or not, times (R, H); the gradient reads its transpose,
+    which torch would transpose a sparse matrix for at every step."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:  # (V, H)
+        ctx.transposed = transposed
+        return matrix.to(x.dtype) @ x
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, ctx.transposed.to(grad.dtype) @ grad

@@ -60,7 +60,7 @@ class GraphormerLayer(nn.Module):
         slots = (batch.graph_token, batch.mask)
         normed = self.attention_norm(x, *slots)
         attended = self.attention(normed, bias, batch.blocks, tokens_only=True)
-        token = self.dropout.add(x[batch.graph_token.sort().values], attended)
+        token = self.dropout.add(x.index_select(0, batch.graph_token.sort().values), attended)
         return self.dropout.add(token, self._feed_forward(self.ffn_norm.tokens(token)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 __all__ = ["ByteDropout"]
 
@@ -30,15 +31,20 @@ class ByteDropout(nn.Module):
         if not 0 <= p < 1:
             raise ValueError(f"a dropout probability lies in 0 ≤ p < 1; got {p}")
         self.p = p
-        self._dropped = min(round(p * _VALUES), _VALUES - 1)
+        self.dropped = min(round(p * _VALUES), _VALUES - 1)
+        """Of 256 elements how many go, on average."""
 
     def forward(self, x: Tensor) -> Tensor:
         """In training, zero each element with probability p and scale the others up."""
+        if x.device.type != "cpu":  # one kernel there
+            return F.dropout(x, self.dropped / _VALUES, self.training)
         kept = self.kept(x)
         return x if kept is None else x * kept.to(x.dtype).mul_(self.scale)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """residual + dropout(x), in one pass over memory."""
+        """residual + dropout(x); on a CPU in one pass over memory."""
+        if x.device.type != "cpu":
+            return residual + self(x)
         kept = self.kept(x)
         if kept is None:
             return residual + x
@@ -46,19 +52,19 @@ class ByteDropout(nn.Module):
 
     def kept(self, x: Tensor) -> Tensor | None:
         """uint8, 1 where an element of x stays and 0 where it goes; None where all stay."""
-        if not self.training or self._dropped == 0:
+        if not self.training or self.dropped == 0:
             return None
         if x.device.type != "cpu":
-            return torch.rand(x.shape, device=x.device).ge_(self._dropped / _VALUES).to(torch.uint8)
+            return torch.rand(x.shape, device=x.device).ge_(self.dropped / _VALUES).to(torch.uint8)
         words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
         values = words.view(torch.uint8)[: x.numel()].view(x.shape)
-        # 1 from `_dropped` on, else 0: bytes are clamped several times as fast as compared
-        return values.clamp_(self._dropped - 1, self._dropped).sub_(self._dropped - 1)
+        # 1 from `dropped` on, else 0: bytes are clamped several times as fast as compared
+        return values.clamp_(self.dropped - 1, self.dropped).sub_(self.dropped - 1)
 
     @property
     def scale(self) -> float:
         """What survivors are multiplied by."""
-        return _VALUES / (_VALUES - self._dropped)
+        return _VALUES / (_VALUES - self.dropped)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

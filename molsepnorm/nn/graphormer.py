@@ -144,6 +144,9 @@ class Graphormer(nn.Module):
         self.last_norm = _norm(config, last=True)
         # the statistics of a batch norm that all tokens share need the atoms to the end
         self._tokens_alone = config.norm == "sep" or config.node_norm == "layer"
+        if config.norm == "sep":  # no gradient reaches it: DistributedDataParallel must not wait
+            last_layer = cast(GraphormerLayer, self.layers[-1])
+            cast(SepNorm, last_layer.ffn_norm).tok_norm.requires_grad_(False)
         self.readout = nn.Linear(config.width, config.outputs)
         self.reset_parameters()
 
@@ -176,9 +179,10 @@ class Graphormer(nn.Module):
         last = cast(GraphormerLayer, self.layers[-1])
         if not self._tokens_alone:
             x = last(x, bias, batch)
-            return self.last_norm(x, batch.graph_token, batch.mask)[batch.graph_token]
+            x = self.last_norm(x, batch.graph_token, batch.mask)
+            return x.index_select(0, batch.graph_token)
         token = self.last_norm.tokens(last.tokens(x, bias, batch))
-        return token[batch.graph_token.argsort().argsort()]
+        return token.index_select(0, batch.graph_token.argsort().argsort())
 
 
 def _norm(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["MaskedBatchNorm1d", "SepNorm", "SharedNorm"]
+__all__ = ["MaskedBatchNorm1d", "SepNorm", "SharedNorm", "synchronize_norms"]
 
 
 class SepNorm(nn.Module):
@@ -75,7 +76,7 @@ class SepNorm(nn.Module):
             y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
         else:
             y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
-        token = self.tokens(x[graph_token]).to(y.dtype)
+        token = self.tokens(x.index_select(0, graph_token)).to(y.dtype)
         if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):
             return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
         return y.index_copy(0, graph_token, token)
@@ -84,9 +85,11 @@ class SepNorm(nn.Module):
         """Normalise graph tokens, x (n, d), alone.
 
         Raises:
-            ValueError: in training a batch norm gets a single graph.
+            ValueError: in training a batch norm gets a single graph, of all processes together
+                where it is synchronised.
         """
-        if self.training and len(x) == 1 and isinstance(self.cls_norm, _BatchNorm):
+        batch_norm = isinstance(self.cls_norm, _BatchNorm) and not _is_shared_out(self.cls_norm)
+        if self.training and len(x) == 1 and batch_norm:
             raise ValueError(
                 "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
                 "its variance over the batch is not defined. Use batches of two graphs or more, "
@@ -131,11 +134,17 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     [[-1.0, -1.0], [1.0, 1.0]]
     """
 
+    synchronized = False
+    """Whether the rows of all processes of `torch.distributed` count, where there are several:
+    each may have another number of them, or none. All must then call the norm, and `backward`
+    after it, equally often and in the same order."""
+
     def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise `input` (…, d) with the statistics of the rows where `mask` (…) is true.
 
         Raises:
-            ValueError: in training, `input` has a single row.
+            ValueError: in training, `input` has a single row (if synchronised: a single one
+                counts, of all processes together).
         """
         x = _at_least_float32(input)
         if self.training or not self.track_running_stats:
@@ -153,15 +162,20 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     def _statistics(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = x.reshape(-1, x.shape[-1])
         counts = x.new_ones(len(x), 1).bool() if mask is None else mask.reshape(-1, 1)
-        if len(x) < 2:
-            raise ValueError(
-                "a batch norm cannot train on a single token: its variance is not defined. "
-                "Use larger batches or a layer norm"
-            )
-        count = counts.sum().clamp(min=1)
+        shared_out = _is_shared_out(self)
+        if len(x) < 2 and not shared_out:
+            raise _single_token()
+        rows = counts.sum()
+        count = rows.clamp(min=1)
         mean = torch.where(counts, x, 0).sum(0) / count
         deviation = torch.where(counts, x - mean, 0)
         variance = deviation.square().sum(0) / count  # biased, as nn.BatchNorm1d's
+        if not shared_out:
+            return mean, variance, count
+        mean, variance, count = _OfAllProcesses.apply(mean, variance, rows)
+        # Whoever has two rows need not look (and wait for the device); if nobody has, all look.
+        if len(x) < 2 and count < 2:
+            raise _single_token()
         return mean, variance, count
 
     @torch.no_grad()
@@ -173,6 +187,103 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
+
+
+class _OfAllProcesses(torch.autograd.Function):
+    r"""Mean and variance of the rows of all processes, from those of each one's rows.
+
+    .. math::
+
+        \mu &= \tfrac1n \sum_r n_r \mu_r \\
+        \sigma^2 &= \tfrac1n \sum_r n_r \bigl(\sigma_r^2 + (\mu_r - \mu)^2\bigr)
+
+    Nothing here cancels, unlike in a difference of means of squares, and each direction needs one
+    collective alone. Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for
+    computing sample variances", 1979. All processes get the same bits.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        mean: Tensor,  # (d,)
+        variance: Tensor,  # (d,)
+        rows: Tensor,  # (): an integer
+    ) -> tuple[Tensor, Tensor, Tensor]:  # (d,), (d,), (): of the type of the others
+        own = torch.cat([mean, variance, rows.to(mean.dtype)[None]])
+        table = own.new_zeros(distributed.get_world_size(), len(own))
+        table[distributed.get_rank()] = own
+        distributed.all_reduce(table)  # of zeros but for one: a gather, on every backend
+        means, variances = table[:, :-1].chunk(2, dim=1)  # (R, d) each
+        of_rank = table[:, -1:]
+        count = of_rank.sum()
+        share = of_rank / count.clamp(min=1)  # (R, 1)
+        all_mean = (share * means).sum(0)
+        all_variance = (share * (variances + (means - all_mean).square())).sum(0)
+        ctx.save_for_backward(mean, all_mean, share[distributed.get_rank()])
+        ctx.mark_non_differentiable(count)
+        return all_mean, all_variance, count
+
+    @staticmethod
+    def backward(
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor, Tensor, None]:  # of the loss summed over all processes
+        mean, all_mean, share = ctx.saved_tensors
+        both = torch.stack(gradients[:2])  # (2, d)
+        distributed.all_reduce(both)  # what the losses of all processes say
+        of_mean, of_variance = both
+        # the variance's change through the common mean is Σ n_r (μ_r − μ), which is zero
+        return share * (of_mean + 2 * (mean - all_mean) * of_variance), share * of_variance, None
+
+
+def synchronize_norms(network: nn.Module) -> None:
+    """Let every batch norm inside `network` count the rows of all processes, in place.
+
+    A plain `nn.BatchNorm1d` becomes a `MaskedBatchNorm1d` of the same parameters, buffers and
+    options. (`nn.SyncBatchNorm` refuses tensors on a CPU, and knows of no mask.) Without
+    `torch.distributed`, or with one process, they do as before, to rounding.
+    """
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.BatchNorm1d:
+                setattr(module, name, _masked(child))
+    for module in network.modules():
+        if isinstance(module, MaskedBatchNorm1d):
+            module.synchronized = True
+
+
+def _masked(norm: nn.BatchNorm1d) -> MaskedBatchNorm1d:
+    """A batch norm that shares all of its state with another."""
+    twin = MaskedBatchNorm1d(
+        norm.num_features,
+        norm.eps,
+        norm.momentum,
+        norm.affine,
+        norm.track_running_stats,
+        device="meta",  # the tensors are replaced
+    )
+    for name, parameter in norm._parameters.items():
+        twin.register_parameter(name, parameter)
+    for name, buffer in norm._buffers.items():
+        twin.register_buffer(name, buffer)
+    return twin.train(norm.training)
+
+
+def _is_shared_out(norm: nn.Module) -> bool:
+    """Whether a norm's rows lie with several processes."""
+    return (
+        isinstance(norm, MaskedBatchNorm1d)
+        and norm.synchronized
+        and distributed.is_available()
+        and distributed.is_initialized()
+        and distributed.get_world_size() > 1
+    )
+
+
+def _single_token() -> ValueError:
+    return ValueError(
+        "a batch norm cannot train on a single token: its variance is not defined. "
+        "Use larger batches or a layer norm"
+    )
 
 
 def _at_least_float32(x: Tensor) -> Tensor:

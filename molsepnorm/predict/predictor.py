@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.inference import pick_device
+from molsepnorm.inference import Precision, pick_device
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
 from molsepnorm.predict.work import Outcome, Predict, Prepare, Prepared, Run, encoded_groups
@@ -57,12 +57,19 @@ class Predictor:
             takes and if it has SMILES enough for two: each predicts a part with one thread, or on a
             GPU prepares a part for this process to predict. Where the system cannot fork, a script
             needs `if __name__ == "__main__":` for it.
+        precision: of matrix products: fp32, tf32 on a GPU, or bf16.
 
     Raises:
         ConfigError: there is no such device, or `processes` is below 1.
     """
 
-    def __init__(self, model: PropertyModel, device: str = "cpu", processes: int = 1) -> None:
+    def __init__(
+        self,
+        model: PropertyModel,
+        device: str = "cpu",
+        processes: int = 1,
+        precision: Precision = "fp32",
+    ) -> None:
         if processes < 1:
             raise ConfigError(f"processes must be 1 or more; got {processes}")
         self.model = model
@@ -70,18 +77,23 @@ class Predictor:
         self.processes = processes
         self.targets = model.task.names
         self._prepare = Prepare(model, self.device)
-        self._run = Run(model, self.device)
+        self._run = Run(model, self.device, precision)
         self._run_here = self.device.type != "cpu"
         model.network.to(self.device).eval()
 
     @staticmethod
-    def from_pretrained(folder: Path | str, device: str = "cpu", processes: int = 1) -> Predictor:
+    def from_pretrained(
+        folder: Path | str,
+        device: str = "cpu",
+        processes: int = 1,
+        precision: Precision = "fp32",
+    ) -> Predictor:
         """From a run's folder, or a model folder.
 
         Raises:
             ModelError: the folder is not there, incomplete, damaged or of a newer molsepnorm.
         """
-        return Predictor(PropertyModel.from_pretrained(folder), device, processes)
+        return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
 
     def predict(self, smiles: Iterable[str]) -> list[Prediction]:
         """Predictions in the order of the SMILES."""

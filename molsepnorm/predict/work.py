@@ -13,12 +13,13 @@ import numpy as np
 import torch
 
 from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors, by_size
+from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.inference import predict
+from molsepnorm.inference import Precision, predict
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
+from molsepnorm.plan import by_size
 
 __all__ = ["Outcome", "Predict", "Prepare", "Prepared", "Run", "encoded_groups"]
 
@@ -78,18 +79,22 @@ class Run:
     Args:
         model: with its network on the device already.
         device: where it is.
+        precision: of matrix products.
     """
 
-    def __init__(self, model: PropertyModel, device: torch.device) -> None:
+    def __init__(
+        self, model: PropertyModel, device: torch.device, precision: Precision = "fp32"
+    ) -> None:
         self._model = model
         self._device = device
+        self._precision = precision
 
     def __call__(self, prepared: Prepared) -> Outcome:
         shape = len(prepared.errors), self._model.task.outputs
         values = np.full(shape, np.nan, dtype=np.float32)
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self._device)
-            values[rows] = predict(self._model, tensors, np.arange(len(rows)))
+            values[rows] = predict(self._model, tensors, np.arange(len(rows)), self._precision)
         return Outcome(values, prepared.errors)
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.metrics import (
@@ -22,6 +21,7 @@ from molsepnorm.metrics import (
     resampled_scores,
     score,
 )
+from molsepnorm.tasks.loss import Loss
 from molsepnorm.tasks.target import Target
 
 __all__ = ["Task", "json_scores"]
@@ -107,6 +107,11 @@ class Task:
         """O, the number of the network's outputs."""
         return sum(target.width for target in self.targets)
 
+    def columns(self) -> list[slice]:
+        """For each target its outputs."""
+        ends = list(accumulate(target.width for target in self.targets))
+        return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
+
     @property
     def chosen_by(self) -> Metric:
         """The metric by which a model is chosen."""
@@ -155,14 +160,7 @@ class Task:
             labels: (B, T) in the targets' own units.
             weights: (B,), how much each molecule counts; None for all alike.
         """
-        outputs = outputs.float()
-        present = ~labels.isnan()
-        labels = torch.where(present, labels, 0.0)
-        weight = present.float() if weights is None else present * weights[:, None]
-        if any(target.class_weights for target in self.targets):
-            weight = weight * self._class_weights(labels)
-        losses = torch.where(present, self._losses(outputs, labels), 0.0)
-        return (losses * weight).sum(), weight.sum()
+        return Loss(self, outputs.device)(outputs, labels, weights)
 
     def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
         """Outputs as values in the targets' own units and probabilities of yes or of a class."""
@@ -172,7 +170,7 @@ class Task:
             outputs * self._per_output("scale", outputs) + self._per_output("mean", outputs),
             outputs.sigmoid(),
         )
-        for target, columns in zip(self.targets, self._columns(), strict=True):
+        for target, columns in zip(self.targets, self.columns(), strict=True):
             if target.kind == "multiclass":
                 values[:, columns] = outputs[:, columns].softmax(dim=1)
         return values.float()
@@ -181,7 +179,7 @@ class Task:
         """Predictions (G, O) as columns for people, for each target: <target>_pred, a value, the
         probability of yes or the most probable class; and of each class <target>_prob_<class>."""
         tables = []
-        for target, columns in zip(self.targets, self._columns(), strict=True):
+        for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
             if target.kind != "multiclass":
                 tables.append({f"{target.name}_pred": part[:, 0]})
@@ -242,7 +240,7 @@ class Task:
         self, predictions: np.ndarray, labels: np.ndarray
     ) -> list[tuple[str, dict[str, tuple[np.ndarray, np.ndarray]]]]:
         """For each metric that fits a target: labels and predictions of the targets it fits."""
-        columns = self._columns()
+        columns = self.columns()
         fitting = []
         for metric in METRICS.values():
             each = {}
@@ -253,49 +251,6 @@ class Task:
             if each:
                 fitting.append((metric.name, each))
         return fitting
-
-    def _losses(self, outputs: Tensor, labels: Tensor) -> Tensor:  # (B, T)
-        """The loss of each label, whatever stands for those that are missing."""
-        columns = self._columns()
-        single = [i for i, target in enumerate(self.targets) if target.kind != "multiclass"]
-        values = outputs
-        if len(single) < len(self.targets):
-            values = outputs[:, [columns[i].start for i in single]]
-        losses = self._single_losses(values, labels[:, single], single)
-        if len(single) == len(self.targets):
-            return losses
-        every = losses.new_zeros(labels.shape).index_copy(
-            1, torch.tensor(single, dtype=torch.long, device=losses.device), losses
-        )
-        for i, target in enumerate(self.targets):
-            if target.kind == "multiclass":
-                logits, classes = outputs[:, columns[i]], labels[:, i].long()
-                every[:, i] = F.cross_entropy(logits, classes, reduction="none")
-        return every
-
-    def _single_losses(self, outputs: Tensor, labels: Tensor, which: list[int]) -> Tensor:
-        targets = [self.targets[i] for i in which]
-        mean = outputs.new_tensor([target.mean for target in targets])
-        scale = outputs.new_tensor([target.scale for target in targets])
-        kinds = [target.kind == "regression" for target in targets]
-        errors = outputs - (labels - mean) / scale
-        return torch.where(
-            torch.tensor(kinds, dtype=torch.bool, device=outputs.device),
-            errors.abs() if self.regression_loss == "l1" else errors.square(),
-            F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
-        )
-
-    def _class_weights(self, labels: Tensor) -> Tensor:  # (B, T)
-        weights = torch.ones_like(labels)
-        for i, target in enumerate(self.targets):
-            if target.class_weights:
-                weights[:, i] = labels.new_tensor(target.class_weights)[labels[:, i].long()]
-        return weights
-
-    def _columns(self) -> list[slice]:
-        """For each target its outputs."""
-        ends = list(accumulate(target.width for target in self.targets))
-        return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
 
     def _single(self, kind: Kind, device: torch.device) -> Tensor:  # (O,)
         flags = [target.kind == kind for target in self.targets for _ in range(target.width)]

@@ -7,6 +7,7 @@ pickled.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from molsepnorm.files import clear_errors, replacing
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass
@@ -34,15 +35,15 @@ class Progress:
     step: int = 0
     """Steps taken altogether."""
     loss_sum: float = 0.0
-    """Of this epoch's steps, over all labels."""
+    """Of the steps since the last validation, over all labels."""
     loss_count: float = 0.0
     """The sum of their weights: how many labels that were, where all count alike."""
     graphs: int = 0
-    """Molecules seen in this epoch."""
+    """Molecules seen since the last validation."""
     epoch_seconds: float = 0.0
-    """Spent on this epoch's steps."""
+    """Spent on steps since the last validation."""
     seconds: float = 0.0
-    """Spent on all steps and validations before this epoch."""
+    """Spent on all steps and validations up to the last validation."""
     best_score: float | None = None
     best_epoch: int | None = None
 
@@ -53,8 +54,9 @@ def save_checkpoint(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     average: nn.Module | None,
+    random: Mapping[str, Tensor],
 ) -> None:
-    """Write the state of training and of torch's random generators, replacing the last one.
+    """Write the state of training and of random generators, replacing the last one.
 
     Raises:
         StorageError: the place cannot be written, or the disk is full.
@@ -64,9 +66,7 @@ def save_checkpoint(
         tensors |= _flatten("average", average.state_dict())
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}", state)
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    tensors |= _flatten("random", random)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         scratch.write_bytes(save(tensors, metadata={"molsepnorm": content}))
@@ -77,8 +77,11 @@ def load_checkpoint(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     average: nn.Module | None,
-) -> Progress:
+) -> tuple[Progress, dict[str, Tensor]]:
     """Put the state back in place.
+
+    Returns:
+        Where the run stands, and the states of its random generators, which are not set yet.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -87,6 +90,12 @@ def load_checkpoint(
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
             content = json.loads(file.metadata()["molsepnorm"])
+            if content["schema"] != SCHEMA:
+                raise ModelError(
+                    f"{path} was written by another version of molsepnorm (schema "
+                    f"{content['schema']}, and this one reads {SCHEMA}): go on with that version, "
+                    "or start the run anew in another folder"
+                )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         network.load_state_dict(_under("network", tensors))
         if average is not None:
@@ -96,19 +105,18 @@ def load_checkpoint(
         states = ((index, _under(f"optimizer.{index}", tensors)) for index in range(count))
         saved["state"] = {index: state for index, state in states if state}
         optimizer.load_state_dict(saved)
-        progress = Progress(**content["progress"])
-        torch.set_rng_state(tensors["random.cpu"])
+        random = _under("random", tensors)
+        if not random:
+            raise KeyError("random states")
+        return Progress(**content["progress"]), random
     except (SafetensorError, RuntimeError, KeyError, ValueError, TypeError) as error:
         raise ModelError(
             f"{path} is damaged or belongs to another configuration: {error}. "
             "Start the run anew in another folder"
         ) from error
-    if torch.cuda.is_available() and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"])
-    return progress
 
 
-def _flatten(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}/{name}": value.contiguous() for name, value in state.items()}
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files import clear_errors, replacing
+from molsepnorm.inference import Precision
 from molsepnorm.nn.graphormer import GraphormerConfig
 
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
@@ -53,7 +54,7 @@ class RunConfig(_Section):
 
     epochs: int = Field(50, ge=1)
     batch_size: int = Field(64, ge=2)
-    """Molecules per step."""
+    """Molecules per step, over all processes together."""
     blocks: int = Field(4, ge=1)
     """Rectangles of like-sized molecules that a batch is padded in (see `nn.batch`)."""
     max_pairs: int = Field(1 << 20, ge=4)
@@ -67,6 +68,14 @@ class RunConfig(_Section):
     """Of the initial weights, the order of molecules and dropout."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1, …"""
+    precision: Precision = "fp32"
+    """Of matrix products in training: fp32, tf32 (on a GPU), or bf16. Validation is fp32 always."""
+    step: Literal["auto", "eager", "captured", "compiled"] = "auto"
+    """eager: operation by operation. captured: each step as one CUDA graph, in a few fixed shapes.
+    compiled: the network through torch.compile, and captured too on a GPU. auto: captured on a GPU,
+    eager on a CPU and by several processes."""
+    validate_every: int = Field(1, ge=1)
+    """Epochs from one validation, and checkpoint, to the next."""
 
 
 class TrainConfig(_Section):

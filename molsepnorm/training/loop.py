@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from molsepnorm.batch import GraphTensors, epoch_batches, largest_batch, num_batches
+from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
-from molsepnorm.inference import infer, pick_device
+from molsepnorm.inference import infer
 from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.sepnorm import synchronize_norms
+from molsepnorm.plan import epoch_batches, largest_batch, num_batches
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import EpochRecord, Listener
-from molsepnorm.training.optim import learning_rate, make_average, make_optimizer
+from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics
+from molsepnorm.training.step import Examples, Stepper
 
 __all__ = ["Trainer"]
 
@@ -47,6 +49,7 @@ class Trainer:
         model: its network is trained in place; its task standardises the labels.
         folder: where checkpoints and the best model go.
         listener: is told what happens.
+        world: the processes that train together.
     """
 
     def __init__(
@@ -56,26 +59,40 @@ class Trainer:
         model: PropertyModel,
         folder: RunFolder,
         listener: Listener,
+        world: World = World(),  # noqa: B008 - frozen
     ) -> None:
         self.config, self.dataset, self.model = config, dataset, model
-        self.folder, self.listener = folder, listener
-        self.device = pick_device(config.run.device)
+        self.folder, self.listener, self.world = folder, listener, world
+        self.device = device_of_rank(config.run.device, world)
         self.network = model.network.to(self.device)
+        if world.size > 1:
+            synchronize_norms(self.network)
         self.optimizer = make_optimizer(self.network, config.optim)
         ema = config.optim.ema
-        self.average = make_average(self.network, ema) if ema else None
-        self.graphs = GraphTensors.of(dataset.store, self.device)
-        self.labels = torch.from_numpy(dataset.store.labels[:]).to(self.device)
+        self.average = WeightAverage(self.network, ema) if ema else None
         weights = dataset.weights
-        self.weights = None if weights is None else torch.from_numpy(weights).to(self.device)
+        examples = Examples(
+            GraphTensors.of(dataset.store, self.device),
+            torch.from_numpy(dataset.store.labels[:]).to(self.device),
+            None if weights is None else torch.from_numpy(weights).to(self.device),
+        )
+        self.graphs = examples.graphs
+        train = dataset.splits["train"]
+        self.step = Stepper(
+            *(config, model, self.average, self.optimizer, examples, train, world, listener.noted)
+        )
         self.progress = Progress()
         self.total_steps = self._count_steps()
+        # a GPU goes on by itself, and to ask several processes would take them longer than a step
+        self._waits = self.device.type == "cpu" and world.size == 1
+        self._last_loss = math.nan
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint."""
-        self.progress = load_checkpoint(
+        self.progress, random = load_checkpoint(
             self.folder.checkpoint, self.network, self.optimizer, self.average
         )
+        self.world.restore_random(random, self.config.run.seed, self.progress.step)
 
     def fit(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until `stop` says so after a step.
@@ -83,61 +100,78 @@ class Trainer:
         Returns:
             Whether training came to its end: the last epoch, or the end of patience.
         """
-        while self.progress.epoch < self.config.run.epochs and not self._out_of_patience():
-            if not self._train_epoch(stop):
+        run, progress = self.config.run, self.progress
+        while progress.epoch < run.epochs and not self._out_of_patience():
+            begun = time.perf_counter()
+            finished = self._train_epoch(stop)
+            validate = finished and (
+                (progress.epoch + 1) % run.validate_every == 0 or progress.epoch + 1 == run.epochs
+            )
+            if validate or not finished:
+                self._collect()
+            progress.epoch_seconds += time.perf_counter() - begun
+            if not finished:
                 self.save()
                 return False
-            self._end_epoch()
-            self.save()
+            progress.epoch += 1
+            progress.step_in_epoch = 0
+            if validate:
+                self._end_epoch()
+                self.save()
         return True
 
     def trained_network(self) -> Graphormer:
         """What is validated and kept: the average where there is one."""
-        return self.network if self.average is None else cast(Graphormer, self.average.module)
+        return self.network if self.average is None else self.average.module
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
+        rng = np.random.default_rng((self.config.run.seed, epoch))
+        return self._cut_epoch(self.dataset.splits["train"], rng)
+
+    def take_steps(self, batches: Sequence[np.ndarray]) -> None:
+        """Take a step on each batch, without waiting for the device."""
+        for _ in self._steps(batches):
+            pass
+
+    def _steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
+        """The same; after each step, how many molecules it had."""
+        progress = self.progress
+        for batch, planned in zip(batches, self.step.plan(batches), strict=True):
+            rate = learning_rate(progress.step, self.total_steps, self.config.optim)
+            weight = 1.0 if self.average is None else self.average.weight(progress.step)
+            self.step(planned, rate, weight)
+            progress.step += 1
+            yield len(batch)
 
     def _train_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the epoch that is under way; false if it was stopped before its end."""
-        progress = self.progress
-        batches = self._batches(progress.epoch)
-        self.network.train()
-        for batch in batches[progress.step_in_epoch :]:
-            begun = time.perf_counter()
-            loss = self._step(batch)
-            progress.step += 1
+        progress, begun = self.progress, time.perf_counter()
+        batches = self.plan(progress.epoch)
+        for molecules in self._steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
-            progress.graphs += len(batch)
-            progress.epoch_seconds += time.perf_counter() - begun
-            rate = progress.graphs / progress.epoch_seconds
+            progress.graphs += molecules
+            if self._waits:
+                self._collect()
+            seconds = progress.epoch_seconds + time.perf_counter() - begun
             done, of = progress.step_in_epoch, len(batches)
-            self.listener.stepped(progress.epoch, done, of, loss, rate)
-            if stop():
+            rate = progress.graphs / seconds
+            self.listener.stepped(progress.epoch, done, of, self._last_loss, rate)
+            if self.world.any(stop()):
                 return False
         return True
 
-    def _step(self, batch: np.ndarray) -> float:
-        """One optimiser step; returns the batch's mean loss."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.progress.step, self.total_steps, self.config.optim)
-        graphs = self.graphs.cut(batch, self.config.run.blocks)
-        which = torch.from_numpy(batch).to(self.device)
-        weights = None if self.weights is None else self.weights[which]
-        loss_sum, count = self.model.task.loss(self.network(graphs), self.labels[which], weights)
-        self.optimizer.zero_grad()
-        (loss_sum / count.clamp(min=_TINY)).backward()
-        if self.config.optim.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update_parameters(self.network)
-        return self._count(loss_sum, count)
-
-    def _count(self, loss_sum: Tensor, count: Tensor) -> float:
-        total, weight = float(loss_sum.detach()), float(count)
-        if not math.isfinite(total):
-            raise self._diverged(f"the loss is {total} at step {self.progress.step + 1}")
-        self.progress.loss_sum += total
-        self.progress.loss_count += weight
-        return total / max(weight, _TINY)
+    def _collect(self) -> None:
+        """Take over the losses of the steps since the last time, once they are computed."""
+        totals = self.step.totals.clone()
+        self.step.totals.zero_()
+        self.world.sum(totals)
+        loss_sum, count = totals.tolist()
+        if not math.isfinite(loss_sum):
+            raise self._diverged(f"the loss is {loss_sum} at step {self.progress.step}")
+        self.progress.loss_sum += loss_sum
+        self.progress.loss_count += count
+        self._last_loss = loss_sum / max(count, _TINY)
 
     def _diverged(self, what: str) -> MolsepnormError:
         return MolsepnormError(
@@ -153,12 +187,6 @@ class Trainer:
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
         best = metric.better(score, progress.best_score)
-        progress.epoch += 1
-        if best:
-            progress.best_score = None if math.isnan(score) else score
-            progress.best_epoch = progress.epoch
-            kept = replace(self.model, network=self.trained_network())
-            kept.save_pretrained(self.folder.model)
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
@@ -170,35 +198,39 @@ class Trainer:
             graphs_per_second=progress.graphs / progress.epoch_seconds,
             best=best,
         )
-        self.folder.append_history(record)
+        if best:
+            progress.best_score = None if math.isnan(score) else score
+            progress.best_epoch = progress.epoch
+        self.world.together(lambda: self._keep(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
-        progress.step_in_epoch = progress.graphs = 0
+        progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         self.listener.epoch_ended(record, self.config.run.epochs)
 
+    def _keep(self, record: EpochRecord) -> None:
+        if record.best:
+            kept = replace(self.model, network=self.trained_network())
+            kept.save_pretrained(self.folder.model)
+        self.folder.append_history(record)
+
     def _sample(self) -> Iterator[GraphBatch]:
-        """Random batches of training molecules, the same after every epoch."""
+        """Random batches of training molecules, the same at every validation."""
         graphs = self.dataset.splits["train"]
         rng = np.random.default_rng(self.config.run.seed)
         for batch in self._cut_epoch(rng.permutation(graphs)[:_STATISTICS], rng):
-            yield self.graphs.cut(batch, self.config.run.blocks)
-
-    def _batches(self, epoch: int) -> list[np.ndarray]:
-        """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
-        rng = np.random.default_rng((self.config.run.seed, epoch))
-        return self._cut_epoch(self.dataset.splits["train"], rng)
+            yield self.graphs.cut(self.world.share(batch, least=1), self.config.run.blocks)
 
     def _cut_epoch(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-        run = self.config.run
-        sizes = self.graphs.sizes
-        return epoch_batches(graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs)
+        run, sizes = self.config.run, self.graphs.sizes
+        fewest = max(2, self.world.size)
+        return epoch_batches(graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs, fewest)
 
     def _count_steps(self) -> int:
         """Of the whole run, which the schedule needs to know beforehand."""
         run, graphs = self.config.run, self.dataset.splits["train"]
         if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
             return run.epochs * num_batches(len(graphs), run.batch_size)
-        return sum(len(self._batches(epoch)) for epoch in range(run.epochs))
+        return sum(len(self.plan(epoch)) for epoch in range(run.epochs))
 
     def _out_of_patience(self) -> bool:
         patience, progress = self.config.run.patience, self.progress
@@ -209,7 +241,8 @@ class Trainer:
     def _validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the whole validation split."""
         graphs, task = self.dataset.splits["val"], self.model.task
-        outputs = infer(self.trained_network(), self.graphs, graphs)
+        share = infer(self.trained_network(), self.graphs, self.world.share(graphs))
+        outputs = self.world.gather(share)
         if not outputs.isfinite().all():
             raise self._diverged("an output on a validation molecule is not finite")
         labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
@@ -222,6 +255,6 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` goes on."""
-        save_checkpoint(
-            self.folder.checkpoint, self.progress, self.network, self.optimizer, self.average
-        )
+        random = self.world.random_states()
+        parts = (self.progress, self.network, self.optimizer, self.average, random)
+        self.world.together(lambda: save_checkpoint(self.folder.checkpoint, *parts))

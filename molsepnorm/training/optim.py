@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
 
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import OptimConfig
 
-__all__ = ["learning_rate", "make_average", "make_optimizer"]
+__all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
 
 
 def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
     """AdamW over all parameters, as in Graphormer v1: the weight decay spares none."""
+    parameters = list(network.parameters())
     return torch.optim.AdamW(
-        network.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+        parameters,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        fused=True,
+        capturable=parameters[0].is_cuda,
     )
 
 
-def make_average(network: nn.Module, decay: float) -> AveragedModel:
-    """An exponential moving average of the weights.
+class WeightAverage(nn.Module):
+    """An exponential moving average of a network's weights.
 
     The first steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n
     steps, so that the initial weights are soon forgotten. Batch-norm statistics are not averaged:
     they would not be those of the averaged weights, and `estimate_statistics` makes them anew.
     """
 
-    @torch.no_grad()
-    def update(averages: Any, current: Any, num_averaged: Tensor | int) -> None:
-        count = int(num_averaged)
-        torch._foreach_lerp_(averages, current, 1 - min(decay, (1 + count) / (10 + count)))
+    def __init__(self, network: Graphormer, decay: float) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(network).requires_grad_(False)
+        self.decay = decay
 
-    return AveragedModel(network, multi_avg_fn=update)
+    def weight(self, step: int) -> float:
+        """What the weights after a step, counted from 0, count in the average."""
+        return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
+
+    @torch.no_grad()
+    def update(self, network: Graphormer, weight: Tensor) -> None:
+        """Take in the network's weights, with this weight (a number on their device)."""
+        averages: list[Tensor] = list(self.module.parameters())
+        weights: list[Tensor] = list(network.parameters())
+        torch._foreach_add_(
+            averages, torch._foreach_mul(torch._foreach_sub(weights, averages), weight)
+        )
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:

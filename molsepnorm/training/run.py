@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from molsepnorm import datasets, featurize
-from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets import Dataset
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import write_json
-from molsepnorm.inference import pick_device, predict
+from molsepnorm.inference import on_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener, TrainingResult
 from molsepnorm.training.loop import Trainer
@@ -56,36 +56,55 @@ def train(
         StorageError: a file cannot be written.
     """
     listener = listener or Listener()
-    run = RunFolder(folder if folder is not None else RunFolder.numbered("run"))
+    if config is None and not resume:
+        raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
+        run = RunFolder(folder if folder is not None else RunFolder.numbered("run"))
         run.require_started()
         config = load_config(config=run.config)
-    elif config is None:
-        raise ConfigError("train needs a configuration: load_config('zinc') makes one")
-    else:
-        run.require_new()
+    assert config is not None
+    with World.join(config.run.device) as world:
+        if not resume:
+            run = RunFolder(world.together(lambda: folder or RunFolder.numbered("run")))
+            world.together(run.require_new)
+        return _train(config, run, resume, listener, stop, world)
 
-    pick_device(config.run.device)  # before any work, if there is no such device
+
+def _train(
+    config: TrainConfig,
+    run: RunFolder,
+    resume: bool,
+    listener: Listener,
+    stop: Callable[[], bool],
+    world: World,
+) -> TrainingResult:
+    device = device_of_rank(config.run.device, world)  # before any work, if there is no such device
+    world.require_batch(config.run.batch_size)
     network_config = architecture(config)
-    dataset = datasets.load(config.data, encoding_of(network_config))
-    with torch.random.fork_rng():  # the caller's random numbers stay as they are
+    dataset = world.in_turn(lambda: datasets.load(config.data, encoding_of(network_config)))
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
         torch.manual_seed(config.run.seed)
         task, dataset = _fit_task(config, dataset)
         network = Graphormer(replace(network_config, outputs=task.outputs))
         model = PropertyModel(network, dataset.store.featurizer, task)
-        trainer = Trainer(config, dataset, model, run, listener)
+        world.spread_random(config.run.seed)
+        trainer = Trainer(config, dataset, model, run, listener, world)
         if resume:
             run.require_same_data(dataset)
             trainer.resume()
         else:
-            run.begin(config, dataset)
+            world.together(lambda: run.begin(config, dataset))
             trainer.save()
         listener.started(config, dataset, model, run.path)
         finished = trainer.fit(stop)
     best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
     metrics: dict[str, Any] = {}
     if finished and best is not None:
-        metrics = run.finished_metrics() or _finish(config, dataset, best, trainer, run)
+        found = best
+        metrics = world.together(
+            lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run)
+        )
     result = TrainingResult(run.path, finished, best, metrics)
     listener.finished(result)
     return result
@@ -135,8 +154,11 @@ def _finish(
     """Score the best model, the test split for the first and only time, and write the results."""
     task, splits = model.task, dataset.splits
     labels = {split: dataset.store.labels[splits[split]] for split in splits}
-    tensors = GraphTensors.of(dataset.store)
-    predictions = {split: predict(model, tensors, splits[split]) for split in ("val", "test")}
+    model.network.to(trainer.device)
+    predictions = {
+        split: predict(model, trainer.graphs, splits[split]) for split in ("val", "test")
+    }
+    model.network.cpu()
     run.write_predictions(dataset, task, predictions["test"])
     scores = {
         split: score_on(dataset, task, values, labels[split])

@@ -11,7 +11,7 @@ from molsepnorm import datasets
 from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError
-from molsepnorm.inference import predict
+from molsepnorm.inference import Precision, pick_device, predict
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task, check_labels
 from molsepnorm.training.config import load_config
@@ -32,7 +32,11 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: PropertyModel | Path | str, data: DataConfig, split: str | None = None
+    model: PropertyModel | Path | str,
+    data: DataConfig,
+    split: str | None = None,
+    device: str = "auto",
+    precision: Precision = "fp32",
 ) -> Evaluation:
     """Score a model on a split of a data set, or on all its molecules.
 
@@ -42,15 +46,19 @@ def evaluate(
         data: what to score it on.
         split: train, val, test, or all. By default test; for a table that the folder's run has
             not been trained on, all.
+        device: where to run it, and where the model stays: auto (a GPU where there is one), cpu,
+            cuda, cuda:1, …
+        precision: of matrix products: fp32, tf32 on a GPU, or bf16.
 
     Raises:
-        ConfigError: no such split, or the data set lacks one of the model's targets.
+        ConfigError: no such split or device, or the data set lacks one of the model's targets.
         DataError: the data cannot be had or used, or changed since the run began.
         ModelError: the folder holds no complete model.
     """
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
+    place = pick_device(device)
     own_run = None
     if not isinstance(model, PropertyModel):
         folder, model = model, PropertyModel.from_pretrained(model)
@@ -71,7 +79,8 @@ def evaluate(
     graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
     labels = dataset.store.labels[graphs]
     check_labels(model.task.targets, labels)
-    predictions = predict(model, GraphTensors.of(dataset.store), graphs)
+    model.network.to(place)
+    predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
     scores = score_on(dataset, model.task, predictions, labels)
     return Evaluation(dataset, split, len(graphs), scores)
 

@@ -651,14 +651,15 @@ _MAIN = "from molsepnorm.cli import main; main()"
 
 _SIGNAL_AT_STEP = """
 import os, sys
-from molsepnorm.training import loop
+from molsepnorm.training.step import Stepper
 number, step = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-plain = loop.Trainer._step
-def stepped(self, batch):
-    if self.progress.step == step:
+plain, taken = Stepper.__call__, []
+def stepped(self, *planned):
+    if len(taken) == step:
         os.kill(os.getpid(), number)
-    return plain(self, batch)
-loop.Trainer._step = stepped
+    taken.append(planned)
+    return plain(self, *planned)
+Stepper.__call__ = stepped
 from molsepnorm.cli import main
 main()
 """
@@ -704,19 +705,20 @@ def test_a_run_that_is_stopped_goes_on_by_resume(place, tmp_path, number, code):
 
 def test_a_second_interrupt_stops_at_once(place, tmp_path, monkeypatch):
     """Without a traceback, and without waiting for the step."""
-    from molsepnorm.training import loop
+    from molsepnorm.training.step import Stepper
 
-    plain = loop.Trainer._step
+    plain, taken = Stepper.__call__, []
 
-    def stepped(self, batch):
-        if self.progress.step == 4:
+    def stepped(self, *planned):
+        if len(taken) == 4:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("went on")
-        return plain(self, batch)
+        taken.append(planned)
+        return plain(self, *planned)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "_step", stepped)
+        patch.setattr(Stepper, "__call__", stepped)
         result = _run("train", "--data", place / "data.csv", *TINY, "-o", tmp_path / "run")
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 130)

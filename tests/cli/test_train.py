@@ -57,6 +57,27 @@ def test_evaluation_gives_the_scores_of_metrics_json(place, ok, split):
     assert list(told) == ["data", "split", "molecules", *written]
 
 
+def test_lower_precision_and_the_device_are_options_everywhere(place, ok, refused, tmp_path):
+    """Scores and predictions in bf16 are near those in fp32, and not the same."""
+    run, table = ("--model", place / "run"), place / "data.csv"
+    asked = ("--precision", "bf16", "--device", "cpu")
+    exact, near = (
+        json.loads(ok("evaluate", *run, "--data", table, "--split", "val", "--json", *more))["mae"]
+        for more in ((), asked)
+    )
+    assert near == pytest.approx(exact, rel=0.1)
+    assert near != exact
+    exact, near = (
+        [float(row["y_pred"]) for row in _rows(ok("predict", *run, "--smiles", "CCO", *more))]
+        for more in ((), asked)
+    )
+    assert near == pytest.approx(exact, abs=0.2)
+    assert near != exact
+    assert "no device 'cuda:7' here" in refused(
+        "evaluate", *run, "--data", table, "--device", "cuda:7"
+    )
+
+
 def test_a_table_with_a_class_that_the_model_does_not_know(place, refused, tmp_path):
     (tmp_path / "new.csv").write_text("smiles,y,a,c\nCCO,1,1,red\nCCN,1,0,mauve\n")
     message = refused(

@@ -75,11 +75,23 @@ def test_levels_are_where_depths_change(molgraphs, data):
         assert (paths.depths[start:end] == depth).all()
 
 
+@given(data=st.data())
+def test_the_bonds_of_all_paths_are_those_along_each(molgraphs, data):
+    spec = EncodingSpec((3,), max_path_length=4)
+    paths = encode([data.draw(molgraphs(max_atoms=30))], spec).paths
+    bonds = paths.bonds_of_all()
+    assert bonds.shape[1] <= 4
+    for code in range(len(paths)):
+        along = paths.bonds_along(code)
+        assert bonds[code].tolist() == along + [NO_BOND] * (bonds.shape[1] - len(along))
+
+
 def test_levels_of_an_empty_vocabulary():
     """Where no molecule has a bond there is level 0 alone."""
     paths = PathVocabulary.from_levels([])
     assert len(paths) == SELF + 1
     assert paths.level_starts == (SELF, SELF + 1)
+    assert (paths.bonds_of_all() == NO_BOND).all()
 
 
 def test_the_first_codes_are_no_paths():

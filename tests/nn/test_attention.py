@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor
@@ -183,3 +185,30 @@ def test_logits_whose_exponentials_leave_the_range(shift: float) -> None:
     ]
     for gradient, expected in zip(*gradients, strict=True):
         torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("shift", [-100, -85, -70, -60, 55, 60, 70, 80, 85, 87, 88, 100])
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_float32_keeps_its_digits_where_exponentials_barely_fit(shift: float, size: float) -> None:
+    """e⁸⁷ is a float32, a sum of values under such weights is none, and ∂y divided by it vanishes.
+
+    Against float64, with values and gradients of ordinary and of small size."""
+    exact, x, bias = some_layer()
+    with torch.no_grad():
+        exact.qkv.weight[2 * WIDTH :] *= size
+    x, bias = x.detach().float(), [part.detach().float() for part in bias]
+    rough = copy.deepcopy(exact).float()
+    with torch.no_grad():  # the same numbers
+        for one, other in zip(exact.parameters(), rough.parameters(), strict=True):
+            one.copy_(other)
+    results = []
+    for layer, dtype, added in ((exact, torch.float64, 0.0), (rough, torch.float32, shift)):
+        inputs = [tensor.to(dtype) for tensor in (x, *bias)]
+        inputs[1:] = [part + added for part in inputs[1:]]
+        for tensor in inputs:
+            tensor.requires_grad_()
+        y = layer(inputs[0], inputs[1:], BLOCKS)
+        gradients = torch.autograd.grad(1e-9 * y.square().sum(), inputs)
+        results.append([y.double(), *(1e9 * gradient.double() for gradient in gradients)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * size**2)

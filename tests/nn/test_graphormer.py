@@ -528,6 +528,18 @@ def test_every_parameter_is_trained(norm: str) -> None:
 
 
 @pytest.mark.parametrize("options", NORMS, ids=str)
+def test_exactly_the_parameters_that_wait_for_a_gradient_get_one(options: dict) -> None:
+    """Or DistributedDataParallel, which waits for each of them, would never take its step."""
+    model = far_from_initial(**options).train()
+    model(batch_of(zinc_graphs(), model.config)).sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == (parameter.grad is not None), name
+    waiting = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    unread = unread_parameters(layers=3) if options["norm"] == "sep" else set()
+    assert waiting == set(dict(model.named_parameters())) - unread
+
+
+@pytest.mark.parametrize("options", NORMS, ids=str)
 @pytest.mark.parametrize("training", [False, True])
 def test_the_last_layer_for_tokens_alone_equals_the_whole(options: dict, training: bool) -> None:
     """Outputs and gradients, in evaluation and (without dropout) in training."""

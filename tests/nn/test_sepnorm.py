@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.nn.sepnorm import synchronize_norms
 
 GRAPHS, SLOTS, WIDTH = 6, 5, 4
 
@@ -514,3 +515,52 @@ def test_compiled_equals_eager(tok_norm: type[nn.Module]) -> None:
         )
     for (name, one), other in zip(eager.named_buffers(), inner.buffers(), strict=True):
         torch.testing.assert_close(one, other, msg=name)
+
+
+# --- synchronised over processes; what needs several is in tests/training/test_distributed.py -----
+
+
+def test_synchronize_norms_keeps_everything_but_the_class() -> None:
+    """Parameters and buffers are the very same, as are their names, the options and the mode."""
+    network = nn.Sequential(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d), nn.LayerNorm(WIDTH))
+    network[0].cls_norm.eps, network[0].cls_norm.momentum = 0.01, 0.3
+    network[0].tok_norm.eval()
+    state = network.state_dict(keep_vars=True)
+    synchronize_norms(network)
+    for norm in (network[0].cls_norm, network[0].tok_norm):
+        assert type(norm) is MaskedBatchNorm1d
+        assert norm.synchronized
+    assert network[0].cls_norm.training
+    assert not network[0].tok_norm.training
+    assert (network[0].cls_norm.eps, network[0].cls_norm.momentum) == (0.01, 0.3)
+    after = network.state_dict(keep_vars=True)
+    assert list(after) == list(state)
+    assert all(after[name] is value for name, value in state.items())
+    assert copy.deepcopy(network)[0].cls_norm.synchronized
+
+
+@pytest.mark.parametrize("options", [{"affine": False}, {"track_running_stats": False}])
+def test_synchronize_norms_of_norms_without_parameters_or_statistics(options: dict) -> None:
+    network = nn.Sequential(nn.BatchNorm1d(WIDTH, **options))
+    state = network.state_dict(keep_vars=True)
+    synchronize_norms(network)
+    assert list(network.state_dict()) == list(state)
+    for name, value in options.items():
+        assert getattr(network[0], name) is value
+
+
+def test_a_synchronised_norm_of_one_process_is_the_plain_one() -> None:
+    """Without torch.distributed: values, gradients, statistics, and what it refuses."""
+    torch.manual_seed(6)
+    plain = perturbed(SepNorm(WIDTH))
+    ours = copy.deepcopy(plain)
+    synchronize_norms(ours)
+    weight = torch.randn(GRAPHS, SLOTS, WIDTH)
+    leaves = [some_input().requires_grad_() for _ in range(2)]
+    for norm, leaf in zip((plain, ours), leaves, strict=True):
+        (norm(leaf) * weight).sum().backward()
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value)
+    with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
+        ours(some_input()[:1])

@@ -126,7 +126,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def make(metric: str, scores: Sequence[float]) -> None:
         monkeypatch.setattr(
-            Trainer, "_validate", lambda self: (1.0, {metric: scores[self.progress.epoch]})
+            Trainer, "_validate", lambda self: (1.0, {metric: scores[self.progress.epoch - 1]})
         )
 
     return make

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from molsepnorm.errors import ModelError, StorageError
-from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training import checkpoint
+from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.optim import make_average, make_optimizer
+from molsepnorm.training.optim import WeightAverage, make_optimizer
 
 PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 1e-17, 1)
 
@@ -20,7 +21,7 @@ def _parts(seed: int = 0, width: int = 6):
     network = nn.Sequential(
         nn.Linear(4, width), nn.BatchNorm1d(width), nn.Dropout(0.3), nn.Linear(width, 1)
     )
-    return network, make_optimizer(network, OptimConfig(lr=0.01)), make_average(network, 0.9)
+    return network, make_optimizer(network, OptimConfig(lr=0.01)), WeightAverage(network, 0.9)
 
 
 def _step(network, optimizer, average) -> float:
@@ -28,8 +29,21 @@ def _step(network, optimizer, average) -> float:
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    average.update_parameters(network)
+    average.update(network, torch.tensor(0.1))
     return float(loss.detach())
+
+
+def save_checkpoint(path, progress, network, optimizer, average) -> None:
+    """With the state of torch's generator."""
+    random = {"cpu": torch.get_rng_state()}
+    checkpoint.save_checkpoint(path, progress, network, optimizer, average, random)
+
+
+def load_checkpoint(path, network, optimizer, average) -> Progress:
+    """And put the generator's state back."""
+    progress, random = checkpoint.load_checkpoint(path, network, optimizer, average)
+    torch.set_rng_state(random["cpu"])
+    return progress
 
 
 def test_going_on_takes_the_same_steps_bit_by_bit(tmp_path):
@@ -87,7 +101,7 @@ def _strip_random(path):
     with safe_open(path, framework="pt") as file:
         about = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del tensors["random.cpu"]
+    del tensors["random/cpu"]
     save_file(tensors, path, metadata=about)
 
 
@@ -121,6 +135,14 @@ def test_a_checkpoint_without_the_average_that_is_asked_for_is_refused(tmp_path)
     network, optimizer, _ = _parts()
     save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
     with pytest.raises(ModelError, match="belongs to another configuration"):
+        load_checkpoint(tmp_path / "last", *_parts())
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "SCHEMA", 99)
+    save_checkpoint(tmp_path / "last", PROGRESS, *_parts())
+    monkeypatch.undo()
+    with pytest.raises(ModelError, match=r"another version of molsepnorm \(schema 99, and this"):
         load_checkpoint(tmp_path / "last", *_parts())
 
 

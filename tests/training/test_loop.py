@@ -11,7 +11,7 @@ import torch
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.metrics import Metric
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Loss
 from molsepnorm.training import Listener, load_config, train
 
 
@@ -227,14 +227,14 @@ def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
 
 def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path, monkeypatch):
     """The message has the step and the settings to change."""
-    plain, calls = Task.loss, []
+    plain, calls = Loss.__call__, []
 
     def bad(*args):
         calls.append(1)
         loss, count = plain(*args)
         return (loss * float("nan"), count) if len(calls) == 2 else (loss, count)
 
-    monkeypatch.setattr(Task, "loss", bad)
+    monkeypatch.setattr(Loss, "__call__", bad)
     with pytest.raises(
         MolsepnormError, match=r"the loss is nan at step 2: training diverged.*optim.lr \(now 0.001"
     ):
@@ -243,14 +243,14 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path,
 
 def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, monkeypatch):
     """What was best until then can be used."""
-    plain, calls = Task.loss, []
+    plain, calls = Loss.__call__, []
 
     def bad(*args):
         calls.append(1)
         loss, count = plain(*args)
         return (loss * float("inf"), count) if len(calls) == 6 else (loss, count)
 
-    monkeypatch.setattr(Task, "loss", bad)
+    monkeypatch.setattr(Loss, "__call__", bad)
     with pytest.raises(MolsepnormError, match="diverged"):
         train(configure(), tmp_path / "run")
     assert PropertyModel.from_pretrained(tmp_path / "run").task.names == ("y",)

@@ -58,15 +58,16 @@ def mixed(table):
 @pytest.fixture
 def watched(monkeypatch):
     """`watched`: of each step its molecules and its slot pairs, padding included."""
-    plain, seen = Trainer._step, []
+    plain, seen = Trainer._steps, []
 
-    def step(self, batch):
-        cut = self.graphs.cut(batch, self.config.run.blocks)
-        assert sum(block.graphs * block.slots**2 for block in cut.blocks) == len(cut.pairs)
-        seen.append((batch.tolist(), len(cut.pairs), self))
-        return plain(self, batch)
+    def steps(self, batches):
+        for batch in batches:
+            cut = self.graphs.cut(batch, self.config.run.blocks)
+            assert sum(block.graphs * block.slots**2 for block in cut.blocks) == len(cut.pairs)
+            seen.append((batch.tolist(), len(cut.pairs), self))
+        yield from plain(self, batches)
 
-    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Trainer, "_steps", steps)
     return seen
 
 

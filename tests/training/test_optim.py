@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.optim import learning_rate, make_average, make_optimizer
+from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 
 
 def _rates(total: int, **settings) -> np.ndarray:
@@ -50,22 +50,21 @@ def test_no_course_is_too_short(decay, warmup, total):
     assert rates.max() == 1.0
 
 
-def _toy() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+def _network() -> Graphormer:
+    torch.manual_seed(0)
+    return Graphormer(GraphormerConfig(layers=1, width=4, ffn_width=4, heads=2))
 
 
 def test_the_average_is_a_plain_loop():
-    """Of weights, with a shorter memory in the first steps; statistics are the network's."""
-    torch.manual_seed(0)
-    network = _toy()
-    average = make_average(network, 0.6)
+    """Of all weights, with a shorter memory in the first steps."""
+    network = _network()
+    average = WeightAverage(network, 0.6)
     expected: dict[str, torch.Tensor] = {}
     for step in range(30):
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter))
-        network.train()(torch.randn(5, 3))
-        average.update_parameters(network)
+        average.update(network, torch.tensor(average.weight(step)))
         decay = min(0.6, (1 + step) / (10 + step)) if step else 0.0
         for name, value in network.named_parameters():
             old = expected.get(name, value).detach().double()
@@ -73,24 +72,24 @@ def test_the_average_is_a_plain_loop():
     averaged = average.module.state_dict()
     for name, value in expected.items():
         torch.testing.assert_close(averaged[name].double(), value, rtol=1e-5, atol=1e-6)
-    for name, value in network.named_buffers():
-        assert torch.equal(averaged[name], value)
 
 
 def test_the_average_leaves_the_network_alone():
-    """It is a copy: the network's own weights and statistics do not change."""
-    network = _toy()
+    """It is a copy, which no optimiser would train: the network's own weights do not change."""
+    network = _network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    average = make_average(network, 0.9)
-    for _ in range(3):
-        average.update_parameters(network)
+    average = WeightAverage(network, 0.9)
+    for step in range(3):
+        average.update(network, torch.tensor(average.weight(step)))
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name])
+    assert not any(parameter.requires_grad for parameter in average.parameters())
+    assert any(parameter.requires_grad for parameter in network.parameters())
 
 
 def test_weight_decay_spares_no_parameter():
     """As in Graphormer v1: biases and norms decay too."""
-    network = _toy()
+    network = _network()
     optimizer = make_optimizer(network, OptimConfig(lr=0.1, weight_decay=0.5))
     before = [parameter.detach().clone() for parameter in network.parameters()]
     for parameter in network.parameters():

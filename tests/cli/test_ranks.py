@@ -1,0 +1,97 @@
+"""One of several processes of torchrun: who tells what, and who leaves how."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from molsepnorm.cli import ranks
+from molsepnorm.cli.signals import stop_on_signal
+
+UNKNOWN = ("train", "--dataset", "zync")
+NO_COMMAND = ("trian",)
+
+
+@pytest.fixture
+def become(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """`become(1)`: this is the second of two processes. Signal handlers are put back."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def make(rank: int, size: int = 2) -> None:
+        values = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank}
+        for name, value in values.items():
+            monkeypatch.setenv(name, str(value))
+
+    yield make
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def end_by_torchrun(seconds: float) -> None:
+    """In place of `time.sleep`: the first process has left meanwhile."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_who_is_one_of_several(become, monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert ranks.rank() is None
+    become(0, size=1)
+    assert ranks.rank() is None
+    become(0)
+    assert ranks.rank() == 0
+    become(1)
+    assert ranks.rank() == 1
+    monkeypatch.delenv("LOCAL_RANK")  # a cluster's WORLD_SIZE, and nothing of torchrun's
+    assert ranks.rank() is None
+
+
+@pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
+def test_the_first_process_tells_a_mistake_at_once(run, become, monkeypatch, args):
+    alone = run(*args)
+    become(0)
+    monkeypatch.setattr(time, "sleep", end_by_torchrun)
+    told = run(*args)
+    assert told.exit_code == alone.exit_code == 2
+    assert told.stderr == alone.stderr
+    assert "Error: " in told.stderr
+
+
+@pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
+def test_another_one_leaves_with_the_same_code_and_says_nothing(run, become, monkeypatch, args):
+    become(1)
+    monkeypatch.setattr(time, "sleep", end_by_torchrun)
+    result = run(*args)
+    assert result.exit_code == 2
+    assert result.output == ""
+
+
+def test_another_one_tells_what_it_alone_has_met(refused, become, monkeypatch):
+    """The first process has gone on: nobody ends this one while it waits."""
+    become(1)
+    monkeypatch.setattr(ranks, "_SECONDS", 0)
+    assert refused(*UNKNOWN).startswith("process 1: ")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_that_torchrun_repeats_is_let_pass(become, capsys, rank):
+    """While the first process may still be saving; it alone tells."""
+    become(rank)
+    with stop_on_signal(lambda: True) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal == signal.SIGINT
+    told = capsys.readouterr().err.strip()
+    assert told == ("" if rank else "Stopping after this step …")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_before_training_each_process_breaks_off_at_once(become, capsys, rank):
+    become(rank)
+    with pytest.raises(SystemExit) as left, stop_on_signal(lambda: False):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert left.value.code == 128 + signal.SIGTERM
+    assert capsys.readouterr().err.strip() == ("" if rank else "Stopped at once.")

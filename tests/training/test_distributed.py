@@ -1,0 +1,305 @@
+"""Two processes on one model: the same as one. All that needs them is run once, by
+tests/two_processes.py, and looked at here."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import two_processes
+from torch import distributed as dist
+from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
+
+import molsepnorm
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn import SepNorm
+from molsepnorm.training.distributed import World, device_of_rank
+
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _free_ports(count: int) -> list[str]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [str(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that the two processes have written to."""
+    folder = tmp_path_factory.mktemp("two")
+    port, second_port = _free_ports(2)
+    here = Path(two_processes.__file__)
+    path = os.pathsep.join([str(Path(molsepnorm.__file__).parents[1]), str(here.parent)])
+    workers = []
+    for rank in range(2):
+        values = (str(rank), "2", str(rank), "2", "127.0.0.1", port)
+        environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        environment |= dict(zip(TORCHRUN, values, strict=True))
+        workers.append(
+            subprocess.Popen(
+                [sys.executable, str(here), str(folder), second_port],
+                env={**os.environ, **environment},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        told = [worker.communicate(timeout=120)[1] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(told)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(out: Path) -> list[dict[str, Any]]:
+    """What each of the two processes found, by scenario."""
+    return [torch.load(out / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def both(found: list[dict[str, Any]]):
+    """`both(scenario)`: what the first and the second process found."""
+    return lambda scenario: tuple(each[scenario] for each in found)
+
+
+# --- norms ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: str) -> None:
+    """Outputs, gradients of input and parameters, running statistics; however rows are divided."""
+    whole, (one, other) = norm_steps(World(), cut, options), both(f"norm {cut} {options}")
+    close = {"rtol": 1e-11, "atol": 1e-11}  # of numbers about 100, in float64
+    outputs = torch.cat([one["outputs"], other["outputs"]], dim=1)
+    torch.testing.assert_close(outputs, whole["outputs"], **close)
+    for name, gradient in whole["parameters"].items():
+        summed = one["parameters"][name] + other["parameters"][name]
+        torch.testing.assert_close(summed, gradient, **close)
+    for name, value in whole["state"].items():
+        torch.testing.assert_close(one["state"][name], value, **close)
+        assert torch.equal(one["state"][name], other["state"][name])
+
+
+def test_synchronised_statistics_lose_no_digits(both) -> None:
+    """In float32, of rows whose mean is fifty times their deviation: within a few roundings."""
+    exact = norm_steps(World(), "uneven", "default")["state"]["running_var"].float()
+    for each in both("norm float32"):
+        torch.testing.assert_close(each["state"]["running_var"], exact, rtol=2e-6, atol=0)
+
+
+def test_a_single_graph_on_each_process_can_train(both) -> None:
+    whole = SepNorm(two_processes.WIDTH)(torch.stack([two_processes.graph_of(r) for r in (0, 1)]))
+    torch.testing.assert_close(torch.cat(both("one_graph_each")), whole.detach())
+
+
+def test_a_single_graph_in_all_is_refused_by_all(both) -> None:
+    """None of them is left waiting."""
+    for message in both("one_graph_in_all"):
+        assert message.startswith("ValueError: a batch norm cannot train on a single token")
+
+
+# --- training ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def trained(request: pytest.FixtureRequest, both) -> tuple[dict, tuple[dict, dict]]:
+    """Of a kind of network: what one process found, and what each of two did."""
+    return training_steps(World(), request.param), both(f"training {request.param}")
+
+
+@pytest.mark.parametrize("part", ["gradients", "trained", "estimated"])
+def test_two_halves_of_a_batch_train_as_the_whole(trained, part: str) -> None:
+    """Gradients, weights with running statistics, and statistics estimated afterwards."""
+    whole, halves = trained
+    for half in halves:
+        assert set(half[part]) == set(whole[part])
+        for name, value in whole[part].items():
+            torch.testing.assert_close(half[part][name], value, rtol=1e-11, atol=1e-11)
+    one, other = halves
+    for name, value in one[part].items():
+        assert torch.equal(value, other[part][name]), name
+
+
+def test_losses_are_those_of_the_whole_batch(trained) -> None:
+    whole, halves = trained
+    for half in halves:
+        torch.testing.assert_close(half["losses"], whole["losses"], rtol=1e-12, atol=0)
+
+
+# --- the world -----------------------------------------------------------------------------------
+
+
+def test_who_they_are(both) -> None:
+    assert both("world") == (World(0, 2, 0, 2), World(1, 2, 1, 2))
+    assert both("own_program") == both("world")
+    assert both("left") == (True, True)
+
+
+def test_shares_are_whole_without_duplicates_and_gathered_bit_for_bit(both) -> None:
+    one, other = both("shared")
+    for total, mine in one.items():
+        theirs = other[total]
+        assert sorted([*mine["share"], *theirs["share"]]) == list(range(total))
+        assert 0 <= len(mine["share"]) - len(theirs["share"]) <= 1
+        for each in (mine, theirs):
+            assert len(each["gathered"]) == total
+            assert torch.equal(each["gathered"].flatten(), each["rows"].flatten())
+
+
+def test_sums_flags_and_choices_are_common(both) -> None:
+    for rank, each in enumerate(both("agreed")):
+        assert each["sums"] == (torch.tensor([3.0]), torch.tensor(1))
+        assert each["any"] == [True, True, False]
+        assert each["together"] == Path("chosen by 0")
+        assert each["first"] is (rank == 0)
+
+
+def test_the_second_process_finds_what_the_first_one_left(both) -> None:
+    assert both("in_turn") == ([], ["0"])
+
+
+def test_an_error_of_one_process_reaches_the_other(both) -> None:
+    """As what it was, if it is one of ours."""
+    one, other = both("errors")
+    ours = {
+        "config": "ConfigError: no such column",
+        "storage": "StorageError: the disk is full",
+        "in turn": "DataError: not a table",
+        "second": "DataError: no memory left",
+    }
+    assert one == {**ours, "bug": "ZeroDivisionError: by nought", "exit": "SystemExit: 143"}
+    of_first = "MolsepnormError: process 0 failed: "
+    bug, leave = f"{of_first}ZeroDivisionError: by nought", f"{of_first}SystemExit: 143"
+    assert other == {**ours, "bug": bug, "exit": leave}
+
+
+def test_each_process_draws_its_own_random_numbers_and_goes_on_with_them(both) -> None:
+    one, other = both("random_numbers")
+    torch.manual_seed(5)
+    assert torch.equal(one["alike"], torch.rand(3))
+    torch.rand(3)
+    assert torch.equal(one["apart"], torch.rand(3))  # the first process's stream is as ever
+    assert torch.equal(other["alike"], one["alike"])
+    assert not torch.equal(other["apart"], one["apart"])
+    for each in (one, other):
+        assert {"cpu", "cpu.1"} <= set(each["states"])
+        assert torch.equal(each["again"], each["apart"])
+    assert torch.equal(one["new"], one["apart"])
+    assert not torch.equal(other["new"], other["apart"])
+
+
+def test_a_process_that_is_gone_is_told(out: Path) -> None:
+    message = (out / "lost.txt").read_text()
+    assert message.startswith("process 0 of 2 lost another one, which may have said why: ")
+    assert message.endswith("Go on with the run by --resume")
+
+
+# --- a process of its own ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TORCHRUN:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("size", [None, "1"])
+def test_a_plain_program_never_touches_torch_distributed(alone, monkeypatch, size) -> None:
+    """Nor does one that a cluster told a WORLD_SIZE alone, or torchrun's only process."""
+    if size is not None:
+        for name, value in zip(TORCHRUN, ("0", size, "0", "1"), strict=False):
+            monkeypatch.setenv(name, value)
+    with World.join("cpu") as world:
+        assert world == World()
+        assert not dist.is_initialized()
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with World.join("cuda") as world:
+        assert world == World()
+
+
+def test_alone_everything_is_a_matter_of_course() -> None:
+    world, rows = World(), torch.randn(3, 2)
+    assert world.first
+    assert world.share(np.arange(3)).tolist() == [0, 1, 2]
+    assert torch.equal(world.gather(rows), rows)
+    total = rows.clone()
+    world.sum(total)
+    assert torch.equal(total, rows)
+    assert [world.any(flag) for flag in (True, False)] == [True, False]
+    assert world.together(lambda: 7) == world.in_turn(lambda: 7) == 7
+    world.require_batch(1)
+    states = world.random_states()
+    assert torch.equal(states["cpu"], torch.get_rng_state())
+    world.spread_random(3)
+    assert torch.equal(states["cpu"], torch.get_rng_state())
+    torch.rand(1)
+    world.restore_random(states, 3)
+    assert torch.equal(states["cpu"], torch.get_rng_state())
+
+
+def test_a_process_needs_two_molecules_of_a_batch() -> None:
+    World(1, 4).require_batch(8)
+    with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
+        World(1, 4).require_batch(7)
+
+
+def test_a_step_needs_a_molecule_for_every_process() -> None:
+    """Evaluation does not: a share may be empty."""
+    graphs = np.arange(3)
+    assert World(2, 3).share(graphs, least=1).tolist() == [2]
+    assert len(World(3, 4).share(graphs)) == 0
+    with pytest.raises(ConfigError, match="a step of 3 molecules cannot be divided among 4 proc"):
+        World(0, 4).share(graphs, least=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "device"),
+    [("auto", 2, "cuda:1"), ("cuda", 4, "cuda:1"), ("auto", 0, "cpu"), ("cpu", 2, "cpu")],
+)
+def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert device_of_rank(name, World(3, 4, 1, 2)) == torch.device(device)
+    if name == "auto":
+        assert device_of_rank(name, World()) == torch.device("cuda:0" if gpus else "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "message"),
+    [
+        ("cuda", 1, "started 2 of them on this machine, which has 1. Try --nproc-per-node 1"),
+        ("auto", 1, "or --device cpu"),
+        ("cuda:0", 2, "4 processes cannot share the device 'cuda:0': with --device cuda each"),
+        ("cuda", 0, "there is no device"),
+        ("tpu", 2, "there is no device 'tpu'"),
+    ],
+)
+def test_devices_that_cannot_be_had(monkeypatch, name, gpus, message) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(ConfigError, match=message):
+        device_of_rank(name, World(3, 4, 1, 2))
+
+
+def test_a_programs_own_process_group_must_exchange_cpu_tensors(alone, monkeypatch) -> None:
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_backend_config", lambda: "cuda:nccl")
+    with (
+        pytest.raises(ConfigError, match=r"\(cuda:nccl\) has no backend for CPU.*cpu:gloo"),
+        World.join("cuda"),
+    ):
+        pass

@@ -1,0 +1,276 @@
+"""Steps recorded once and repeated: the same as steps taken one operation after the other.
+
+There is no CUDA graph on a CPU; `tape.record` does the same there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tape import record
+
+from molsepnorm import datasets
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.nn import Graphormer, attention
+from molsepnorm.tasks import Task
+from molsepnorm.training import Listener, TrainConfig, load_config, step, train
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.run import architecture
+
+EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.blocks": 2}
+
+
+class _Notes(Listener):
+    def __init__(self) -> None:
+        self.remarks: list[str] = []
+        self.records: list = []
+
+    def noted(self, remark: str) -> None:
+        self.remarks.append(remark)
+
+    def epoch_ended(self, record, epochs) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture
+def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """CUDA graphs, replaced by the tape; and attention as a GPU has it, since the CPU's reads a
+    number. Returns how many recordings there were."""
+
+    def plain(q, k, bias):
+        logits = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
+        return logits.softmax(-1), logits.new_ones(len(q), q.shape[1], 1)
+
+    count: list[int] = []
+
+    def counted(work, state):
+        count.append(1)
+        return record(work, state)
+
+    monkeypatch.setattr(step, "can_capture", lambda device: True)
+    monkeypatch.setattr(step, "record", counted)
+    monkeypatch.setattr(attention, "_exponentials", plain)
+    return count
+
+
+@pytest.fixture
+def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[..., Trainer]:
+    """`trainer({"run.step": "captured"})`: about to take its first step."""
+
+    def make(settings: dict[str, Any], listener: Listener | None = None) -> Trainer:
+        config = configure({"optim.warmup": 0.3, **settings})
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        labels = dataset.store.labels[dataset.splits["train"]]
+        torch.manual_seed(0)
+        task = Task.fit(dataset.targets, dataset.kinds, labels)
+        network = Graphormer(replace(architecture(config), outputs=task.outputs))
+        model = PropertyModel(network, "zinc", task)
+        folder = RunFolder(tmp_path / "run")
+        return Trainer(config, dataset, model, folder, listener or Listener())
+
+    return make
+
+
+def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
+    """The mean loss of every step."""
+    found = []
+    for epoch in range(epochs):
+        for batch in trainer.plan(epoch):
+            trainer.step.totals.zero_()
+            trainer.take_steps([batch])
+            loss, count = trainer.step.totals.tolist()
+            found.append(loss / count)
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"model.graph_norm": "layer", "optim.ema": None},
+        {"model.node_norm": "batch"},
+        {"model.norm": "shared", "optim.clip_norm": None},
+        {"data.targets": ["y", "active"]},
+        {"run.precision": "bf16"},
+    ],
+    ids=["plain", "layer norms", "batch norms", "shared", "two targets", "bf16"],
+)
+def test_recorded_steps_are_the_same_steps(trainer, graphs_on_cpu, settings):
+    """Rates, the average's weights and the molecules change from step to step: none of them is
+    what it was while recording. And recording is no step."""
+    close = {"rel": 2e-2} if "run.precision" in settings else {"rel": 1e-4}
+    eager = losses(trainer({**EXACT, **settings, "run.step": "eager"}))
+    assert not graphs_on_cpu
+    mine = trainer({**EXACT, **settings, "run.step": "captured"})
+    assert losses(mine) == pytest.approx(eager, **close)
+    assert len(graphs_on_cpu) == len(mine.step._recorded) <= 2
+    still = losses(trainer({**EXACT, **settings, "run.step": "eager", "optim.lr": 1e-9}))
+    assert still != pytest.approx(eager, **close)
+
+
+def test_the_average_follows_in_recorded_steps(trainer, graphs_on_cpu):
+    both = [trainer({**EXACT, "run.step": name}) for name in ("eager", "captured")]
+    for each in both:
+        losses(each)
+        assert not torch.equal(each.average.module.readout.weight, each.network.readout.weight)
+    weights = [each.average.module.embedding.atoms for each in both]
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
+
+
+def test_every_replay_draws_its_own_dropout(trainer, graphs_on_cpu):
+    """At a rate of 0 the same molecules give another loss each time."""
+    mine = trainer({"run.step": "captured", "model.dropout": 0.3, "optim.lr": 1e-30})
+    batch = mine.plan(0)[0]
+    found = set()
+    for _ in range(5):
+        mine.step.totals.zero_()
+        mine.take_steps([batch])
+        found.add(mine.step.totals[0].item())
+    assert len(found) == 5
+    assert graphs_on_cpu
+
+
+def test_a_recorded_run_goes_on_from_its_checkpoint(configure, tmp_path, outcome, stop_at, request):
+    """With dropout: the checkpoint has the state of the random generator."""
+    request.getfixturevalue("graphs_on_cpu")
+    config = configure({"run.step": "captured", "run.epochs": 4})
+    train(config, tmp_path / "whole")
+    assert not train(config, tmp_path / "parts", stop=stop_at(4)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_batch_that_fits_no_plan_is_taken_eagerly(trainer, graphs_on_cpu, monkeypatch):
+    eager = losses(trainer({**EXACT, "run.step": "eager"}))
+    graphs_on_cpu.clear()
+    mine = trainer({**EXACT, "run.step": "captured"})
+    fits = iter([True, False] * 100)
+    plain = step.rows_of
+    monkeypatch.setattr(step, "rows_of", lambda *a: plain(*a) if next(fits) else None)
+    assert losses(mine) == pytest.approx(eager, rel=1e-4)
+    assert graphs_on_cpu
+
+
+def test_a_handful_of_batch_sizes_is_recorded(trainer, graphs_on_cpu):
+    mine = trainer({**EXACT, "run.step": "captured"})
+    train_graphs = mine.dataset.splits["train"]
+    batches = [train_graphs[:size] for size in range(2, 10)]
+    mine.take_steps(batches)
+    assert 1 <= len(graphs_on_cpu) <= step._MOST_PLANS
+    assert mine.progress.step == len(batches)
+
+
+def test_work_that_cannot_be_recorded_is_done_all_the_same(trainer, graphs_on_cpu, monkeypatch):
+    """The host reads a number within the step: the user is told, and the run goes on."""
+    eager = losses(trainer({**EXACT, "run.step": "eager"}))
+    notes = _Notes()
+    mine = trainer({**EXACT, "run.step": "captured"}, notes)
+    plain = mine.step._loss
+
+    def reads(*args):
+        loss_sum, count = plain(*args)
+        float(loss_sum.detach())
+        return loss_sum, count
+
+    monkeypatch.setattr(mine.step, "_loss", reads)
+    assert losses(mine) == pytest.approx(eager, rel=1e-4)
+    (remark,) = notes.remarks
+    assert remark.startswith("Steps are taken eagerly, since they cannot be captured: operation")
+
+
+@pytest.mark.parametrize("name", ["auto", "eager", "captured"])
+def test_on_a_cpu_steps_are_eager(configure, tmp_path, name):
+    """And where that was not asked for it is said."""
+    notes = _Notes()
+    result = train(
+        configure({"run.step": name, "run.device": "cpu"}), tmp_path / "r", listener=notes
+    )
+    assert result.finished
+    wanted = ["There are no CUDA graphs on cpu: steps are taken eagerly"]
+    assert notes.remarks == (wanted if name == "captured" else [])
+
+
+def test_a_compiler_that_fails_is_told_and_done_without(trainer, monkeypatch):
+    eager = losses(trainer({**EXACT, "run.step": "eager"}))
+
+    def compile(network, **options):
+        def fail(batch):
+            raise RuntimeError("no compiler here\nand much more")
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", compile)
+    notes = _Notes()
+    mine = trainer({**EXACT, "run.step": "compiled"}, notes)
+    assert losses(mine) == pytest.approx(eager, rel=1e-4)
+    assert notes.remarks == ["The network is not compiled: no compiler here"]
+
+
+def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
+    """Traced and differentiated by the compiler; kernels are left to torch, to keep it short."""
+    plain = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda network, **o: plain(network, backend="aot_eager"))
+    eager = losses(trainer({**EXACT, "run.step": "eager"}), epochs=1)
+    notes = _Notes()
+    mine = trainer({**EXACT, "run.step": "compiled"}, notes)
+    assert losses(mine, epochs=1) == pytest.approx(eager, rel=1e-4)
+    assert notes.remarks == []
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_precision_is_the_runs_alone(configure, tmp_path, precision):
+    """It trains near fp32, and leaves torch's setting as it was."""
+    before = torch.get_float32_matmul_precision()
+    settings = {**EXACT, "run.epochs": 2}
+    exact = train(configure(settings), tmp_path / "exact").metrics["val"]["mae"]
+    mine = train(configure({**settings, "run.precision": precision}), tmp_path / "mine")
+    assert mine.metrics["val"]["mae"] == pytest.approx(exact, rel=0.05)
+    assert (mine.metrics["val"]["mae"] == exact) == (precision != "bf16")
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_an_unknown_way_or_precision_is_refused(table):
+    for name, value in {"run.step": "graph", "run.precision": "fp16"}.items():
+        with pytest.raises(ConfigError, match=f"{name}: Input should be .*got '{value}'"):
+            load_config(table, overrides={name: value})
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 10])
+def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, every):
+    """And after the last one. The records count all steps between, and a stop loses nothing."""
+    settings = {"run.epochs": 7, "run.validate_every": every}
+    notes = _Notes()
+    train(configure(settings), tmp_path / "whole", listener=notes)
+    wanted = sorted({*range(every, 8, every), 7})
+    assert [record.epoch for record in notes.records] == wanted
+    assert [record.step for record in notes.records] == [3 * epoch for epoch in wanted]
+    assert not train(configure(settings), tmp_path / "parts", stop=stop_at(11)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, tmp_path):
+    """Their mean over labels; training itself does not change."""
+    records = {}
+    for every in (1, 3):
+        notes = _Notes()
+        train(
+            configure({"run.epochs": 3, "run.validate_every": every}),
+            tmp_path / f"{every}",
+            listener=notes,
+        )
+        records[every] = notes.records
+    (one,) = records[3]
+    assert one.train_loss == pytest.approx(np.mean([r.train_loss for r in records[1]]), rel=1e-12)
+    assert one.val_loss == records[1][-1].val_loss
+    assert math.isfinite(one.graphs_per_second)

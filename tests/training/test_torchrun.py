@@ -1,0 +1,168 @@
+"""`torchrun -m molsepnorm train`: two processes train as one does, stop as one, and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import safe_open
+
+import molsepnorm
+from molsepnorm.training import TrainConfig, load_config, train
+
+SETTINGS = {
+    "data.targets": ["y"],
+    "data.featurizer": "zinc",
+    "model.layers": 2,
+    "model.width": 16,
+    "model.ffn_width": 16,
+    "model.heads": 2,
+    "model.dropout": 0.0,
+    "model.attention_dropout": 0.0,
+    "model.max_path_length": 3,
+    "model.init": "xavier",
+    "optim.ema": 0.9,
+    "run.epochs": 4,
+    "run.batch_size": 12,
+    "run.device": "cpu",
+}
+STEP = 5
+"""In the second epoch."""
+
+OURS = f'File "{Path(molsepnorm.__file__).parent}'
+"""In a traceback; torchrun prints one of its own."""
+
+SIGNAL_AT_STEP = """
+import os, signal, time
+from molsepnorm.cli import main
+from molsepnorm.training import loop
+
+plain = loop.Trainer.fit
+
+def fit(self, stop):
+    def asked():
+        if self.progress.step == STEP and self.world.first:
+            os.kill(os.getppid(), signal.SIGTERM)  # torchrun, as a cluster does
+            while not stop():
+                time.sleep(0.01)
+        return stop()
+    return plain(self, asked)
+
+loop.Trainer.fit = fit
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data.csv, and config.yaml for it."""
+    folder = tmp_path_factory.mktemp("torchrun")
+    ends = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
+    rows = [f"{'C' * n}{end},{n / 2 + y}" for n in range(1, 8) for end, y in ends.items()]
+    (folder / "data.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    (folder / "stop.py").write_text(SIGNAL_AT_STEP.replace("STEP", str(STEP)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def config(place: Path) -> TrainConfig:
+    config = load_config(place / "data.csv", overrides=SETTINGS)
+    config.save(place / "config.yaml")
+    return config
+
+
+def torchrun(*args: Any) -> subprocess.CompletedProcess[str]:
+    """Two processes of it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port]
+    path = str(Path(molsepnorm.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *map(str, options), *map(str, args)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def state_of(folder: Path) -> dict[str, bytes]:
+    """All tensors of the checkpoint, bit by bit."""
+    with safe_open(folder / "checkpoints" / "last.safetensors", "np") as file:
+        return {name: file.get_tensor(name).tobytes() for name in file.keys()}  # noqa: SIM118
+
+
+@pytest.fixture(scope="module")
+def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder of a run of two processes, and what they printed."""
+    run = place / "two"
+    done = torchrun("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", run)
+    assert done.returncode == 0, done.stderr
+    return run, done
+
+
+def test_two_processes_train_as_one(
+    two, place: Path, config: TrainConfig, rows_of: Callable[[Path], list[dict[str, str]]]
+) -> None:
+    """To rounding: every figure of every epoch, and the final scores."""
+    result = train(config, place / "one")
+    of_one, of_two = (rows_of(folder / "history.csv") for folder in (place / "one", two[0]))
+    assert len(of_one) == len(of_two) == 4
+    for one, other in zip(of_one, of_two, strict=True):
+        assert list(one) == list(other)
+        for name in set(one) - {"seconds", "graphs_per_second"}:
+            if name == "best":
+                assert other[name] == one[name]
+            else:
+                assert float(other[name]) == pytest.approx(float(one[name]), rel=1e-4, abs=1e-5)
+    metrics = json.loads((two[0] / "metrics.json").read_text())
+    assert metrics["steps"] == result.metrics["steps"]
+    assert metrics["test"] == pytest.approx(result.metrics["test"], rel=1e-4, abs=1e-5)
+
+
+def test_one_process_alone_tells_and_writes(two, place: Path) -> None:
+    run, done = two
+    for part in ("Data: ", "Scores", "Best epoch: ", "epoch 4/4"):
+        assert done.stdout.count(part) == 1
+    assert {path.name for path in run.iterdir()} >= {"model", "metrics.json", "history.csv"}
+    assert "random/cpu.1" in state_of(run)
+
+
+def test_a_signal_to_torchrun_stops_all_and_resume_goes_on(two, place: Path) -> None:
+    """As if nothing had happened: to the last bit."""
+    run = place / "stopped"
+    done = torchrun(place / "stop.py", "train", "--config", place / "config.yaml", "-o", run)
+    assert done.returncode != 0
+    assert done.stderr.count("Stopping after this step …") == 1
+    assert done.stderr.count(f"Go on: molsepnorm train --resume {run}") == 1
+    assert OURS not in done.stderr
+    assert not (run / "metrics.json").exists()
+    done = torchrun("-m", "molsepnorm", "train", "--resume", run)
+    assert done.returncode == 0, done.stderr
+    assert state_of(run) == state_of(two[0])
+    one, other = (folder / "model" / "model.safetensors" for folder in (run, two[0]))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_mistake_is_told_once(place: Path, config: TrainConfig) -> None:
+    """Found by all, or by the first process alone."""
+    (place / "full").mkdir()
+    (place / "full" / "file").touch()
+    start = ("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", place / "full")
+    for args, message in (
+        (("--lr", "-1"), "optim.lr"),
+        ((), "exists and is not empty: choose another folder"),
+    ):
+        done = torchrun(*start, *args)
+        assert done.returncode != 0
+        assert done.stderr.count("Error: ") == done.stderr.count("ChildFailedError: ") + 1
+        assert done.stderr.count(message) == 1
+        assert OURS not in done.stderr

@@ -1,0 +1,271 @@
+"""What tests/training/test_distributed.py runs in two processes at once.
+
+A single start serves all of its tests: each function here is run by both processes, and what it
+returns lies in OUT/<rank>.pt under its name. Those that compare with one process are called by the
+tests too, with `World()`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from support import far_from_initial
+from torch import Tensor, nn
+
+from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.encodings import encode
+from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageError
+from molsepnorm.model import encoding_of
+from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
+from molsepnorm.nn.sepnorm import synchronize_norms
+from molsepnorm.training.distributed import World
+from molsepnorm.training.statistics import estimate_statistics
+
+WIDTH = 3
+ROWS = 9
+CUTS = {"even": 5, "uneven": 2, "one row": 1, "no row": 0, "all masked": 4}
+"""How many of the nine rows the second process has."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "cumulative": {"momentum": None},
+    "plain": {"affine": False},
+    "of the batch": {"track_running_stats": False},
+}
+SMALL: dict[str, Any] = {
+    "layers": 2,
+    "width": 8,
+    "ffn_width": 8,
+    "heads": 2,
+    "outputs": 2,
+    "max_distance": 6,
+    "max_path_length": 3,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "sep, layer": {"node_norm": "layer"},
+    "sep, batch": {"node_norm": "batch"},
+    "shared, batch": {"norm": "shared", "node_norm": "batch"},
+}
+SMILES = (
+    *("CCO", "c1ccccc1", "CC(=O)[O-].C[NH3+]", "C1CC2CCC1C2"),
+    *("C", "CCCCCC", "C#N", "OC=O", "CO"),
+)
+
+
+# --- alike in one process and in two -------------------------------------------------------------
+
+
+def norm_steps(world: World, cut: str, options: str, dtype: torch.dtype = torch.float64) -> dict:
+    """Three training steps of a synchronised batch norm, on rows with a large common offset."""
+    norm = MaskedBatchNorm1d(WIDTH, **OPTIONS[options]).to(dtype)
+    synchronize_norms(nn.Sequential(norm))
+    generator = torch.Generator().manual_seed(0)
+    first = ROWS - CUTS[cut]
+    mine = [slice(None), [slice(0, first), slice(first, None)][world.rank]][world.size - 1]
+    outputs, gradients = [], []
+    for _ in range(3):
+        x = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.float64).mul(2).add(100)
+        weight = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.float64)
+        mask = torch.rand(ROWS, generator=generator) < 0.7
+        mask[:2] = True
+        if cut == "all masked":
+            mask[first:] = False
+        leaf = x[mine].to(dtype).requires_grad_()
+        y = norm(leaf, mask[mine])
+        (y * weight[mine].to(dtype)).sum().backward()
+        assert leaf.grad is not None
+        outputs.append(y.detach())
+        gradients.append(leaf.grad)
+    return {
+        "outputs": torch.cat([torch.stack(outputs), torch.stack(gradients)]),
+        "parameters": {name: p.grad for name, p in norm.named_parameters()},
+        "state": {name: value for name, value in norm.state_dict().items() if "run" in name},
+    }
+
+
+def training_steps(world: World, options: str) -> dict:
+    """Two steps of a small network on nine molecules, some without a label; its statistics."""
+    config = GraphormerConfig(**{**SMALL, **NETWORKS[options]})
+    network = far_from_initial(config).double()
+    parallel: nn.Module = network.train()
+    if world.size > 1:
+        synchronize_norms(network)
+        parallel = nn.parallel.DistributedDataParallel(network)
+        parallel.broadcast_buffers = False
+    graphs = [featurize.get("zinc")(smiles) for smiles in SMILES]
+    tensors = GraphTensors.of(encode(graphs, encoding_of(config)))
+    labels = torch.linspace(-1, 1, 2 * len(SMILES), dtype=torch.float64).view(-1, 2)
+    labels[[0, 2, 2, 4], [0, 0, 1, 1]] = math.nan
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=0.01)
+    losses, gradients = [], {}
+    for batch in (np.arange(len(SMILES)), np.arange(len(SMILES))[::-1]):
+        mine = world.share(batch)
+        outputs = parallel(tensors.cut(mine, 2))
+        wanted = labels[torch.from_numpy(mine.copy())]
+        loss = (outputs - wanted.nan_to_num())[~wanted.isnan()].square().sum()
+        told = torch.stack([loss.detach(), (~wanted.isnan()).sum().double()])
+        world.sum(told)
+        optimizer.zero_grad()
+        (loss * world.size / told[1]).backward()
+        gradients = {n: p.grad for n, p in network.named_parameters() if p.grad is not None}
+        optimizer.step()
+        losses.append(told)
+    trained = {name: value.clone() for name, value in network.state_dict().items()}
+    batches = (np.arange(5), np.arange(5, len(SMILES)))
+    estimate_statistics(network, (tensors.cut(world.share(batch), 2) for batch in batches))
+    return {
+        "losses": torch.stack(losses),
+        "gradients": gradients,
+        "trained": trained,
+        "estimated": {name: b.clone() for name, b in network.named_buffers() if "running" in name},
+    }
+
+
+# --- of two processes alone ----------------------------------------------------------------------
+
+
+def one_graph_each(world: World) -> Tensor:
+    """SepNorm with a single graph on each process, which alone it refuses."""
+    norm = SepNorm(WIDTH)
+    synchronize_norms(norm)
+    return norm(graph_of(world.rank)[None]).detach()
+
+
+def graph_of(rank: int) -> Tensor:  # (2, WIDTH)
+    return torch.arange(2.0 * WIDTH).view(2, WIDTH).mul(1 + rank).sin()
+
+
+def one_graph_in_all(world: World) -> str:
+    norm = SepNorm(WIDTH)
+    synchronize_norms(norm)
+    return message_of(lambda: norm.tokens(torch.randn(1 - world.rank, WIDTH)))
+
+
+def shared(world: World) -> dict:
+    """Of so many molecules: this process's part, and a row of two numbers for each, gathered."""
+    found = {}
+    for total in (0, 1, 7):
+        rows = torch.randn(total, 2, generator=torch.Generator().manual_seed(1))
+        mine = world.share(np.arange(total))
+        own = rows[torch.from_numpy(mine)] if len(mine) else torch.empty(0, 0)
+        found[total] = {"share": mine, "rows": rows, "gathered": world.gather(own)}
+    return found
+
+
+def agreed(world: World) -> dict:
+    one, other = torch.tensor([world.rank + 1.0]), torch.tensor(world.rank)
+    world.sum(one, other)
+    return {
+        "sums": (one, other),
+        "any": [world.any(world.rank == rank) for rank in range(3)],
+        "together": world.together(lambda: Path(f"chosen by {world.rank}")),
+        "first": world.first,
+    }
+
+
+def errors(world: World) -> dict[str, str]:
+    """What each process meets where one of them fails."""
+
+    def fail(error: BaseException) -> Callable[[], None]:
+        def action() -> None:
+            raise error
+
+        return action
+
+    def fail_on_the_second() -> None:
+        if not world.first:
+            raise DataError("no memory left")
+
+    return {
+        "config": message_of(lambda: world.together(fail(ConfigError("no such column")))),
+        "storage": message_of(lambda: world.together(fail(StorageError("the disk is full")))),
+        "bug": message_of(lambda: world.together(fail(ZeroDivisionError("by nought")))),
+        "exit": message_of(lambda: world.together(fail(SystemExit(143)))),
+        "in turn": message_of(lambda: world.in_turn(fail(DataError("not a table")))),
+        "second": message_of(lambda: world.in_turn(fail_on_the_second)),
+    }
+
+
+def in_turn(world: World) -> list[str]:
+    """The first process leaves a file, which the second one finds."""
+    place = Path(sys.argv[1]) / "cache"
+
+    def prepare() -> list[str]:
+        found = sorted(path.name for path in place.iterdir()) if place.exists() else []
+        place.mkdir(exist_ok=True)
+        (place / str(world.rank)).touch()
+        return found
+
+    return world.in_turn(prepare)
+
+
+def random_numbers(world: World) -> dict[str, Any]:
+    """Drawn alike, then apart; after a state is restored, and where there is none to restore."""
+    torch.manual_seed(5)
+    alike = torch.rand(3)
+    world.spread_random(5)
+    torch.rand(3)
+    states = world.random_states()
+    apart = torch.rand(3)
+    world.restore_random(states, 5, 1)
+    again = torch.rand(3)
+    of_one = {name: state for name, state in states.items() if "." not in name}
+    world.restore_random(of_one, 5, 1)
+    new = torch.rand(3)
+    return {"states": states, "alike": alike, "apart": apart, "again": again, "new": new}
+
+
+def own_program(world: World) -> World:
+    """A program that has initialised torch.distributed by itself."""
+    with World.join("cpu") as again:
+        return again
+
+
+def message_of(action: Callable[[], Any]) -> str:
+    """The class and the text of what it raises."""
+    try:
+        action()
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    with World.join("cpu") as world:
+        found: dict[str, Any] = {"world": world}
+        for cut in CUTS:
+            for options in OPTIONS:
+                found[f"norm {cut} {options}"] = norm_steps(world, cut, options)
+        found["norm float32"] = norm_steps(world, "uneven", "default", torch.float32)
+        for options in NETWORKS:
+            found[f"training {options}"] = training_steps(world, options)
+        for scenario in (
+            *(one_graph_each, one_graph_in_all, shared, agreed, errors, in_turn),
+            *(random_numbers, own_program),
+        ):
+            found[scenario.__name__] = scenario(world)
+    found["left"] = not torch.distributed.is_initialized()
+    torch.save(found, out / f"{world.rank}.pt")
+
+    os.environ["MASTER_PORT"] = sys.argv[2]
+    try:
+        with World.join("cpu") as world:
+            if not world.first:
+                os._exit(0)  # as if it had been killed
+            world.any(False)
+    except MolsepnormError as error:
+        (out / "lost.txt").write_text(str(error))
+
+
+if __name__ == "__main__":
+    main()
