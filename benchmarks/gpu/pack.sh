@@ -1,19 +1,31 @@
 #!/usr/bin/env bash
-# Gathers in .gpu/ (which git ignores) what a GPU machine without network or RDKit lacks:
-# pydantic as wheels for its Python 3.12, and ZINC as prepared stores.
+# Gathers in .gpu/ (which git ignores) what a GPU machine without network, RDKit or raw files lacks:
+# wheels of pydantic and, apart from them, of the peer; data sets as packed molecules.
 #
-#     MOLSEPNORM_DATA=... bash benchmarks/gpu/pack.sh [zinc] [zinc-full]
+#     MOLSEPNORM_DATA=... bash benchmarks/gpu/pack.sh                     zinc and zinc-full
+#     MOLSEPNORM_DATA=... bash benchmarks/gpu/pack.sh zinc                some of them
+#     FOR=3.11 bash benchmarks/gpu/pack.sh ...                            for another Python
+#     WHEELS=0 bash benchmarks/gpu/pack.sh ...                            leave the wheels as they are
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-python=.venv/bin/python
-mkdir -p .gpu/wheels .gpu/cache
-version() { "$python" -c "from importlib.metadata import version; print(version('$1'))"; }
-"$python" -m pip download --quiet --no-deps --only-binary=:all: --dest .gpu/wheels \
-  --python-version 3.12 --implementation cp \
-  --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-  "pydantic==$(version pydantic)" "pydantic-core==$(version pydantic-core)" \
-  "annotated-types==$(version annotated-types)" "typing-inspection==$(version typing-inspection)"
-for name in "${@:-zinc}"; do
-  "$python" benchmarks/gpu/run.py store "$name" .gpu/cache
-done
-du -sh .gpu
+python=${PYTHON:-.venv/bin/python}
+for_python=${FOR:-3.12}
+
+fetch() { # wheels of what is installed here, by name, into a folder
+  local folder=$1 pinned=()
+  shift
+  for name in "$@"; do
+    pinned+=("$name==$("$python" -c "from importlib.metadata import version; print(version('$name'))")")
+  done
+  rm -rf "$folder"
+  "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest "$folder" \
+    --python-version "$for_python" --implementation cp --platform manylinux_2_28_x86_64 \
+    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 "${pinned[@]}"
+}
+if [ "${WHEELS:-1}" != 0 ]; then
+  fetch .gpu/wheels pydantic pydantic-core annotated-types typing-inspection typing-extensions
+  fetch .gpu/peer transformers tokenizers huggingface-hub cython
+fi
+if [ $# = 0 ]; then set -- zinc zinc-full; fi
+"$python" benchmarks/gpu/run.py pack "$@"
+du -sh .gpu/* .gpu

@@ -14,10 +14,10 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from molsepnorm.nn import Block  # noqa: E402
-from molsepnorm.nn import fused_attention as fused  # noqa: E402
-from molsepnorm.nn.attention import BiasedSelfAttention  # noqa: E402
-from molsepnorm.nn.fused_attention import fits, fused_attention  # noqa: E402
+from molsepnorm.nn import Block
+from molsepnorm.nn import fused_attention as fused
+from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn.fused_attention import fits, fused_attention
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BLOCKS = (Block(2, 4), Block(1, 39), Block(2, 1), Block(1, 66), Block(1, 17))

@@ -1,0 +1,237 @@
+"""Whether a GPU computes what the CPU computes, in every way of taking a step.
+
+SLIM by the published recipe on ZINC's subset, without dropout. Its learning rate rises within a
+hundred steps, so that they halve the loss; from these initial weights they do so without blowing
+up rounding errors, which a larger rate or Xavier's weights would, a hundred thousand times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gpu.jobs import run_jobs
+from gpu.scale import scale, scratch
+from gpu.trainers import (
+    DEVICE,
+    STILL,
+    Variant,
+    first_batches,
+    make_trainer,
+    notes,
+    synchronize,
+    take_losses,
+)
+from molsepnorm.inference import infer
+from molsepnorm.nn.fused_attention import fits
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.statistics import estimate_statistics
+
+__all__ = ["JOBS", "Check", "check"]
+
+_TIGHT, _TF32, _BF16 = 1e-4, 1e-2, 2e-2
+_AVERAGED = {**STILL, "optim.ema": 0.9}
+_PLAIN = Variant("eager", fused=False)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line."""
+
+    what: str
+    figure: float
+    bound: float
+    least: bool = False
+    """Whether the figure should be above the bound, not below."""
+
+    @property
+    def passed(self) -> bool:
+        """False for no number, too."""
+        return self.figure > self.bound if self.least else self.figure <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">" if self.least else "≤"
+        end = "ok" if self.passed else "FAILED"
+        return f"{self.what}: {self.figure:.1e} (asked {sign} {self.bound:.0e}) {end}"
+
+
+def check(deadline: float) -> list[dict[str, Any]]:
+    """Do them all; a line for each with `what`, `figure`, `bound`, `passed` and `error`."""
+    reference = run_jobs(__name__, ["reference"], deadline, limit=150)
+    names = [name for name in JOBS if name != "reference"]
+    if not scale().compiled:
+        names = [name for name in names if not name.startswith("compiled")]
+    outcomes = {**reference, **run_jobs(__name__, names, deadline, limit=150)}
+    lines = []
+    for name, outcome in outcomes.items():
+        if outcome.error:
+            lines.append({"what": name, "passed": False, "error": outcome.error})
+        lines += outcome.result or []
+    return lines
+
+
+def _reference() -> list[Check]:
+    """The CPU's: kept in a file for the others."""
+    begun = time.perf_counter()
+    trainer = make_trainer(_PLAIN, "cpu", STILL)
+    kept = {**_network(trainer), "evaluated": _evaluated(trainer)}
+    kept |= _trained(make_trainer(_PLAIN, "cpu", _AVERAGED))
+    torch.save(kept, _file())
+    first, last = kept["losses"][0], kept["losses"][-5:].mean()
+    loss, seconds = f"loss {first:.3f} to {last:.3f}", time.perf_counter() - begun
+    print(f"reference on the CPU: {scale().steps} steps, {loss}, {seconds:.0f} s")
+    return [Check("the reference learns: last losses over the first", float(last / first), 0.9)]
+
+
+def _on_the_network(fused: bool) -> list[Check]:
+    """Outputs, gradients, evaluation: of the same weights, on the same molecules."""
+    trainer = make_trainer(replace(_PLAIN, fused=fused), settings=STILL)
+    expected, found = torch.load(_file()), _network(trainer)
+    found["evaluated"] = _evaluated(trainer)
+    word = "fused" if fused else "plain"
+    checks = [
+        Check(f"{name}, {word} attention", _apart(found[name], expected[name]), _TIGHT)
+        for name in ("outputs", "gradients", "evaluated")
+    ]
+    again = _apart(_evaluated(trainer), found["evaluated"])
+    checks.append(Check(f"evaluated twice, {word} attention", again, 1e-6))
+    if fused and DEVICE != "cpu":
+        batch = trainer.graphs.cut(first_batches(trainer, 1)[0], 4)
+        x = torch.zeros(8, trainer.network.config.width, device=DEVICE)
+        used = fits(x, batch.blocks, trainer.network.config.heads)
+        checks.append(Check("fused attention that is not used", float(not used), 0))
+    return checks
+
+
+def _on_steps(variant: Variant, bound: float) -> list[Check]:
+    """The losses of the first steps, and what the averaged network then says of other molecules.
+    (Not the weights: AdamW turns gradients that are nothing but rounding into full steps.)"""
+    trainer = make_trainer(variant, settings=_AVERAGED)
+    expected, found = torch.load(_file()), _trained(trainer)
+    losses = expected["losses"]
+    apart = float(((found["losses"] - losses) / losses).abs().max())
+    validated = _apart(found["validated"], expected["validated"])
+    return [
+        Check(f"losses of {scale().steps} steps, {variant}", apart, bound),
+        Check(f"validated after them, {variant}", validated, 10 * bound),
+        *_as_asked(trainer, variant),
+    ]
+
+
+def _on_masks(variant: Variant) -> list[Check]:
+    """The learning rate being next to nothing, dropout alone tells two steps on a batch apart."""
+    trainer = make_trainer(variant, settings={"optim.lr": 1e-30, "optim.decay": "constant"})
+    batch = first_batches(trainer, 1)[0]
+    losses = take_losses(trainer, [batch] * 12)[2:]  # those of the capture aside
+    ordered = losses.sort().values
+    least = float((ordered.diff() / ordered[1:]).min())
+    still = make_trainer(variant, settings={"optim.lr": 1e-30, "optim.decay": "constant", **STILL})
+    same = take_losses(still, [batch] * 12)[2:]
+    spread = float((same.max() - same.min()) / same.mean())
+    return [
+        Check(f"two losses on a batch differ by, with dropout, {variant}", least, 1e-9, least=True),
+        Check(f"two losses on a batch differ by, without dropout, {variant}", spread, 1e-5),
+    ]
+
+
+def _on_resuming(variant: Variant) -> list[Check]:
+    """A trainer that begins with another's checkpoint takes the same steps, masks included."""
+    one = make_trainer(variant)
+    batches = first_batches(one, 8)
+    one.take_steps(batches[:4])
+    synchronize()
+    one.save()
+    expected = take_losses(one, batches[4:])
+    other = make_trainer(variant)
+    other.folder.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    other.folder.checkpoint.write_bytes(one.folder.checkpoint.read_bytes())
+    # one's own later steps have not touched its checkpoint
+    other.resume()
+    found = take_losses(other, batches[4:])
+    apart = float(((found - expected) / expected).abs().max())
+    return [Check(f"losses after a checkpoint, {variant}", apart, 1e-3)]
+
+
+def _network(trainer: Trainer) -> dict[str, Tensor]:
+    """Outputs, and gradients of the mean absolute error, for a batch."""
+    batch = first_batches(trainer, 1)[0]
+    trainer.network.train()
+    outputs = trainer.network(trainer.graphs.cut(batch, 4))
+    labels = torch.from_numpy(trainer.dataset.store.labels[batch]).to(outputs.device)
+    (outputs - labels).abs().mean().backward()
+    gradients = [p.grad.flatten() for p in trainer.network.parameters() if p.grad is not None]
+    return {"outputs": outputs.detach().cpu(), "gradients": torch.cat(gradients).cpu()}
+
+
+def _evaluated(trainer: Trainer) -> Tensor:
+    graphs = trainer.dataset.splits["val"][: 2 * scale().batch]
+    return infer(trainer.network, trainer.graphs, graphs)
+
+
+def _trained(trainer: Trainer) -> dict[str, Tensor]:
+    """Losses of the first steps; then outputs of the averaged network, with the statistics of batch
+    norms estimated as they are before a validation."""
+    losses = take_losses(trainer, first_batches(trainer, scale().steps))
+    network = trainer.trained_network()
+    sample = [trainer.graphs.cut(batch, 4) for batch in first_batches(trainer, 2)]
+    estimate_statistics(network, sample)
+    graphs = trainer.dataset.splits["val"][: 2 * scale().batch]
+    return {"losses": losses, "validated": infer(network, trainer.graphs, graphs)}
+
+
+def _as_asked(trainer: Trainer, variant: Variant) -> list[Check]:
+    """That steps were not taken in another way than asked for: on a CPU they may."""
+    many = len(notes(trainer)) if DEVICE != "cpu" else 0
+    return [Check(f"ways that it fell back, {variant}", many, 0)]
+
+
+def _apart(found: Tensor, expected: Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
+
+
+def _file() -> Path:
+    return scratch() / "reference.pt"
+
+
+def _told(work: Callable[[], list[Check]]) -> Callable[[], list[dict[str, Any]]]:
+    def told() -> list[dict[str, Any]]:
+        found = work()
+        for each in found:
+            print(each, flush=True)
+        return [{**asdict(each), "passed": each.passed} for each in found]
+
+    return told
+
+
+_STEPS = {
+    str(variant): partial(_on_steps, variant, bound)
+    for variant, bound in (
+        (Variant("eager", fused=False), _TIGHT),
+        (Variant("eager"), _TIGHT),
+        (Variant("captured", fused=False), _TIGHT),
+        (Variant("captured"), _TIGHT),
+        (Variant("captured", blocks=1), _TIGHT),
+        (Variant("captured", "tf32"), _TF32),
+        (Variant("captured", "bf16"), _BF16),
+        (Variant("captured", "bf16", fused=False), _BF16),
+        (Variant("compiled"), _TIGHT),
+        (Variant("compiled", fused=False), _TIGHT),
+    )
+}
+_CHECKS: dict[str, Callable[[], list[Check]]] = {
+    "reference": _reference,
+    "network, plain attention": partial(_on_the_network, False),
+    "network, fused attention": partial(_on_the_network, True),
+    "masks, eager": partial(_on_masks, Variant("eager")),
+    "masks, captured": partial(_on_masks, Variant("captured")),
+    "resuming, captured": partial(_on_resuming, Variant("captured")),
+    **_STEPS,
+}
+JOBS = {name: _told(work) for name, work in _CHECKS.items()}
