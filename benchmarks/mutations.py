@@ -57,6 +57,10 @@ SLOW_BATCH = tests("test_batch.py", "test_a_batch_equals_one_built_slot_by_slot"
 SLOW_BIAS = tests("nn/test_bias.py", "test_equals_the_formula_pair_by_pair", "test_random_graphs")
 SLOW_LOSS = tests("test_tasks.py", "test_loss_equals_a_plain_loop")
 RESUME = tests("training/test_loop.py", "test_a_stopped_run_goes_on_as_if_it_had_not")
+SAME_STEPS = tests("training/test_step.py", "test_recorded_steps_are_the_same_steps")
+UNNOTICED = tests("training/test_capture.py", "test_later_steps_know_nothing_of_it")
+FUSED = tests("nn/test_fused_attention.py", "test_equals_the_formula")
+TORCHRUN = tests("training/test_torchrun.py", "test_two_processes_train_as_one")
 SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
 WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
 SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
@@ -157,8 +161,8 @@ MUTATIONS = [
     Mutation(
         "batch: the pairs with the graph token lose their bias in one direction",
         "batch.py",
-        "codes[:, :, 0] = GRAPH_TOKEN",
-        "codes[:, :, 0] = UNREACHABLE",
+        "codes[:, :, 0].fill_(GRAPH_TOKEN)",
+        "codes[:, :, 0].fill_(UNREACHABLE)",
         SLOW_BATCH,
     ),
     Mutation(
@@ -178,16 +182,16 @@ MUTATIONS = [
     Mutation(
         "batch: outputs in the order of blocks, not of the molecules",
         "batch.py",
-        "graph_token[order] = np.cumsum(slots) - slots",
-        "graph_token[:] = np.cumsum(slots) - slots",
+        "place[order] = np.arange(len(order))",
+        "place[:] = np.arange(len(order))",
         SLOW_BATCH,
     ),
     Mutation(
         "epoch: the tail batch is dropped",
-        "batch.py",
+        "plan.py",
         "np.array_split(rng.permutation(graphs), num_batches",
         "np.array_split(rng.permutation(graphs)[: len(graphs) // 2 * 2], num_batches",
-        tests("test_batch.py", "test_an_epoch_is_every_molecule_once_in_batches_of_like_size"),
+        tests("test_plan.py", "test_an_epoch_is_every_molecule_once_in_batches_of_like_size"),
     ),
     # the network
     Mutation(
@@ -200,15 +204,15 @@ MUTATIONS = [
     Mutation(
         "bias: 1/D instead of 1/D' beyond L bonds",
         "nn/bias.py",
-        "sums / min(depth, self.max_path_length)",
-        "sums / depth",
+        "/ paths.lengths[:, None]",
+        "/ paths.distances.clamp(min=1)[:, None]",
         SLOW_BIAS,
     ),
     Mutation(
         "bias: the L-th bond left out",
-        "nn/bias.py",
-        "if depth <= self.max_path_length:",
-        "if depth < self.max_path_length:",
+        "encodings/paths.py",
+        "if depth <= len(labelled):",
+        "if depth < len(labelled):",
         SLOW_BIAS,
     ),
     Mutation(
@@ -263,7 +267,7 @@ MUTATIONS = [
     Mutation(
         "network: the last layer's tokens in the order of their slots",
         "nn/graphormer.py",
-        "return token[batch.graph_token.argsort().argsort()]",
+        "return token.index_select(0, batch.graph_token.argsort().argsort())",
         "return token",
         tests(GRAPHORMER, "test_the_last_layer_for_tokens_alone_equals_the_whole"),
     ),
@@ -284,22 +288,22 @@ MUTATIONS = [
     Mutation(
         "dropout: survivors not scaled up",
         "nn/dropout.py",
-        "return _VALUES / (_VALUES - self._dropped)",
+        "return _VALUES / (_VALUES - self.dropped)",
         "return 1.0",
         tests("nn/test_dropout.py", "test_rate_and_expectation"),
     ),
     Mutation(
         "dropout: one of 256 values too many dropped",
         "nn/dropout.py",
-        "values.clamp_(self._dropped - 1, self._dropped).sub_(self._dropped - 1)",
-        "values.clamp_(self._dropped, self._dropped + 1).sub_(self._dropped)",
+        "values.clamp_(self.dropped - 1, self.dropped).sub_(self.dropped - 1)",
+        "values.clamp_(self.dropped, self.dropped + 1).sub_(self.dropped)",
         tests("nn/test_dropout.py", "test_rate_and_expectation"),
     ),
     Mutation(
         "SepNorm: the graph token's statistics from other rows",
         "nn/sepnorm.py",
-        "self.tokens(x[graph_token]).to",
-        "self.tokens(x)[graph_token].to",
+        "self.tokens(x.index_select(0, graph_token)).to",
+        "self.tokens(x).index_select(0, graph_token).to",
         tests(SEPNORM, "test_the_tokens_statistics_come_from_tokens_alone"),
     ),
     Mutation(
@@ -354,14 +358,14 @@ MUTATIONS = [
     ),
     Mutation(
         "loss: missing labels count",
-        "tasks/task.py",
+        "tasks/loss.py",
         "losses = torch.where(present, self._losses(outputs, labels), 0.0)",
         "losses, weight = self._losses(outputs, labels), weight + 1 - present.float()",
         SLOW_LOSS,
     ),
     Mutation(
         "loss: divided by missing labels too",
-        "tasks/task.py",
+        "tasks/loss.py",
         "return (losses * weight).sum(), weight.sum()",
         "return (losses * weight).sum(), torch.tensor(float(weight.numel()))",
         SLOW_LOSS,
@@ -412,8 +416,8 @@ MUTATIONS = [
     Mutation(
         "EMA: decay and its complement exchanged",
         "training/optim.py",
-        "1 - min(decay, (1 + count) / (10 + count))",
-        "min(decay, (1 + count) / (10 + count))",
+        "1 - min(self.decay, (1 + step) / (10 + step)) if",
+        "min(self.decay, (1 + step) / (10 + step)) if",
         SLOW_EMA,
     ),
     Mutation(
@@ -425,8 +429,8 @@ MUTATIONS = [
     ),
     Mutation(
         "resume: random numbers not restored",
-        "training/checkpoint.py",
-        'torch.set_rng_state(tensors["random.cpu"])',
+        "training/distributed.py",
+        'torch.set_rng_state(states[self._name("cpu")])',
         "pass",
         RESUME,
     ),
@@ -518,10 +522,10 @@ MUTATIONS = [
     ),
     Mutation(
         "batches: bounded by atoms, not by pairs",
-        "batch.py",
-        "(np.diff(ends, prepend=0) * slots[ends - 1] ** 2).sum() <= max_pairs",
-        "(np.diff(ends, prepend=0) * slots[ends - 1]).sum() <= max_pairs",
-        tests("test_batch.py", "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits"),
+        "plan.py",
+        "sum(block.graphs * block.slots**2 for block in",
+        "sum(block.graphs * block.slots for block in",
+        tests("test_plan.py", "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits"),
     ),
     Mutation(
         "cleaning: labels far apart become one",
@@ -535,9 +539,128 @@ MUTATIONS = [
     Mutation(
         "inference: outputs in the order of sizes",
         "inference.py",
-        "outputs[torch.from_numpy(places)] = part",
-        "outputs[torch.from_numpy(np.sort(places))] = part",
+        "outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs",
+        "outputs[:] = sorted_outputs",
         tests("test_inference.py", "test_equals_one_molecule_at_a_time"),
+    ),
+    # a GPU's steps, and several processes
+    Mutation(
+        "captured steps: the learning rate stays as it was while recording",
+        "training/step.py",
+        'group["lr"] = self._rate if self._captured else rate',
+        'group["lr"] = rate',
+        SAME_STEPS,
+    ),
+    Mutation(
+        "captured steps: the same molecules in every step",
+        "training/step.py",
+        "graphs.copy_(molecules)",
+        "pass",
+        SAME_STEPS,
+    ),
+    Mutation(
+        "captured steps: the average's weight stays as it was while recording",
+        "training/step.py",
+        "self._weight.fill_(weight)",
+        "self._weight = torch.full_like(self._weight, weight)",
+        tests("training/test_step.py", "test_the_average_follows_in_recorded_steps"),
+    ),
+    Mutation(
+        "captured steps: recording trains",
+        "training/capture.py",
+        "tensor.copy_(value)",
+        "pass",
+        UNNOTICED,
+    ),
+    Mutation(
+        "captured steps: recording leaves moments",
+        "training/capture.py",
+        "tensor.zero_()",
+        "pass",
+        UNNOTICED,
+    ),
+    Mutation(
+        "fixed shapes: without room for unlike batches",
+        "plan.py",
+        "_SPREADS = 4.5",
+        "_SPREADS = 0.0",
+        tests("test_plan.py", "test_random_batches_fit_a_fixed_plan"),
+    ),
+    Mutation(
+        "fixed shapes: the graph token needs no slot",
+        "plan.py",
+        "(sizes[order] < widths).all()",
+        "(sizes[order] <= widths).all()",
+        tests("test_plan.py", "test_molecules_are_fitted_where_any_order_fits"),
+    ),
+    Mutation(
+        "fused attention: the gradient of a softmax without its second term",
+        "nn/fused_kernels.py",
+        "weights * (grad_weights - along[:, None])",
+        "weights * grad_weights",
+        FUSED,
+    ),
+    Mutation(
+        "fused attention: values without the scale of dropout",
+        "nn/fused_kernels.py",
+        "attended = scale * tl.dot(",
+        "attended = tl.dot(",
+        tests("nn/test_fused_attention.py", "test_dropout_keeps_the_mean"),
+    ),
+    Mutation(
+        "fused attention: dropped weights have gradients",
+        "nn/fused_kernels.py",
+        "grad_weights = tl.where(kept, grad_weights, 0.0)",
+        "grad_weights = grad_weights",
+        tests("nn/test_fused_attention.py", "test_dropout_is_the_same_forward_and_backward"),
+    ),
+    Mutation(
+        "attention: sums of exponentials up to the end of float32",
+        "nn/attention.py",
+        "1e-30, 1e25",
+        "1e-30, 3.4e38",
+        tests(ATTENTION, "test_float32_keeps_its_digits_where_exponentials_barely_fit"),
+    ),
+    Mutation(
+        "processes: all take the first one's molecules",
+        "training/distributed.py",
+        "return graphs[self.rank :: self.size]",
+        "return graphs[:: self.size]",
+        tests(
+            "training/test_distributed.py",
+            "test_shares_are_whole_without_duplicates_and_gathered_bit_for_bit",
+        ),
+    ),
+    Mutation(
+        "processes: a norm's gradient forgets the others' rows",
+        "nn/sepnorm.py",
+        "distributed.all_reduce(both)",
+        "distributed.barrier()",
+        tests(
+            "training/test_distributed.py",
+            "test_synchronised_norm_equals_the_norm_of_all_rows",
+        ),
+    ),
+    Mutation(
+        "processes: each divides its loss by its own labels",
+        "training/step.py",
+        "self.world.sum(of_all)",
+        "pass",
+        TORCHRUN,
+    ),
+    Mutation(
+        "processes: each validates on its own molecules",
+        "training/loop.py",
+        "outputs = self.world.gather(share)",
+        "outputs = share.repeat(self.world.size, 1)[: len(graphs)]",
+        TORCHRUN,
+    ),
+    Mutation(
+        "validation: an epoch too late",
+        "training/loop.py",
+        "(progress.epoch + 1) % run.validate_every == 0",
+        "progress.epoch % run.validate_every == 0",
+        tests("training/test_step.py", "test_validation_every_few_epochs"),
     ),
 ]
 
