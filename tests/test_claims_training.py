@@ -188,14 +188,14 @@ def still(tmp_path: Path) -> Callable[..., tuple[Last, list[np.ndarray]]]:
             "run.batch_size": batch_size,
         }
         batches: list[np.ndarray] = []
-        plain, last = Trainer._step, Last()
+        plain, last = Trainer._steps, Last()
 
-        def step(self: Trainer, batch: np.ndarray) -> float:
-            batches.append(batch)
-            return plain(self, batch)
+        def steps(self: Trainer, taken: list[np.ndarray]) -> Iterator[int]:
+            batches.extend(taken)
+            return plain(self, taken)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "_step", step)
+            patch.setattr(Trainer, "_steps", steps)
             train(
                 load_config(table, overrides=settings),
                 tmp_path / f"{batch_size}-{epochs}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,10 +87,11 @@ class TrainingDisplay(Listener):
         if self._live is None:
             return
         left = self._left(at, self._epochs)
+        known = "" if math.isnan(loss) else f"  loss {loss:.4f}"
         self._live.update(
             self._bar,
             completed=at,
-            text=f"epoch {epoch + 1}  loss {loss:.4f}{self._ended}  {rate:,.0f} graphs/s  {left}",
+            text=f"epoch {epoch + 1}{known}{self._ended}  {rate:,.0f} graphs/s  {left}",
         )
 
     def epoch_ended(self, record: EpochRecord, epochs: int) -> None:

@@ -137,6 +137,7 @@ class Trainer:
     def _steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
         """The same; after each step, how many molecules it had."""
         progress = self.progress
+        self.network.train()
         for batch, planned in zip(batches, self.step.plan(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
@@ -233,10 +234,11 @@ class Trainer:
         return sum(len(self.plan(epoch)) for epoch in range(run.epochs))
 
     def _out_of_patience(self) -> bool:
-        patience, progress = self.config.run.patience, self.progress
-        if patience is None:
+        run, progress = self.config.run, self.progress
+        if run.patience is None:
             return False
-        return progress.epoch - (progress.best_epoch or 0) >= patience
+        validated = progress.epoch - progress.epoch % run.validate_every
+        return validated - (progress.best_epoch or 0) >= run.patience
 
     def _validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the whole validation split."""

@@ -117,7 +117,6 @@ class Stepper:
         self._rate.fill_(rate)  # where steps are recorded it must not be a number of the host's
         for group in self.optimizer.param_groups:
             group["lr"] = self._rate if self._captured else rate
-        self.network.train()
         replay = self._recording(planned) if planned.fixed and self._captured else None
         if replay is None:
             self._take(planned.graphs, planned.plan, planned.fixed)

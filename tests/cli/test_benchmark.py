@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from molsepnorm.training import loop
+from molsepnorm.training.step import Stepper
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -55,13 +55,13 @@ def test_json_is_the_summary_and_nothing_else(benchmark, ok, tmp_path):
 def test_given_again_nothing_is_repeated(benchmark, ok, tmp_path, monkeypatch):
     """The same table is printed; more seeds are trained besides."""
     first = ok(*benchmark, "--seeds", "0-1")
-    plain, steps = loop.Trainer._step, []
+    plain, steps = Stepper.__call__, []
 
-    def step(self, batch):
+    def step(self, *planned):
         steps.append(self.config.run.seed)
-        return plain(self, batch)
+        return plain(self, *planned)
 
-    monkeypatch.setattr(loop.Trainer, "_step", step)
+    monkeypatch.setattr(Stepper, "__call__", step)
     again = ok(*benchmark, "--seeds", "0-1")
     assert again in first
     assert not steps
@@ -105,15 +105,15 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
     benchmark, ok, run, tmp_path, monkeypatch, number
 ):
     """The run under way is saved; it says how to go on and leaves with the signal's code."""
-    plain, handlers = loop.Trainer._step, [signal.getsignal(s) for s in (2, 15)]
+    plain, handlers = Stepper.__call__, [signal.getsignal(s) for s in (2, 15)]
 
-    def step(self, batch):
+    def step(self, *planned):
         if self.config.run.seed == 1:
             os.kill(os.getpid(), number)
-        return plain(self, batch)
+        return plain(self, *planned)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "_step", step)
+        patch.setattr(Stepper, "__call__", step)
         result = run(*benchmark, "--seeds", "0-2")
     assert result.exit_code == 128 + number
     assert "Stopped and saved. Give the same command again to go on." in result.stderr

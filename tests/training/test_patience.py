@@ -38,6 +38,15 @@ def test_it_ends_after_so_many_epochs_without_a_better_one(
     assert result.metrics["steps"] == 3 * epochs == int(history[-1]["step"])
 
 
+def test_between_validations_patience_does_not_run_out(configure, tmp_path, scripted, rows_of):
+    """Epoch 6 might be better than epoch 3: the run waits for it, and ends there if it is not."""
+    scripted("rmse", [0.9, 0.9, 0.5, 0.9, 0.9, 0.6, 0.9, 0.9, 0.1])
+    settings = {"run.epochs": 9, "run.validate_every": 3, "run.patience": 2}
+    metrics = train(configure(settings), tmp_path / "run").metrics
+    assert (metrics["best_epoch"], metrics["epochs"]) == (3, 6)
+    assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["3", "6"]
+
+
 def test_higher_may_be_better(configure, tmp_path, scripted):
     scripted("roc_auc", [0.5, 0.6, 0.7, 0.6, 0.7])
     config = configure({"data.targets": ["active"], "run.epochs": 5, "run.patience": 2})
