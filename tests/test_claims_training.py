@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
