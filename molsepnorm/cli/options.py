@@ -163,6 +163,10 @@ recipe_options = (
         help="Any setting of the configuration, such as model.layers=6; may be repeated.",
     ),
     click.option("--epochs", type=int, help="Passes over the training molecules."),
+    click.option(
+        "--budget",
+        help="640s, 11m, 1.5h: as many epochs as fit into this time, in place of --epochs.",
+    ),
     click.option("--batch-size", type=int, help="Molecules per step."),
     click.option("--lr", type=float, help="Learning rate at its peak."),
     click.option("--layers", type=int, help="Layers of the network."),
@@ -213,7 +217,16 @@ _SETTINGS = {
     },
     **{
         name: f"run.{name}"
-        for name in ("epochs", "batch_size", "seed", "device", "precision", "metric", "patience")
+        for name in (
+            "epochs",
+            "budget",
+            "batch_size",
+            "seed",
+            "device",
+            "precision",
+            "metric",
+            "patience",
+        )
     },
     **{name: f"optim.{name}" for name in ("lr", "class_weight")},
     **{name: f"model.{name}" for name in ("layers", "norm")},

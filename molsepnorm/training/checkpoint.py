@@ -44,6 +44,8 @@ class Progress:
     """Spent on steps since the last validation."""
     seconds: float = 0.0
     """Spent on all steps and validations up to the last validation."""
+    epochs: int = 0
+    """How many the run shall have."""
     best_score: float | None = None
     best_epoch: int | None = None
 

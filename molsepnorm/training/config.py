@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.inference import Precision
 from molsepnorm.nn.graphormer import GraphormerConfig
+from molsepnorm.training.budget import seconds_of
 
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
 
@@ -49,10 +50,18 @@ class OptimConfig(_Section):
     saved; None for none."""
 
 
+def _checked_time(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
 class RunConfig(_Section):
     """How long, in which batches, where."""
 
     epochs: int = Field(50, ge=1)
+    budget: Annotated[str, AfterValidator(_checked_time)] | None = None
+    """How long the run may take, such as 640s, 11m or 1.5h: the speed is measured, and in place of
+    `epochs` as many are trained as fit."""
     batch_size: int = Field(64, ge=2)
     """Molecules per step, over all processes together."""
     blocks: int = Field(4, ge=1)

@@ -82,7 +82,7 @@ class Trainer:
             *(config, model, self.average, self.optimizer, examples, train, world, listener.noted)
         )
         self.progress = Progress()
-        self.total_steps = self._count_steps()
+        self.plan_epochs(config.run.epochs)
         # a GPU goes on by itself, and to ask several processes would take them longer than a step
         self._waits = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
@@ -93,6 +93,12 @@ class Trainer:
             self.folder.checkpoint, self.network, self.optimizer, self.average
         )
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
+        self.plan_epochs(self.progress.epochs)
+
+    def plan_epochs(self, epochs: int) -> None:
+        """Train for so many, which the schedule needs to know beforehand."""
+        self.epochs = self.progress.epochs = epochs
+        self.total_steps = self._count_steps()
 
     def fit(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until `stop` says so after a step.
@@ -101,11 +107,11 @@ class Trainer:
             Whether training came to its end: the last epoch, or the end of patience.
         """
         run, progress = self.config.run, self.progress
-        while progress.epoch < run.epochs and not self._out_of_patience():
+        while progress.epoch < self.epochs and not self._out_of_patience():
             begun = time.perf_counter()
             finished = self._train_epoch(stop)
             validate = finished and (
-                (progress.epoch + 1) % run.validate_every == 0 or progress.epoch + 1 == run.epochs
+                (progress.epoch + 1) % run.validate_every == 0 or progress.epoch + 1 == self.epochs
             )
             if validate or not finished:
                 self._collect()
@@ -123,6 +129,17 @@ class Trainer:
     def trained_network(self) -> Graphormer:
         """What is validated and kept: the average where there is one."""
         return self.network if self.average is None else self.average.module
+
+    def validate(self) -> tuple[float, dict[str, float]]:
+        """Loss and scores of the validation split, after batch norms got the statistics of the
+        weights as they are."""
+        estimate_statistics(self.trained_network(), self._sample())
+        return self._validate()
+
+    def wait(self) -> None:
+        """Until the device has done all that it was asked for."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
@@ -183,8 +200,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, keep the model if it is the best so far, write the history."""
         progress, begun = self.progress, time.perf_counter()
-        estimate_statistics(self.trained_network(), self._sample())
-        val_loss, scores = self._validate()
+        val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
         best = metric.better(score, progress.best_score)
@@ -206,7 +222,7 @@ class Trainer:
         progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
-        self.listener.epoch_ended(record, self.config.run.epochs)
+        self.listener.epoch_ended(record, self.epochs)
 
     def _keep(self, record: EpochRecord) -> None:
         if record.best:
@@ -227,11 +243,11 @@ class Trainer:
         return epoch_batches(graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs, fewest)
 
     def _count_steps(self) -> int:
-        """Of the whole run, which the schedule needs to know beforehand."""
+        """Of the whole run."""
         run, graphs = self.config.run, self.dataset.splits["train"]
         if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
-            return run.epochs * num_batches(len(graphs), run.batch_size)
-        return sum(len(self.plan(epoch)) for epoch in range(run.epochs))
+            return self.epochs * num_batches(len(graphs), run.batch_size)
+        return sum(len(self.plan(epoch)) for epoch in range(self.epochs))
 
     def _out_of_patience(self) -> bool:
         run, progress = self.config.run, self.progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from molsepnorm.inference import on_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task, json_scores
+from molsepnorm.training.budget import epochs_within, seconds_of
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
@@ -55,7 +57,7 @@ def train(
         ModelError: there is nothing to resume.
         StorageError: a file cannot be written.
     """
-    listener = listener or Listener()
+    begun, listener = time.perf_counter(), listener or Listener()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -67,7 +69,7 @@ def train(
         if not resume:
             run = RunFolder(world.together(lambda: folder or RunFolder.numbered("run")))
             world.together(run.require_new)
-        return _train(config, run, resume, listener, stop, world)
+        return _train(config, run, resume, listener, stop, world, begun)
 
 
 def _train(
@@ -77,6 +79,7 @@ def _train(
     listener: Listener,
     stop: Callable[[], bool],
     world: World,
+    begun: float,
 ) -> TrainingResult:
     device = device_of_rank(config.run.device, world)  # before any work, if there is no such device
     world.require_batch(config.run.batch_size)
@@ -94,9 +97,13 @@ def _train(
             run.require_same_data(dataset)
             trainer.resume()
         else:
+            if config.run.budget is not None:
+                left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
+                trainer.plan_epochs(epochs_within(trainer, left))
             world.together(lambda: run.begin(config, dataset))
             trainer.save()
-        listener.started(config, dataset, model, run.path)
+        planned = config.run.model_copy(update={"epochs": trainer.epochs})
+        listener.started(config.model_copy(update={"run": planned}), dataset, model, run.path)
         finished = trainer.fit(stop)
     best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
     metrics: dict[str, Any] = {}

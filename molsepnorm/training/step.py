@@ -123,6 +123,15 @@ class Stepper:
         else:
             replay(planned.graphs)
 
+    def state(self) -> Iterator[Tensor]:
+        """All that a step changes."""
+        yield self.totals
+        yield from self.network.state_dict(keep_vars=True).values()
+        if self.average is not None:
+            yield from self.average.parameters()
+        for state in self.optimizer.state.values():
+            yield from (value for value in state.values() if isinstance(value, Tensor))
+
     def _choose(self, asked: str) -> None:
         """Decide how steps are taken."""
         gpu = can_capture(self.device)
@@ -189,7 +198,7 @@ class Stepper:
         if planned.plan not in self._recorded:
             graphs = planned.graphs.clone()
             try:
-                again = record(lambda: self._take(graphs, planned.plan, True), self._state)
+                again = record(lambda: self._take(graphs, planned.plan, True), self.state)
             except CaptureFailed as error:
                 self.note(f"Steps are taken eagerly, since they cannot be captured: {error}")
                 self._captured = False
@@ -202,15 +211,6 @@ class Stepper:
             again()
 
         return replay
-
-    def _state(self) -> Iterator[Tensor]:
-        """All that a step changes."""
-        yield self.totals
-        yield from self.network.state_dict(keep_vars=True).values()
-        if self.average is not None:
-            yield from self.average.parameters()
-        for state in self.optimizer.state.values():
-            yield from (value for value in state.values() if isinstance(value, Tensor))
 
 
 def _in_parallel(

@@ -58,6 +58,7 @@ OPTIONS = {
     "featurizer": ("zinc", "zinc"),
     "on_invalid": ("fail", "fail"),
     "epochs": ("7", 7),
+    "budget": ("11m", "11m"),
     "batch_size": ("9", 9),
     "seed": ("11", 11),
     "device": ("cuda:3", "cuda:3"),
