@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from molsepnorm.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
@@ -137,25 +136,22 @@ def path_table(paths: PathVocabulary) -> PathTable:
     codes, places = np.nonzero(bonds != NO_BOND)
     columns = places * labels + bonds[codes, places]
     lengths = np.bincount(codes, minlength=len(bonds))
-    ones = csr_matrix(
-        (np.ones(len(codes), dtype=np.float32), (codes, columns)),
-        shape=(len(bonds), bonds.shape[1] * labels),
-    )
+    shape = (len(bonds), bonds.shape[1] * labels)
     return PathTable(
-        bonds=_sparse(ones),
-        bonds_transposed=_sparse(ones.T.tocsr()),
+        bonds=_ones(codes, columns, shape),
+        bonds_transposed=_ones(columns, codes, shape[::-1]),
         lengths=torch.from_numpy(np.maximum(lengths, 1).astype(np.float32)),
         distances=torch.from_numpy(np.maximum(paths.depths, 0).astype(np.int64)),
         labels=labels,
     )
 
 
-def _sparse(matrix: csr_matrix) -> Tensor:
+def _ones(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, ...]) -> Tensor:
+    """A sparse matrix of ones at these places and zeros elsewhere."""
+    order = np.lexsort((columns, rows))
+    starts = np.append(0, np.bincount(rows, minlength=shape[0]).cumsum())
     with warnings.catch_warnings():  # torch calls its sparse tensors a beta
         warnings.simplefilter("ignore")
         return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int64)),
-            torch.from_numpy(matrix.indices.astype(np.int64)),
-            torch.from_numpy(matrix.data),
-            size=matrix.shape,
+            torch.from_numpy(starts), torch.from_numpy(columns[order]), torch.ones(len(rows)), shape
         )

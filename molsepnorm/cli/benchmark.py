@@ -13,6 +13,7 @@ from molsepnorm.cli.options import (
     configuration,
     options,
     recipe_options,
+    seeds_option,
     source_options,
     table_options,
 )
@@ -23,27 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["benchmark"]
 
-_MOST_SEEDS = 10_000
-
-
-def _parse_seeds(_: click.Context, __: click.Parameter, value: str) -> list[int]:
-    """A callback: 0-9, or 0,3,7, or both."""
-    seeds: list[int] = []
-    try:
-        for part in value.split(","):
-            first, dash, last = part.partition("-")
-            some = range(int(first), int(last if dash else first) + 1)
-            seeds += some[:_MOST_SEEDS]
-    except ValueError:
-        raise click.BadParameter(f"'{value}' should look like 0-9 or 0,3,7") from None
-    if len(seeds) >= _MOST_SEEDS:
-        raise click.BadParameter(f"'{value}' are {_MOST_SEEDS:,} seeds or more")
-    return seeds
-
 
 @click.command()
 @options(source_options, table_options, recipe_options)
-@click.option("--seeds", default="0-9", callback=_parse_seeds, help="Such as 0-9 or 0,3,7.")
+@seeds_option
 @click.option(
     "--replicates",
     type=click.IntRange(min=1),

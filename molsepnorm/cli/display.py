@@ -15,14 +15,17 @@ from rich.text import Text
 
 from molsepnorm.cli.console import make_console
 from molsepnorm.datasets import SPLITS, Dataset
+from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task
+from molsepnorm.training.ablation import Ablation
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
 
 __all__ = [
     "SeriesDisplay",
     "TrainingDisplay",
+    "ablation_tables",
     "scores_table",
     "series_table",
     "splits_table",
@@ -162,11 +165,12 @@ class SeriesDisplay(Listener):
 
     Args:
         quiet: print nothing.
+        several: name the series too, there being several.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, several: bool = False) -> None:
         self.console = make_console()
-        self.quiet = quiet
+        self.quiet, self.several = quiet, several
         self.training = False
 
     def started(
@@ -187,7 +191,9 @@ class SeriesDisplay(Listener):
             name = next(iter(metrics["val"]))
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         took = _clock(metrics["seconds"])
-        self.console.print(f"{result.folder.name}: {', '.join(scores)}, {took}")
+        folder = result.folder
+        run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
+        self.console.print(f"{run}: {', '.join(scores)}, {took}")
 
 
 _KINDS = {"regression": "a number", "binary": "yes / no"}
@@ -258,6 +264,31 @@ def series_table(summary: Mapping[str, Any]) -> Table:
             cells = (_spread(summary[split][metric]) for split in ("val", "test"))
             table.add_row(Text(metric), *cells)
     return table
+
+
+def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
+    """A row for each variant, and a row for how each differs from the first one on each split."""
+    first, *_ = ablation.series
+    runs = len(ablation.series[first].runs)
+    label = METRICS[ablation.metric].label
+    scores = Table(title=f"{label}: mean ± sd of {runs} run(s)")
+    scores.add_column("variant")
+    for heading in ("val", "test", "parameters"):
+        scores.add_column(heading, justify="right")
+    for name, series in ablation.series.items():
+        cells = (_spread(series.summary[split][ablation.metric]) for split in ("val", "test"))
+        scores.add_row(Text(name), *cells, f"{series.summary['parameters']:,}")
+    differences = Table(title=f"{label}: difference from {first}, by pairs of runs")
+    differences.add_column("variant")
+    differences.add_column("split")
+    for heading in ("mean", "95 % interval", "p"):
+        differences.add_column(heading, justify="right")
+    for name, by_split in ablation.differences.items():
+        for split, each in by_split.items():
+            between = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}" if each.interval else ""
+            p = "" if each.p is None else f"{each.p:.2g}"
+            differences.add_row(Text(name), split, f"{each.mean:+.4f}", between, p)
+    return scores, differences
 
 
 def _spread(figures: Mapping[str, Any]) -> str:

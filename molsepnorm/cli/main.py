@@ -20,6 +20,7 @@ _COMMANDS = {
     "predict": "Predict from SMILES.",
     "data": "Check a table, list the named data sets, prepare one.",
     "benchmark": "Train with several seeds or on several splits.",
+    "ablate": "Compare variants of one recipe over the same seeds.",
     "convert": "Import the weights of another Graphormer.",
 }
 

@@ -20,6 +20,7 @@ __all__ = [
     "options",
     "precision_option",
     "recipe_options",
+    "seeds_option",
     "source_options",
     "table_options",
 ]
@@ -184,6 +185,28 @@ precision_option = click.option(
     type=click.Choice(["fp32", "tf32", "bf16"]),
     default="fp32",
     help="Of matrix products; tf32 on a GPU. [default: fp32]",
+)
+
+_MOST_SEEDS = 10_000
+
+
+def _parse_seeds(_: click.Context, __: click.Parameter, value: str) -> list[int]:
+    """A callback: 0-9, or 0,3,7, or both."""
+    seeds: list[int] = []
+    try:
+        for part in value.split(","):
+            first, dash, last = part.partition("-")
+            some = range(int(first), int(last if dash else first) + 1)
+            seeds += some[:_MOST_SEEDS]
+    except ValueError:
+        raise click.BadParameter(f"'{value}' should look like 0-9 or 0,3,7") from None
+    if len(seeds) >= _MOST_SEEDS:
+        raise click.BadParameter(f"'{value}' are {_MOST_SEEDS:,} seeds or more")
+    return seeds
+
+
+seeds_option = click.option(
+    "--seeds", default="0-9", callback=_parse_seeds, help="Such as 0-9 or 0,3,7."
 )
 
 model_option = click.option(

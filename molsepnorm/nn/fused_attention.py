@@ -74,17 +74,12 @@ def fits(x: Tensor, blocks: Sequence[Block], heads: int) -> bool:
         and x.dtype in _TYPES
         and x.shape[1] <= FUSED_WIDTH * heads
         and all(block.slots <= FUSED_SLOTS for block in blocks)
-        and _runs_on(x.device)
+        and (torch.compiler.is_compiling() or _runs_on(x.device))  # compilers need Triton too
     )
 
 
-@torch.compiler.assume_constant_result
-def _runs_on(device: torch.device) -> bool:
-    return _tried(device)
-
-
 @functools.cache
-def _tried(device: torch.device) -> bool:
+def _runs_on(device: torch.device) -> bool:
     """Try it once, since Triton or the C compiler that it calls may be missing, or not fit."""
     try:
         with torch.no_grad():

@@ -104,11 +104,27 @@ class TrainConfig(_Section):
         }
         return self.model_copy(update={"data": self.data.model_copy(update=paths)})
 
-    def save(self, path: Path) -> None:
-        """Write as YAML; `load_config(path)` reads it back."""
-        content = self.resolved().model_dump(mode="json")
+    def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
+        """The same with other settings, by their dotted names.
+
+        Raises:
+            ConfigError: an unknown setting, or a value that does not fit.
+        """
+        content = self._content()
+        for name, value in settings.items():
+            _set(content, name, value)
+        return _validate(content, "the configuration")
+
+    def _content(self) -> dict[str, Any]:
+        """Plain values, without what follows from the data."""
+        content = self.model_dump(mode="json")
         for name in _FROM_DATA:
             del content["model"][name]
+        return content
+
+    def save(self, path: Path) -> None:
+        """Write as YAML; `load_config(path)` reads it back."""
+        content = self.resolved()._content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 

@@ -74,7 +74,9 @@ def place(tmp_path_factory):
 # --- help -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "predict", "benchmark", "convert"])
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "predict", "benchmark", "ablate", "convert"]
+)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
     text = _ok(command, flag)
@@ -91,6 +93,7 @@ def test_the_help_of_the_whole_names_every_command():
         "predict Predict from SM",
         "data Check a table, list the na",
         "benchmark Train with several seeds",
+        "ablate Compare variants of one",
         "convert Import the weights",
     ):
         assert line in text

@@ -1,0 +1,146 @@
+"""Variants of one recipe: what is trained, and what their differences say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.training import ablate, train
+from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.listener import Listener
+
+ONE = {"run.epochs": 1}
+NORMS = {"norm": ["shared", "sep", "sep-ln"]}
+
+
+class _Order(Listener):
+    """The runs as they finish."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+
+    def finished(self, result) -> None:
+        if result.finished:
+            self.runs.append(f"{result.folder.parent.name} {result.folder.name}")
+
+
+@pytest.fixture
+def norms(configure, tmp_path) -> Ablation:
+    return ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 2])
+
+
+def test_each_run_is_what_train_would_do(configure, tmp_path, norms, outcome):
+    """The variant's settings and the seed are all that differs."""
+    settings = {
+        "shared": {"model.norm": "shared"},
+        "sep": {"model.norm": "sep"},
+        "sep-ln": {"model.norm": "sep", "model.graph_norm": "layer"},
+    }
+    assert list(norms.series) == list(settings)
+    for name, own in settings.items():
+        for seed in (0, 2):
+            alone = tmp_path / f"{name}-{seed}"
+            train(configure({**ONE, **own, "run.seed": seed}), alone)
+            assert outcome(norms.folder / name / f"seed-{seed}") == outcome(alone)
+
+
+def test_differences_are_of_the_same_seeds(norms):
+    """From the first variant; the file says the same."""
+    assert norms.finished
+    assert norms.metric == "rmse"
+    assert list(norms.differences) == ["sep", "sep-ln"]
+    told = json.loads((norms.folder / "ablation.json").read_text())
+    for name, by_split in norms.differences.items():
+        for split, difference in by_split.items():
+            runs = [norms.series[each].runs for each in (name, "shared")]
+            scores = [[run[split]["rmse"] for run in each.values()] for each in runs]
+            assert difference == paired_difference(*scores)
+            assert difference.pairs == 2
+            assert told["differences"][name][split]["mean"] == difference.mean
+    assert told["variants"]["sep"]["test"]["rmse"]["values"] == [
+        run["test"]["rmse"] for run in norms.series["sep"].runs.values()
+    ]
+    assert (norms.folder / "ablation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_variants_get_a_seed_before_the_next(configure, tmp_path):
+    """So that what is there can be compared; given again nothing is repeated."""
+    order = _Order()
+    vary = {"norm": ["shared", "sep"], "model.layers": [1, 2]}
+    for seeds in ([3, 1], [3, 1], [3, 1, 0]):
+        ablate(configure(ONE), tmp_path / "grid", vary, seeds=seeds, listener=order)
+    names = [f"{norm},layers={layers}" for norm in ("shared", "sep") for layers in (1, 2)]
+    assert order.runs == [f"{name} seed-{seed}" for seed in (3, 1, 0) for name in names]
+
+
+def test_a_stopped_ablation_goes_on_by_the_same_call(configure, tmp_path, stop_at, norms):
+    """And comes to the same."""
+    folder, steps = tmp_path / "stopped", 3 * 4 + 1  # in the second seed's second variant
+    first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], stop=stop_at(steps))
+    assert not first.finished
+    assert first.differences["sep"]["test"].pairs == 1
+    assert RunFolder(folder / "sep" / "seed-2").checkpoint.exists()
+    again = ablate(configure(ONE), folder, NORMS, seeds=[0, 2])
+    assert again.finished
+    assert again.differences == norms.differences
+
+
+@pytest.mark.parametrize("number", [2, 3, 10])
+def test_the_paired_difference_is_scipys(number):
+    rng = np.random.default_rng(number)
+    base = rng.normal(0.3, 0.05, number)
+    scores = base + rng.normal(-0.01, 0.01, number)
+    found = paired_difference(scores.tolist(), base.tolist())
+    test = stats.ttest_rel(scores, base)
+    interval = test.confidence_interval(0.95)
+    assert found.mean == pytest.approx(scores.mean() - base.mean())
+    assert found.interval == pytest.approx((interval.low, interval.high))
+    assert found.p == pytest.approx(test.pvalue)
+
+
+def test_what_a_test_cannot_say():
+    """Of one pair there is no interval; runs that are all alike give no p."""
+    one = paired_difference([0.5], [0.4])
+    assert (one.mean, one.interval, one.p) == (pytest.approx(0.1), None, None)
+    alike = paired_difference([0.5, 0.25], [0.5, 0.25])
+    assert (alike.mean, alike.interval, alike.p) == (0.0, (0.0, 0.0), None)
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among shared, sep, sep-ln"),
+        ({"norm": ["sep", "sep"]}, "norm has a value twice"),
+        ({"norm": ["sep"]}, "compares two variants or more, such as norm=shared,sep"),
+        ({}, "compares two variants or more"),
+        ({"model.layer": [1, 2]}, "unknown setting 'model.layer'"),
+        ({"model.layers": [1, 0]}, "model.layers must be at least 1; got 0"),
+    ],
+)
+def test_nothing_is_trained_where_there_is_nothing_to_compare(configure, tmp_path, vary, message):
+    with pytest.raises(ConfigError, match=message):
+        ablate(configure(ONE), tmp_path / "none", vary, seeds=[0])
+    assert not (tmp_path / "none").exists()
+
+
+def test_seeds_are_needed(configure, tmp_path):
+    with pytest.raises(ConfigError, match="needs one seed or more"):
+        ablate(configure(ONE), tmp_path / "none", NORMS, seeds=[])
+
+
+def test_a_variants_name_says_what_varies():
+    vary = {"norm": ["sep-bn"], "optim.lr": [1e-3, 5e-4]}
+    assert variants_of(vary) == {
+        f"sep-bn,lr={lr}": {
+            "model.norm": "sep",
+            "model.graph_norm": "batch",
+            "model.node_norm": "batch",
+            "optim.lr": lr,
+        }
+        for lr in (1e-3, 5e-4)
+    }
