@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["epochs_within", "seconds_of"]
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_WARM_UPS, _STEPS = 3, 20
+_WARM_UPS, _STEPS = 3, 100
 _SHARE = 0.03  # of the budget, that measuring may take at most
-_MARGIN = 0.98  # a machine's speed drifts
+_MARGIN = 0.95  # a machine slows down as it gets warm, or busy
 
 
 def seconds_of(text: str) -> float:

@@ -57,7 +57,7 @@ def test_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validati
     config = configure({"run.budget": "600s", "run.epochs": 1, "run.validate_every": every})
     result = train(config, tmp_path / "run")
     assert result.metrics["epochs"] > 10
-    assert 600 - 0.05 * 600 - 3 * step - every * validation < now[0] + 2 * validation <= 600
+    assert 600 - 0.08 * 600 - 3 * step - every * validation < now[0] + 2 * validation <= 600
 
 
 def test_the_schedule_is_that_of_the_epochs_that_fit(configure, tmp_path, rows_of, monkeypatch):
