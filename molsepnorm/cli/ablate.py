@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from molsepnorm.cli.options import (
     source_options,
     table_options,
 )
-from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.cli.signals import leave_saved, stop_on_signal
 
 if TYPE_CHECKING:
     from molsepnorm.training import Ablation
@@ -91,9 +90,7 @@ def ablate(
             stop=lambda: stop.signal is not None,
         )
     if not ablation.finished:
-        assert stop.signal is not None
-        click.echo("Stopped and saved. Give the same command again to go on.", err=True)
-        sys.exit(128 + stop.signal)
+        leave_saved(stop)
     _show(ablation, as_json)
 
 

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 import click
 
 from molsepnorm.cli.ranks import rank
 
-__all__ = ["Stop", "stop_on_signal"]
+__all__ = ["Stop", "leave_saved", "stop_on_signal"]
 
 
 class Stop:
@@ -50,3 +51,10 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def leave_saved(stop: Stop) -> NoReturn:
+    """After several runs were stopped: say how to go on, and leave with the signal's code."""
+    assert stop.signal is not None
+    click.echo("Stopped and saved. Give the same command again to go on.", err=True)
+    sys.exit(128 + stop.signal)

@@ -210,10 +210,9 @@ def _draw(ablation: Ablation) -> None:
             values = [value for value in spread["values"] if value is not None]
             axes.plot(values, [place] * len(values), "o", alpha=0.5, color="tab:blue")
             if values:
-                reach = [[spread["sd"] or 0.0]]
-                axes.errorbar(
-                    spread["mean"], place + 0.2, xerr=reach[0], fmt="d", color="black", capsize=3
-                )
+                reach = spread["sd"] or 0.0
+                look = {"fmt": "d", "color": "black", "capsize": 3}
+                axes.errorbar(spread["mean"], place + 0.2, xerr=reach, **look)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         better = "higher" if METRICS[ablation.metric].higher_is_better else "lower"
