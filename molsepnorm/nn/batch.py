@@ -41,14 +41,14 @@ class PathTable:
     def to(self, device: torch.device | str) -> PathTable:
         """The same table on another device."""
         dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
-        return PathTable(
-            bonds=(self.bonds.to_dense() if dense else self.bonds).to(device),
-            bonds_transposed=(
-                self.bonds_transposed.to_dense() if dense else self.bonds_transposed
-            ).to(device),
+        matrices = (self.bonds, self.bonds_transposed)
+        bonds, transposed = (each.to_dense() if dense else each for each in matrices)
+        return replace(
+            self,
+            bonds=bonds.to(device),
+            bonds_transposed=transposed.to(device),
             lengths=self.lengths.to(device),
             distances=self.distances.to(device),
-            labels=self.labels,
         )
 
 

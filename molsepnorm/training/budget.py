@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
-
-from torch import Tensor
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.capture import run_unnoticed
@@ -97,10 +95,5 @@ def _measure(trainer: Trainer, most: float) -> tuple[float, float]:
         number = min(_STEPS, max(1, int(most / step(1))))
         found.extend([step(number), time_of(trainer.validate)])
 
-    run_unnoticed(measure, lambda: _state(trainer))
+    run_unnoticed(measure, trainer.step.state)
     return found[0], found[1]
-
-
-def _state(trainer: Trainer) -> Iterator[Tensor]:
-    yield from trainer.step.state()
-    yield from trainer.trained_network().buffers()

@@ -27,11 +27,10 @@ from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import EpochRecord, Listener
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.step import Examples, Stepper
+from molsepnorm.training.step import TINY, Examples, Stepper
 
 __all__ = ["Trainer"]
 
-_TINY = 1e-12  # in place of a sum of weights that is zero, and the loss with it
 _MANY_TARGETS = 20  # beyond these, an epoch is scored by the chosen metric alone
 _STATISTICS = 1024  # training molecules from which batch-norm statistics are estimated
 
@@ -189,7 +188,7 @@ class Trainer:
             raise self._diverged(f"the loss is {loss_sum} at step {self.progress.step}")
         self.progress.loss_sum += loss_sum
         self.progress.loss_count += count
-        self._last_loss = loss_sum / max(count, _TINY)
+        self._last_loss = loss_sum / max(count, TINY)
 
     def _diverged(self, what: str) -> MolsepnormError:
         return MolsepnormError(
@@ -208,7 +207,7 @@ class Trainer:
             epoch=progress.epoch,
             step=progress.step,
             lr=learning_rate(progress.step - 1, self.total_steps, self.config.optim),
-            train_loss=progress.loss_sum / max(progress.loss_count, _TINY),
+            train_loss=progress.loss_sum / max(progress.loss_count, TINY),
             val_loss=val_loss,
             scores=scores,
             seconds=progress.epoch_seconds,
@@ -269,7 +268,7 @@ class Trainer:
         # of very many targets the rest would take longer than training
         only = METRICS if len(task.targets) <= _MANY_TARGETS else [task.metric]
         scores = task.scores(task.predictions(outputs).numpy(), labels, only)
-        return float(loss_sum / count.clamp(min=_TINY)), scores
+        return float(loss_sum / count.clamp(min=TINY)), scores
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` goes on."""

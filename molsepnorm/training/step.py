@@ -25,10 +25,11 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import World
 from molsepnorm.training.optim import WeightAverage
 
-__all__ = ["Examples", "Planned", "Stepper"]
+__all__ = ["TINY", "Examples", "Planned", "Stepper"]
 
 _MOST_PLANS = 4  # sizes of batches: an epoch has two, unless large molecules halve some
-_TINY = 1e-12  # in place of a sum of weights that is zero, and the loss with it
+TINY = 1e-12
+"""In place of a sum of weights that is zero, and the loss with it."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Stepper:
         yield self.totals
         yield from self.network.state_dict(keep_vars=True).values()
         if self.average is not None:
-            yield from self.average.parameters()
+            yield from self.average.state_dict(keep_vars=True).values()
         for state in self.optimizer.state.values():
             yield from (value for value in state.values() if isinstance(value, Tensor))
 
@@ -176,7 +177,7 @@ class Stepper:
             self.world.sum(of_all)
             self.optimizer.zero_grad()
             # several processes take the mean of their gradients, so each counts its sum that often
-            (loss_sum * self.world.size / of_all.clamp(min=_TINY)).backward()
+            (loss_sum * self.world.size / of_all.clamp(min=TINY)).backward()
         if self.config.optim.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
         self.optimizer.step()
