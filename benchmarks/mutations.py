@@ -451,7 +451,7 @@ MUTATIONS = [
     Mutation(
         "history: loss divided by batches, not by labels",
         "training/loop.py",
-        "train_loss=progress.loss_sum / max(progress.loss_count, _TINY)",
+        "train_loss=progress.loss_sum / max(progress.loss_count, TINY)",
         "train_loss=progress.loss_sum / max(progress.step_in_epoch, 1)",
         ONE_PASS,
     ),
