@@ -50,6 +50,8 @@ class GraphTensors:
     pairs: Tensor
     """int16 (the bits of a uint16) or int32 [Σ N²]."""
     paths: PathTable
+    most_bonds: int
+    """As many as any atom has; the same for all batches, whose shapes follow from it."""
 
     @staticmethod
     def of(graphs: GraphStore | EncodedGraphs, device: torch.device | str = "cpu") -> GraphTensors:
@@ -67,7 +69,8 @@ class GraphTensors:
             "pairs": pairs,
         }
         tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-        return GraphTensors(sizes, **tensors, paths=path_table(graphs.paths).to(device))
+        paths = path_table(graphs.paths).to(device)
+        return GraphTensors(sizes, **tensors, paths=paths, most_bonds=graphs.most_bonds)
 
     def cut(self, graphs: np.ndarray | list[int], blocks: int = 1) -> GraphBatch:
         """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
@@ -106,6 +109,7 @@ class GraphTensors:
             pairs=pairs,
             blocks=plan,
             paths=self.paths,
+            most_bonds=self.most_bonds,
         )
 
     def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -142,6 +146,7 @@ def path_table(paths: PathVocabulary) -> PathTable:
         bonds_transposed=_ones(columns, codes, shape[::-1]),
         lengths=torch.from_numpy(np.maximum(lengths, 1).astype(np.float32)),
         distances=torch.from_numpy(np.maximum(paths.depths, 0).astype(np.int64)),
+        first_bonds=torch.from_numpy(np.maximum(bonds[:, 0], 0).astype(np.int64)),
         labels=labels,
     )
 

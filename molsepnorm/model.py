@@ -19,7 +19,8 @@ from molsepnorm._version import __version__
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files import clear_errors, replacing
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 
 __all__ = ["SCHEMA", "PropertyModel", "encoding_of"]

@@ -24,7 +24,7 @@ from molsepnorm.files import clear_errors, replacing
 
 __all__ = ["SCHEMA", "GraphStore", "StoreWriter"]
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever the meaning of the file changes; a file of another schema is made anew."""
 
 _DTYPES = {
@@ -65,6 +65,9 @@ class GraphStore:
 
     paths: PathVocabulary
     """What the codes mean."""
+
+    most_bonds: int
+    """As many as any atom has."""
 
     encoding: EncodingSpec
     featurizer: str
@@ -139,7 +142,7 @@ class StoreWriter:
         self._labels: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
         self._num_targets = len(targets)
-        self._atom_features = 0
+        self._atom_features = self._most_bonds = 0
 
     def __enter__(self) -> StoreWriter:
         with clear_errors(self.path, "write"):
@@ -186,6 +189,7 @@ class StoreWriter:
         self._labels.append(labels)
         self._rows.append(np.asarray(rows, dtype=np.int64))
         self._atom_features = graphs.atoms.shape[1]
+        self._most_bonds = max(self._most_bonds, graphs.most_bonds)
 
     def _assemble(self, scratch: Path) -> None:
         paths, final = self._merger.finish()
@@ -210,7 +214,7 @@ class StoreWriter:
             "degrees": (np.dtype(np.uint8), (num_atoms,)),
             "pairs": (np.dtype(code_dtype), (num_pairs,)),
         }
-        about = json.dumps({**self._about, "notes": self.notes})
+        about = json.dumps({**self._about, "most_bonds": self._most_bonds, "notes": self.notes})
         # the widest numbers first, so that every array begins at a multiple of its item's size
         order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
         with open(scratch, "wb") as out:
@@ -263,6 +267,7 @@ def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path)
         paths=PathVocabulary(
             *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
         ),
+        most_bonds=about["most_bonds"],
         encoding=EncodingSpec(
             **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
         ),

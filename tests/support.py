@@ -25,7 +25,7 @@ def far_from_initial(config: GraphormerConfig) -> Graphormer:
         for parameter in model.parameters():
             parameter.normal_(std=0.25)
         for module in model.modules():
-            if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
+            if isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm1d):
                 module.weight.add_(1)
             if isinstance(module, nn.BatchNorm1d):
                 module.running_mean.normal_()

@@ -13,7 +13,8 @@ from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings.encode import encode
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
 
 CONFIG = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}

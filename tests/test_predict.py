@@ -18,7 +18,8 @@ import molsepnorm.predict.rows as rows_module
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.featurize import get
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.work import Predict, encoded_groups
 from molsepnorm.tables import read_chunks

@@ -13,7 +13,8 @@ from molsepnorm import featurize
 from molsepnorm.convert.checkpoints import listed, recognise
 from molsepnorm.convert.formats import BOND_SHIFT, STRIDE, UNREACHABLE_ROW
 from molsepnorm.errors import ConfigError, ModelError, did_you_mean
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 
 __all__ = ["Imported", "import_weights"]
 

@@ -79,6 +79,9 @@ class EncodedGraphs:
     paths: PathVocabulary
     """What the codes mean."""
 
+    most_bonds: int
+    """As many as any atom has."""
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -93,7 +96,7 @@ def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
         nothing = np.zeros(0, dtype=np.uint8)
         paths = PathVocabulary.from_levels([])
         return EncodedGraphs(
-            nothing.astype(np.int64), nothing[:, None], nothing, nothing.astype(np.int32), paths
+            nothing.astype(np.int64), nothing[:, None], nothing, nothing.astype(np.int32), paths, 0
         )
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     first_atom = np.cumsum(sizes) - sizes
@@ -116,6 +119,7 @@ def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
         degrees=degrees(int(sizes.sum()), bonds.sources, spec.max_degree),
         pairs=pairs,
         paths=paths,
+        most_bonds=int(np.bincount(bonds.sources).max(initial=0)),
     )
 
 

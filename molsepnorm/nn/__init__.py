@@ -11,22 +11,30 @@ P      slot pairs of a whole batch: the sum of S²
 C      channels (the model's width)
 H      heads
 K      bond labels
+D      bonds of the atom that has the most
+E      channels of a slot pair's vector
+F      features of a slot pair
 L      longest path whose bonds are told apart
 V      path vocabulary
+W      steps of a random walk
 T      targets
 =====  ==========================================================================
 """
 
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.norms import BatchRenorm1d, MixNorm
 from molsepnorm.nn.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
 
 __all__ = [
+    "BatchRenorm1d",
     "Block",
     "GraphBatch",
     "Graphormer",
     "GraphormerConfig",
     "MaskedBatchNorm1d",
+    "MixNorm",
     "PathTable",
     "SepNorm",
     "SharedNorm",

@@ -1,4 +1,4 @@
-"""Multi-head self-attention with an additive bias."""
+"""Multi-head self-attention with an additive bias, and gates on its weights."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ are added up under it, or their gradients vanish."""
 class BiasedSelfAttention(nn.Module):
     r"""Self-attention within each graph of a batch.
 
-    .. math:: \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) V
+    .. math:: \left(\mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) \odot G\right) V
 
-    On a GPU by `fused_attention` where it fits, else by `_Attend`.
+    The gates G are optional. On a GPU without gates by `fused_attention` where it fits, else by
+    `_Attend`.
+
+    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, section 3.1.2, for b; Luo et al., NeurIPS
+    2022, arXiv 2205.13401, section 4, and Zhang et al., ICLR 2023, arXiv 2301.09505, section 4,
+    for G.
 
     Args:
         width: C.
@@ -48,14 +53,18 @@ class BiasedSelfAttention(nn.Module):
         bias: list[Tensor],  # for each block (H, graphs, S, S)
         blocks: tuple[Block, ...],
         tokens_only: bool = False,
+        gates: list[Tensor] | None = None,  # for each block (H, graphs, S, S)
     ) -> Tensor:  # (M, C), or (B, C)
         """Attend within each graph; blocks are attended one after the other.
 
         With `tokens_only` the graph tokens alone ask, of all slots; they answer in the blocks'
-        order.
+        order. Gates multiply the weights after the softmax and must be finite, in padding too,
+        where they do not matter otherwise; without them the weights stay as they are.
         """
-        asked = [part[:, :, :1] if tokens_only else part for part in bias]  # (H, graphs, Q, S)
-        if fits(x, blocks, self.heads):
+        rows = 1 if tokens_only else None
+        asked = [part[:, :, :rows] for part in bias]  # (H, graphs, Q, S)
+        gated = [part[:, :, :rows] for part in gates or ()]
+        if gates is None and fits(x, blocks, self.heads):
             return self.out(fused_attention(self.qkv(x), asked, *_rate(self.dropout)))
         kept = [self.dropout.kept(part) for part in asked]
         scale = 1.0 if kept[0] is None else self.dropout.scale
@@ -64,7 +73,7 @@ class BiasedSelfAttention(nn.Module):
         products = torch.get_autocast_dtype(device) if lower else x.dtype
         with torch.autocast(device, enabled=False):
             y = _Attend.apply(
-                x, self.qkv.weight, self.qkv.bias, products, blocks, scale, kept, *asked
+                x, self.qkv.weight, self.qkv.bias, products, blocks, scale, kept, *asked, *gated
             )
         return self.out(y)
 
@@ -101,8 +110,9 @@ class _Attend(torch.autograd.Function):
         blocks: tuple[Block, ...],
         scale: float,  # of the weights that dropout keeps, 1 without dropout
         kept: list[Tensor | None],  # for each block uint8 (H, graphs, Q, S), or no dropout
-        *bias: Tensor,  # for each block (H, graphs, Q, S); Q is S, or 1: the graph tokens alone
-    ) -> Tensor:  # (M, C), or (B, C) where Q is 1
+        *pairs: Tensor,  # for each block (H, graphs, Q, S): every bias, then all gates or none
+    ) -> Tensor:  # (M, C), or (B, C) where Q is 1: the graph tokens alone
+        bias, gates = pairs[: len(blocks)], pairs[len(blocks) :]
         heads = len(bias[0])
         projection = weight.to(products).view(3, heads, -1, x.shape[1]).permute(1, 3, 0, 2)
         projection = projection.flatten(2)  # (H, C, 3C/H): q, k and v of a head side by side
@@ -111,7 +121,8 @@ class _Attend(torch.autograd.Function):
         places = list(_places(blocks, bias))
         y = x.new_empty(places[-1].asking.stop, x.shape[1])
         saved: list[Tensor] = []
-        for place, part, mask in zip(places, bias, kept, strict=True):
+        factors = gates or [None] * len(blocks)
+        for place, part, mask, gate in zip(places, bias, kept, factors, strict=True):
             qkv = lowered[place.slots].expand(heads, -1, -1) @ projection
             qkv = qkv.add_(shifts) if qkv.dtype == x.dtype else qkv + shifts
             q, k, v = qkv.view(-1, place.columns, 3, qkv.shape[-1] // 3).unbind(2)  # (H·graphs, …)
@@ -121,11 +132,13 @@ class _Attend(torch.autograd.Function):
             if mask is not None:
                 dropped = mask.flatten(0, 1).to(q.dtype).mul_(weights)
                 total.div_(scale)
-            attended = (dropped @ v).div_(total)
+            gated = dropped if gate is None else dropped * gate.flatten(0, 1).to(q.dtype)
+            attended = (gated @ v).div_(total)
             _by_head(y[place.asking], place.rows, heads).copy_(attended.unflatten(0, (heads, -1)))
-            saved += [q, k, v, weights, dropped, total]
+            saved += [q, k, v, weights, dropped, gated, total]
         ctx.save_for_backward(x, weight, y, *bias, *saved)
         ctx.blocks, ctx.scale, ctx.products = blocks, scale, products
+        ctx.has_gates = bool(gates)
         return y
 
     @staticmethod
@@ -136,20 +149,24 @@ class _Attend(torch.autograd.Function):
         heads = len(bias[0])
         grad_qkv = x.new_empty(len(x), len(weight))
         grad_bias: list[Tensor] = []
+        grad_gates: list[Tensor] = []
         for place, part in zip(_places(ctx.blocks, bias), bias, strict=True):
-            q, k, v, weights, dropped, total = (next(saved) for _ in range(6))
+            q, k, v, weights, dropped, gated, total = (next(saved) for _ in range(7))
             grad_y = _by_head(grad[place.asking], place.rows, heads).flatten(0, 1) / total
             y_part = _by_head(y[place.asking], place.rows, heads).flatten(0, 1)
             # a row's Σ_j P_ij ∂P_ij, which the gradient of a softmax subtracts, is y_i · ∂y_i
             along = (grad_y * y_part).sum(-1, keepdim=True)
-            grad_logits = (grad_y @ v.transpose(1, 2)).mul_(dropped)
+            grad_gated = grad_y @ v.transpose(1, 2)
+            if ctx.has_gates:
+                grad_gates.append((grad_gated * dropped).unflatten(0, (heads, -1)))
+            grad_logits = grad_gated.mul_(gated)
             grad_logits.addcmul_(weights, along, value=-1 / ctx.scale)
             grad_bias.append(grad_logits.unflatten(0, (heads, -1)).to(part.dtype))
 
             factor = q.shape[-1] ** -0.5
             grad_q = (grad_logits @ k).mul_(factor)
             grad_k = (grad_logits.transpose(1, 2) @ q).mul_(factor)
-            grad_v = dropped.transpose(1, 2) @ grad_y
+            grad_v = gated.transpose(1, 2) @ grad_y
             parts = _by_head(grad_qkv[place.slots], place.columns, heads, parts=3)
             if place.rows < place.columns:
                 parts[0].zero_()
@@ -158,7 +175,8 @@ class _Attend(torch.autograd.Function):
         lowered = grad_qkv.to(ctx.products)
         grad_x = (lowered @ weight.to(ctx.products)).to(x.dtype)
         grad_weight = (lowered.T @ x.to(ctx.products)).to(weight.dtype)
-        return (grad_x, grad_weight, grad_qkv.sum(0), None, None, None, None, *grad_bias)
+        grad_pairs = (*grad_bias, *grad_gates)
+        return (grad_x, grad_weight, grad_qkv.sum(0), None, None, None, None, *grad_pairs)
 
 
 def _places(blocks: tuple[Block, ...], bias: Sequence[Tensor]) -> Iterator[_Place]:

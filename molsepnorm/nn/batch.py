@@ -35,6 +35,10 @@ class PathTable:
     distances: Tensor
     """int64 [V]: the hop distance; 0 below `SELF`."""
 
+    first_bonds: Tensor
+    """int64 [V]: the label of a path's first bond, so at distance 1 that of the bond; 0 where there
+    is none."""
+
     labels: int
     """K here: the labels that occur, from 0 on."""
 
@@ -49,6 +53,7 @@ class PathTable:
             bonds_transposed=transposed.to(device),
             lengths=self.lengths.to(device),
             distances=self.distances.to(device),
+            first_bonds=self.first_bonds.to(device),
         )
 
 
@@ -89,6 +94,9 @@ class GraphBatch:
     paths: PathTable
     """What the path codes mean."""
 
+    most_bonds: int
+    """D, as many as any atom has."""
+
     def __len__(self) -> int:
         return len(self.graph_token)
 
@@ -100,6 +108,11 @@ class GraphBatch:
             if isinstance(value := getattr(self, field.name), (Tensor, PathTable))
         }
         return replace(self, **moved)
+
+    @property
+    def order(self) -> Tensor:
+        """int64 [B]: each molecule's place among the rows of all blocks."""
+        return self.graph_token.argsort().argsort()
 
     @property
     def padding(self) -> float:

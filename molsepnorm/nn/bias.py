@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from molsepnorm.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
+from molsepnorm.nn.embedding import label_embeddings
 
 __all__ = ["AttentionBias"]
 
@@ -64,7 +65,8 @@ class AttentionBias(nn.Module):
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
         """The bias of every code of a path vocabulary."""
-        terms = torch.einsum("lhk,ek->leh", self.positions, self._bond_embeddings())  # (L, K, H)
+        bonds = label_embeddings(self.bonds)  # (K, H)
+        terms = torch.einsum("lhk,ek->leh", self.positions, bonds)  # (L, K, H)
         known = paths.bonds.shape[1] // paths.labels
         terms = terms[:known, : paths.labels].flatten(0, 1)
         sums = _Product.apply(paths.bonds, paths.bonds_transposed, terms) / paths.lengths[:, None]
@@ -73,13 +75,6 @@ class AttentionBias(nn.Module):
         padding = torch.full_like(self.graph_token, -torch.inf)
         special = torch.stack([padding, self.graph_token, self.unreachable])
         return torch.cat([special, (sums + F.embedding(paths.distances, self.spatial))[SELF:]])
-
-    def _bond_embeddings(self) -> Tensor:  # (K, H)
-        """The embedding of every bond label: its features' mean, the first changing fastest."""
-        labels = torch.zeros(1, self.spatial.shape[1], device=self.spatial.device)
-        for table in self.bonds:
-            labels = (table[:, None] + labels).flatten(0, 1)
-        return labels / len(self.bonds)
 
 
 class _Product(torch.autograd.Function):

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["ByteDropout"]
+from molsepnorm.nn.batch import Block
+
+__all__ = ["ByteDropout", "StochasticDepth"]
 
 _VALUES = 256  # of a byte
 
@@ -65,6 +67,41 @@ class ByteDropout(nn.Module):
     def scale(self) -> float:
         """What survivors are multiplied by."""
         return _VALUES / (_VALUES - self.dropped)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class StochasticDepth(nn.Module):
+    """Leaves out a whole branch of some graphs, in training; the others' is scaled up.
+
+    Source: Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016, arXiv 1603.09382; the
+    probability per example, and survivors scaled, as vision transformers do.
+
+    Args:
+        p: probability of leaving a graph's branch out, 0 ≤ p < 1.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor, blocks: tuple[Block, ...]) -> Tensor:  # as x
+        """Scale the rows of each graph by 0 or by 1 / (1 − p); x (M, C), or (B, C) where there is
+        one row for each graph, in the blocks' order."""
+        if not self.training or self.p == 0:
+            return x
+        graphs = sum(block.graphs for block in blocks)
+        kept = (torch.rand(graphs, 1, device=x.device) >= self.p).to(x.dtype) / (1 - self.p)
+        if len(x) > graphs:
+            parts = kept.split([block.graphs for block in blocks])
+            sizes = [block.slots for block in blocks]
+            rows = [
+                part.expand(-1, slots).reshape(-1, 1)
+                for part, slots in zip(parts, sizes, strict=True)
+            ]
+            kept = torch.cat(rows)
+        return x * kept
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

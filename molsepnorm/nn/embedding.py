@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.nn.batch import GraphBatch
 
-__all__ = ["AtomEmbedding"]
+__all__ = ["AtomEmbedding", "label_embeddings"]
 
 
 class AtomEmbedding(nn.Module):
@@ -37,3 +39,13 @@ class AtomEmbedding(nn.Module):
         x = F.embedding(rows, self.atoms).sum(dim=1) + F.embedding(batch.degrees, self.degrees)
         x = x * batch.mask[:, None]
         return x.index_copy(0, batch.graph_token, self.graph_token.expand(len(batch), -1))
+
+
+def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
+    """The vector of every bond label: the mean of its features' embeddings, one table (values, …)
+    for each feature; in labels the first feature changes fastest."""
+    first, *others = tables
+    labels = first
+    for table in others:
+        labels = (table[:, None] + labels).flatten(0, 1)
+    return labels / (1 + len(others))

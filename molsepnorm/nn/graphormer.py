@@ -2,118 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, cast, get_args, get_type_hints
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.bias import AttentionBias
-from molsepnorm.nn.block import GraphormerLayer
+from molsepnorm.nn.block import GraphormerLayer, Relations
+from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.dropout import ByteDropout
 from molsepnorm.nn.embedding import AtomEmbedding
+from molsepnorm.nn.local import GINE
+from molsepnorm.nn.neighbours import neighbours_of
+from molsepnorm.nn.norms import BATCH_KINDS, make_norm
+from molsepnorm.nn.pair_attention import PairEmbedding
+from molsepnorm.nn.readout import Pooling
+from molsepnorm.nn.relative import RelativeGate
 from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
+from molsepnorm.nn.walks import (
+    PairBias,
+    ResistanceKernels,
+    WalkEncoding,
+    resistances,
+    walk_probabilities,
+)
 
-__all__ = ["Graphormer", "GraphormerConfig"]
-
-NormKind = Literal["layer", "batch"]
-_NORMS: dict[str, type[nn.Module]] = {"layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
-
-
-@dataclass(frozen=True)
-class GraphormerConfig:
-    """The architecture; the defaults are Graphormer-SLIM with SepNorm, on ZINC's features.
-
-    Raises:
-        ConfigError: a value is out of range, or two do not fit each other.
-    """
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a YAML file is checked
-
-    layers: int = 12
-    width: int = 80
-    """C, channels of every token."""
-    ffn_width: int = 80
-    heads: int = 8
-
-    dropout: float = 0.1
-    """Of what attention and feed-forward add to the residual stream, and of the input."""
-    attention_dropout: float = 0.1
-    activation_dropout: float = 0.0
-
-    init: Literal["v1", "xavier"] = "v1"
-    """v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as the reference,
-    whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and N(0, 0.5), with which
-    the first thousand steps learn several times as much."""
-
-    norm: Literal["sep", "shared"] = "sep"
-    """sep: SepNorm at every site. shared: one norm of the kind `node_norm` for all tokens."""
-    graph_norm: NormKind = "batch"
-    """SepNorm's norm of the graph token."""
-    node_norm: NormKind = "layer"
-    """SepNorm's norm of the atom tokens."""
-    first_graph_norm: NormKind = "layer"
-    """The graph token's norm at the first site, where the token is the same in every graph: a
-    batch norm would see no variance there and amplify noise."""
-
-    atom_sizes: tuple[int, ...] = (28,)
-    """How many values each atom feature has (ZINC: one feature)."""
-    bond_sizes: tuple[int, ...] = (3,)
-    """How many values each bond feature has."""
-    max_degree: int = 15
-    """Largest degree with an embedding of its own."""
-    max_distance: int = 39
-    """Largest hop distance with a bias of its own."""
-    max_path_length: int = 20
-    """L, how many bonds of a shortest path are told apart."""
-    outputs: int = 1
-    """Numbers that the read-out gives per molecule."""
-
-    def __post_init__(self) -> None:
-        for name in ("atom_sizes", "bond_sizes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        sizes = {
-            name: getattr(self, name)
-            for name in ("layers", "width", "ffn_width", "heads", "max_degree", "outputs")
-        }
-        sizes |= {"atom_sizes": min(self.atom_sizes, default=0)}
-        sizes |= {"bond_sizes": min(self.bond_sizes, default=0)}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"model.{name} must be at least 1; got {size}")
-        if self.width % self.heads:
-            raise ConfigError(
-                f"model.width must be a multiple of model.heads; got width={self.width}, "
-                f"heads={self.heads}. Try width={self.width - self.width % self.heads + self.heads}"
-            )
-        if not 1 <= self.max_path_length <= self.max_distance:
-            raise ConfigError(
-                "model.max_path_length must lie in 1 … model.max_distance; got "
-                f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
-            )
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")
-        hints = get_type_hints(type(self))
-        for name in ("init", "norm", "graph_norm", "node_norm", "first_graph_norm"):
-            known = get_args(hints[name])
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"model.{name} must be one of {', '.join(known)}; got '{getattr(self, name)}'"
-                )
+__all__ = ["Graphormer"]
 
 
 class Graphormer(nn.Module):
-    """A pre-norm graph transformer that reads a property off a virtual graph token.
+    """A graph transformer that reads a property off a virtual graph token, or off the atoms.
 
     Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?",
-    NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931.
+    NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931. The
+    sources of what can be added are named in `GraphormerConfig` and where it is.
 
     What differs from the reference: canonical shortest paths (see `molsepnorm.encodings`), one
-    degree table, SepNorm. In the last layer the graph token alone asks and goes on, since nothing
-    else is read after it. (With SepNorm the atoms' norm before that layer's feed-forward is
-    therefore never used; its parameters stay as they are drawn.)
+    degree table, SepNorm. Where the graph token alone is read out, it alone asks and goes on in
+    the last layer. (With SepNorm the atoms' norm before that layer's feed-forward is therefore
+    never used; its parameters stay as they are drawn.)
 
     >>> model = Graphormer(GraphormerConfig(layers=2))
     >>> sum(p.numel() for p in model.parameters())
@@ -124,34 +52,56 @@ class Graphormer(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = AtomEmbedding(config.width, config.atom_sizes, config.max_degree)
+        self.walk_encoding = (
+            WalkEncoding(config.node_walks, config.width) if config.node_walks else None
+        )
         self.bias = AttentionBias(
             config.heads, config.bond_sizes, config.max_distance, config.max_path_length
         )
+        self._make_pair_encodings()
         self.input_dropout = ByteDropout(config.dropout)
+        # the statistics of a batch norm that all tokens share need the atoms to the end
+        self._tokens_alone = config.readout == "token" and (
+            config.norm == "sep" or config.node_norm not in BATCH_KINDS
+        )
+        last = config.layers - 1
         self.layers = nn.ModuleList(
             GraphormerLayer(
-                config.width,
-                config.ffn_width,
-                config.heads,
-                attention_norm=_norm(config, first=index == 0),
+                config,
+                attention_norm=_norm(config, first=index == 0 and config.norm_order == "pre"),
                 ffn_norm=_norm(config),
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-                activation_dropout=config.activation_dropout,
+                drop_path=config.drop_path * index / max(last, 1),
+                last=index == last,
+                tokens_only=index == last and self._tokens_alone,
             )
             for index in range(config.layers)
         )
-        self.last_norm = _norm(config, last=True)
-        # the statistics of a batch norm that all tokens share need the atoms to the end
-        self._tokens_alone = config.norm == "sep" or config.node_norm == "layer"
-        if config.norm == "sep":  # no gradient reaches it: DistributedDataParallel must not wait
+        pre_norm = config.norm_order == "pre"
+        self.last_norm = _norm(config, last=True) if pre_norm else None
+        if config.norm == "sep" and self._tokens_alone:
+            # no gradient reaches it: DistributedDataParallel must not wait
             last_layer = cast(GraphormerLayer, self.layers[-1])
-            cast(SepNorm, last_layer.ffn_norm).tok_norm.requires_grad_(False)
-        self.readout = nn.Linear(config.width, config.outputs)
+            unused = [last_layer.ffn_norm] + ([] if pre_norm else [last_layer.attention_norm])
+            for norm in unused:
+                cast(SepNorm, norm).tok_norm.requires_grad_(False)
+        self.pooling = Pooling(config.readout, config.width)
+        self.readout = _head(config, self.pooling.width)
         self.reset_parameters()
 
+    def _make_pair_encodings(self) -> None:
+        config = self.config
+        kernels, walks = config.resistance_kernels, config.pair_walks
+        self.kernels = ResistanceKernels(kernels) if kernels else None
+        features = kernels + (walks + 1 if walks else 0)
+        hidden, heads = config.pair_hidden, config.heads
+        self.pair_bias = PairBias(features, hidden, heads) if features else None
+        self.gate = RelativeGate(heads, config.max_distance, kernels) if config.urpe else None
+        width = config.pair_width
+        self.pair_embedding = PairEmbedding(heads, features, width) if width else None
+
     def reset_parameters(self) -> None:
-        """Draw linear layers and embeddings as `config.init` says; norms become the identity."""
+        """Draw linear layers and embeddings as `config.init` says; norms become the identity, and
+        what scales or multiplies begins at 1."""
         embedding_std = 0.02 if self.config.init == "v1" else 0.5
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -159,37 +109,89 @@ class Graphormer(nn.Module):
                     nn.init.normal_(module.weight, std=0.02 * self.config.layers**-0.5)
                 else:
                     nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
             elif isinstance(module, AtomEmbedding | AttentionBias):
                 for parameter in module.parameters():
                     nn.init.normal_(parameter, std=embedding_std)
-            elif isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
-                module.reset_parameters()
+            elif isinstance(module, GINE):
+                for table in module.bonds:
+                    nn.init.normal_(table, std=embedding_std)
+                nn.init.zeros_(module.epsilon)
+        for module in self.modules():  # some keep to themselves what the above drew in them
+            reset = getattr(module, "reset_parameters", None)
+            if reset is not None and module is not self and not isinstance(module, nn.Linear):
+                reset()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (B, outputs)
         """The outputs for every molecule, in the order in which the batch was asked for."""
         return self.readout(self.embed(batch))
 
-    def embed(self, batch: GraphBatch) -> Tensor:  # (B, C)
-        """The graph token of every molecule after the last norm."""
-        x = self.input_dropout(self.embedding(batch))  # (M, C)
-        bias = self.bias(batch)
-        for layer in self.layers[:-1]:
-            x = layer(x, bias, batch)
-        last = cast(GraphormerLayer, self.layers[-1])
-        if not self._tokens_alone:
-            x = last(x, bias, batch)
+    def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
+        """What every molecule's outputs are computed from: R is C, or 2 C where the graph token
+        and the atoms are read."""
+        config = self.config
+        steps = max(config.node_walks, config.pair_walks)
+        dtype = self.embedding.graph_token.dtype
+        walks = walk_probabilities(batch, steps, dtype) if steps else []
+        x = self.embedding(batch)  # (M, C)
+        if self.walk_encoding is not None:
+            x = x + self.walk_encoding(walks, batch.mask)
+        x = self.input_dropout(x)
+        relations = self._relations(batch, walks)
+        *layers, last = cast("list[GraphormerLayer]", list(self.layers))
+        for layer in layers:
+            x, relations = layer(x, relations, batch)
+        if self._tokens_alone:
+            token = last.tokens(x, relations, batch)
+            if self.last_norm is not None:
+                token = self.last_norm.tokens(token)
+            return token.index_select(0, batch.order)
+        x, _ = last(x, relations, batch)
+        if self.last_norm is not None:
             x = self.last_norm(x, batch.graph_token, batch.mask)
-            return x.index_select(0, batch.graph_token)
-        token = self.last_norm.tokens(last.tokens(x, bias, batch))
-        return token.index_select(0, batch.graph_token.argsort().argsort())
+        return self.pooling(x, batch)
+
+    def _relations(self, batch: GraphBatch, walks: list[Tensor]) -> Relations:
+        bias, dtype = self.bias(batch), self.embedding.graph_token.dtype
+        features: list[list[Tensor]] = []
+        kernels = None
+        if self.kernels is not None:
+            kernels = [self.kernels(each) for each in resistances(batch, dtype)]
+            features.append(kernels)
+        if self.config.pair_walks:
+            features.append([each[..., : self.config.pair_walks + 1] for each in walks])
+        of_pairs = [torch.cat(each, dim=-1) for each in zip(*features, strict=True)]
+        if self.pair_bias is not None:
+            bias = [a + b for a, b in zip(bias, self.pair_bias(of_pairs), strict=True)]
+        embedding = self.pair_embedding
+        return Relations(
+            bias=bias,
+            gates=None if self.gate is None else self.gate(batch, kernels),
+            neighbours=neighbours_of(batch) if self.config.local == "gine" else None,
+            pairs=None if embedding is None else embedding(bias, of_pairs or None),
+        )
 
 
 def _norm(
     config: GraphormerConfig, first: bool = False, last: bool = False
 ) -> SepNorm | SharedNorm:
-    nodes = _NORMS[config.node_norm]
+    nodes = make_norm(config.node_norm, config.norm_momentum)
     if config.norm == "shared":
         return SharedNorm(config.width, nodes)
-    graph = config.first_graph_norm if first else config.graph_norm
-    return SepNorm(config.width, _NORMS[graph], nn.Identity if last else nodes)
+    kind = config.graph_norm
+    if first:
+        kind = config.first_graph_norm
+    elif last and config.last_graph_norm is not None:
+        kind = config.last_graph_norm
+    unread = last and config.readout == "token"
+    graph = make_norm(kind, config.norm_momentum)
+    return SepNorm(config.width, graph, nn.Identity if unread else nodes)
+
+
+def _head(config: GraphormerConfig, width: int) -> nn.Module:
+    if config.head == "linear":
+        return nn.Linear(width, config.outputs)
+    return nn.Sequential(
+        nn.Linear(width, config.width), nn.GELU(), nn.Linear(config.width, config.outputs)
+    )

@@ -22,8 +22,8 @@ class SepNorm(nn.Module):
 
     What differs from a literal reading:
 
-    - `tok_norm=nn.BatchNorm1d` becomes a `MaskedBatchNorm1d`: it normalises channels, as the
-      paper means, and counts real tokens only, never padding.
+    - An `nn.BatchNorm1d` that `tok_norm` makes becomes a `MaskedBatchNorm1d`: it normalises
+      channels, as the paper means, and counts real tokens only, never padding.
     - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is read.
 
     A batch norm of the graph token wants variance between the graphs. Before the first layer the
@@ -42,9 +42,7 @@ class SepNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.cls_norm = cls_norm(hidden_size)
-        self.tok_norm = (
-            MaskedBatchNorm1d(hidden_size) if tok_norm is nn.BatchNorm1d else tok_norm(hidden_size)
-        )
+        self.tok_norm = _mask_aware(tok_norm(hidden_size))
 
     def forward(
         self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
@@ -77,7 +75,8 @@ class SepNorm(nn.Module):
         else:
             y = self.tok_norm(x)  # slot by slot: the tokens' rows are overwritten below
         token = self.tokens(x.index_select(0, graph_token)).to(y.dtype)
-        if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):
+        kind = type(self.tok_norm)
+        if kind in (nn.LayerNorm, nn.RMSNorm) or issubclass(kind, MaskedBatchNorm1d):
             return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
         return y.index_copy(0, graph_token, token)
 
@@ -103,7 +102,7 @@ class SharedNorm(nn.Module):
 
     def __init__(self, hidden_size: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> None:
         super().__init__()
-        self.norm = MaskedBatchNorm1d(hidden_size) if norm is nn.BatchNorm1d else norm(hidden_size)
+        self.norm = _mask_aware(norm(hidden_size))
 
     def forward(
         self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
@@ -149,15 +148,22 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
         x = _at_least_float32(input)
         if self.training or not self.track_running_stats:
             mean, variance, count = self._statistics(x, mask)
+            y = self._standardise(x, mean, variance)
             if self.training and self.track_running_stats:
                 self._update(mean, variance, count)
         else:
             assert self.running_mean is not None and self.running_var is not None
-            mean, variance = self.running_mean, self.running_var
-        y = (x - mean) * torch.rsqrt(variance + self.eps)
+            y = self._standardise(x, self.running_mean, self.running_var)
         if self.affine:
             y = y * self.weight + self.bias
         return y.to(input.dtype)
+
+    def _standardise(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:  # (…, d)
+        """x (…, d) before the affine part, from statistics (d,) of the batch or running ones.
+
+        Returns a new tensor that its own gradient does not read: `SepNorm` writes into it.
+        """
+        return (x - mean) * torch.rsqrt(variance + self.eps)
 
     def _statistics(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         x = x.reshape(-1, x.shape[-1])
@@ -249,6 +255,11 @@ def synchronize_norms(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, MaskedBatchNorm1d):
             module.synchronized = True
+
+
+def _mask_aware(norm: nn.Module) -> nn.Module:
+    """What normalises like `norm`, a plain batch norm then reading a mask."""
+    return _masked(norm) if type(norm) is nn.BatchNorm1d else norm
 
 
 def _masked(norm: nn.BatchNorm1d) -> MaskedBatchNorm1d:

@@ -14,7 +14,7 @@ from molsepnorm.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.inference import Precision
-from molsepnorm.nn.graphormer import GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.training.budget import seconds_of
 
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]

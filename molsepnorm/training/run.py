@@ -17,7 +17,8 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import write_json
 from molsepnorm.inference import on_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.budget import epochs_within, seconds_of
 from molsepnorm.training.config import TrainConfig, load_config

@@ -16,7 +16,8 @@ import torch
 
 from molsepnorm.cli import predict as module
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer, GraphormerConfig
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
 
 _MAIN = "from molsepnorm.cli import main; main()"

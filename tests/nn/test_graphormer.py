@@ -354,10 +354,12 @@ def test_path_lengths(length: int, distance: int) -> None:
         GraphormerConfig(max_path_length=length, max_distance=distance)
 
 
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize(
+    "name", ["dropout", "attention_dropout", "activation_dropout", "drop_path"]
+)
 @pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
 def test_dropout_probabilities(name: str, p: float) -> None:
-    """0 ≤ p < 1 for each of the three."""
+    """0 ≤ p < 1 for each of the four."""
     with pytest.raises(ConfigError, match=rf"model\.{name} must lie in 0 ≤ p < 1; got {p}"):
         GraphormerConfig(**{name: p})
 
@@ -367,9 +369,14 @@ def test_dropout_probabilities(name: str, p: float) -> None:
     [
         ("init", "v1, xavier"),
         ("norm", "sep, shared"),
-        ("graph_norm", "layer, batch"),
-        ("node_norm", "layer, batch"),
-        ("first_graph_norm", "layer, batch"),
+        ("graph_norm", "layer, batch, rms, none, mix, renorm"),
+        ("node_norm", "layer, batch, rms, none, mix, renorm"),
+        ("first_graph_norm", "layer, batch, rms, none, mix, renorm"),
+        ("last_graph_norm", "layer, batch, rms, none, mix, renorm"),
+        ("norm_order", "pre, post"),
+        ("local", "none, gine"),
+        ("readout", r"token, mean, sum, token\+mean, token\+sum"),
+        ("head", "linear, mlp"),
     ],
 )
 def test_choices(name: str, known: str) -> None:

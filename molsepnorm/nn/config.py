@@ -1,0 +1,144 @@
+"""What a network is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn.norms import NormKind
+from molsepnorm.nn.readout import ReadoutKind
+
+__all__ = ["GraphormerConfig"]
+
+
+@dataclass(frozen=True)
+class GraphormerConfig:
+    """The architecture; the defaults are Graphormer-SLIM with SepNorm, on ZINC's features.
+
+    Raises:
+        ConfigError: a value is out of range, or two do not fit each other.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a YAML file is checked
+
+    layers: int = 12
+    width: int = 80
+    """C, channels of every token."""
+    ffn_width: int = 80
+    heads: int = 8
+
+    dropout: float = 0.1
+    """Of what attention and feed-forward add to the residual stream, and of the input."""
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.0
+    drop_path: float = 0.0
+    """Stochastic depth: how often the last layer leaves a graph's branch out; the first layer
+    never does, and those between rise linearly."""
+
+    init: Literal["v1", "xavier"] = "v1"
+    """v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as the reference,
+    whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and N(0, 0.5), with which
+    the first thousand steps learn several times as much."""
+
+    norm: Literal["sep", "shared"] = "sep"
+    """sep: SepNorm at every site. shared: one norm of the kind `node_norm` for all tokens."""
+    graph_norm: NormKind = "batch"
+    """SepNorm's norm of the graph token."""
+    node_norm: NormKind = "layer"
+    """SepNorm's norm of the atom tokens."""
+    first_graph_norm: NormKind = "layer"
+    """The graph token's norm at the first site, where the token is the same in every graph: a
+    batch norm would see no variance there and amplify noise."""
+    last_graph_norm: NormKind | None = None
+    """The graph token's norm at the last site, before the read-out; None: as `graph_norm`."""
+    norm_momentum: float = 0.1
+    """How fast running statistics of batch norms move."""
+    norm_order: Literal["pre", "post"] = "pre"
+    """pre: branches read normalised tokens, and one more norm comes before the read-out. post:
+    tokens are normalised after each branch was added."""
+
+    local: Literal["none", "gine"] = "none"
+    """gine: a branch of messages along bonds, beside attention (`molsepnorm.nn.local.GINE`)."""
+    node_walks: int = 0
+    """Steps of random walks whose return probabilities are added to the atoms (RWSE); 0: none."""
+    pair_walks: int = 0
+    """Steps of random walks whose probabilities become a bias (RRWP); 0: none."""
+    resistance_kernels: int = 0
+    """Gaussian kernels of resistance distances that become a bias; 0: none."""
+    pair_hidden: int = 32
+    """Hidden width of the map from these to a bias; 0: a linear map."""
+    urpe: bool = False
+    """URPE: attention weights are multiplied by a learned matrix of the distance, and of the
+    resistance kernels where there are any."""
+    degree_scaler: bool = False
+    """GRIT's: what attention gives an atom is scaled by a learned function of its degree."""
+    pair_width: int = 0
+    """E, width of vectors of slot pairs, which every layer reads and updates (GRIT); 0: none."""
+
+    readout: ReadoutKind = "token"
+    """What the outputs are computed from: the graph token, the atoms' mean or sum, or two."""
+    head: Literal["linear", "mlp"] = "linear"
+    """How: by one linear map, or by two with a GELU between them."""
+
+    atom_sizes: tuple[int, ...] = (28,)
+    """How many values each atom feature has (ZINC: one feature)."""
+    bond_sizes: tuple[int, ...] = (3,)
+    """How many values each bond feature has."""
+    max_degree: int = 15
+    """Largest degree with an embedding of its own."""
+    max_distance: int = 39
+    """Largest hop distance with a bias of its own."""
+    max_path_length: int = 20
+    """L, how many bonds of a shortest path are told apart."""
+    outputs: int = 1
+    """Numbers that the read-out gives per molecule."""
+
+    def __post_init__(self) -> None:
+        for name in ("atom_sizes", "bond_sizes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        sizes = {
+            name: getattr(self, name)
+            for name in ("layers", "width", "ffn_width", "heads", "max_degree", "outputs")
+        }
+        sizes |= {"atom_sizes": min(self.atom_sizes, default=0)}
+        sizes |= {"bond_sizes": min(self.bond_sizes, default=0)}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"model.{name} must be at least 1; got {size}")
+        for name in _OPTIONAL:
+            if getattr(self, name) < 0:
+                raise ConfigError(
+                    f"model.{name} must be 0, which is none, or more; got {getattr(self, name)}"
+                )
+        if self.width % self.heads:
+            raise ConfigError(
+                f"model.width must be a multiple of model.heads; got width={self.width}, "
+                f"heads={self.heads}. Try width={self.width - self.width % self.heads + self.heads}"
+            )
+        if not 1 <= self.max_path_length <= self.max_distance:
+            raise ConfigError(
+                "model.max_path_length must lie in 1 … model.max_distance; got "
+                f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
+            )
+        for name in ("dropout", "attention_dropout", "activation_dropout", "drop_path"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")
+        if not 0 < self.norm_momentum <= 1:
+            raise ConfigError(
+                f"model.norm_momentum must lie in 0 < m ≤ 1; got {self.norm_momentum}"
+            )
+        hints = get_type_hints(type(self))
+        for name, hint in hints.items():
+            known = [value for value in _values_of(hint) if isinstance(value, str)]
+            value = getattr(self, name, None)
+            if known and value is not None and value not in known:
+                raise ConfigError(f"model.{name} must be one of {', '.join(known)}; got '{value}'")
+
+
+_OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width")
+
+
+def _values_of(hint: Any) -> tuple[Any, ...]:
+    """The values of a literal type, also where it may be None."""
+    return tuple(v for each in get_args(hint) for v in (get_args(each) or (each,)))
