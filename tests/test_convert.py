@@ -311,6 +311,7 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
     [
         ({"source": "graphormer"}, r"unknown format 'graphormer'\. Did you mean 'graphormer-v1'"),
         ({"featurizer": "zink"}, r"unknown featuriser 'zink'\. Did you mean 'zinc'"),
+        ({"featurizer": "rich"}, r"unknown featuriser 'rich'"),
         ({"max_path_length": 41}, r"max_path_length is 41, .* first 40 bonds .*: give 40 or less"),
     ],
 )

@@ -151,8 +151,8 @@ def place(scan: Scan, row: int) -> str:
 def _molecules(smiles: list[str], config: DataConfig) -> tuple[list[str | None], list[Rejected]]:
     from molsepnorm.featurize.smiles import canonical_smiles
 
-    # OGB's features have a place for every atom and bond, so reading is all that can fail.
-    narrow = None if config.featurizer == "ogb" else featurize.get(config.featurizer)
+    # these have a place for every atom and bond, so reading is all that can fail
+    narrow = None if config.featurizer in ("ogb", "rich") else featurize.get(config.featurizer)
     canonical: list[str | None] = []
     rejected = []
     for row, text in enumerate(smiles):

@@ -90,7 +90,10 @@ def print_sets(sets: Iterable[NamedSet]) -> None:
         ]
         table.add_row(*[*cells, each.about][: len(table.columns)])
     console.print(table)
-    console.print("Raw files that are not here are downloaded when a set is first used.")
+    console.print(
+        "Raw files that are not here are downloaded when a set is first used; those of zinc-rich "
+        "are not."
+    )
 
 
 def print_store(dataset: Dataset, seconds: float, made: bool) -> None:

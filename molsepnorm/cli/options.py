@@ -145,7 +145,7 @@ table_options = (
     click.option("--split-seed", type=int, help="Of the drawing. [default: 0]"),
     click.option("--folds", type=int, help="Cut all but the test molecules in so many folds."),
     click.option("--fold", type=int, help="Which fold validates, or which entry of --splits-file."),
-    click.option("--featurizer", help="Atom and bond features of a table: ogb or zinc."),
+    click.option("--featurizer", help="Atom and bond features of a table: ogb, rich or zinc."),
     click.option(
         "--on-invalid", help="skip or fail: what to do with a SMILES that cannot be read."
     ),

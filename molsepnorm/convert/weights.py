@@ -18,6 +18,8 @@ from molsepnorm.nn.graphormer import Graphormer
 
 __all__ = ["Imported", "import_weights"]
 
+_FEATURIZERS = ("zinc", "ogb")  # there are no Graphormers of others
+
 _ROWS = 256 + 1
 """Of a degree or distance table, row 0 included; the encodings count to 255."""
 
@@ -69,8 +71,8 @@ def import_weights(
         ModelError: another architecture; tensors missing, left over, not finite, or of shapes
             that do not fit.
     """
-    if featurizer not in featurize.SIZES:
-        known = did_you_mean(featurizer, featurize.SIZES)
+    if featurizer not in _FEATURIZERS:
+        known = did_you_mean(featurizer, _FEATURIZERS)
         raise ConfigError(f"unknown featuriser '{featurizer}'. {known}")
     sizes = featurize.SIZES[featurizer]
     found = recognise(source, state, settings)

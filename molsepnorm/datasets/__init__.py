@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from molsepnorm.datasets import ogb
+from molsepnorm.datasets import ogb, zinc
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
 from molsepnorm.datasets.ogb import SETS as OGB_SETS
@@ -11,7 +11,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 
-NAMES = ("zinc", "zinc-full", *OGB_SETS)
+NAMES = (*zinc.SETS, *OGB_SETS)
 """Data sets known by name."""
 
 
@@ -28,7 +28,9 @@ def featurizer_of(config: DataConfig) -> str:
             f"unknown data set '{config.dataset}'. {did_you_mean(config.dataset, NAMES)} "
             "For a table of your own use --data FILE.csv"
         )
-    return ogb.FEATURIZER if config.dataset in OGB_SETS else "zinc"
+    if config.dataset in OGB_SETS:
+        return ogb.FEATURIZER
+    return zinc.SETS[config.dataset].featurizer
 
 
 def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
@@ -47,6 +49,4 @@ def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     data_dir = data_folder(config.data_dir)
     if config.dataset in OGB_SETS:
         return ogb.load_ogb(config.dataset, data_dir, encoding)
-    from molsepnorm.datasets.zinc import load_zinc
-
-    return load_zinc(config.dataset, data_dir, encoding)
+    return zinc.load_zinc(config.dataset, data_dir, encoding)

@@ -43,7 +43,7 @@ class DataConfig(BaseModel):
     """Columns that are never taken for targets."""
     weight_column: str | None = None
     """Column of non-negative numbers by which each row counts in the loss; a blank counts as 1."""
-    featurizer: Literal["zinc", "ogb"] = "ogb"
+    featurizer: Literal["zinc", "ogb", "rich"] = "ogb"
     """For tables; a named data set has its own."""
     on_invalid: Literal["skip", "fail"] = "skip"
     """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
@@ -87,6 +87,10 @@ class DataConfig(BaseModel):
                     raise ValueError(
                         f"data.{name} is for tables: {self.dataset} has its own targets and splits"
                     )
+            if self.featurizer != type(self).model_fields["featurizer"].get_default():
+                raise ValueError(
+                    f"data.featurizer is for tables: {self.dataset} has its own features"
+                )
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):
                 raise ValueError(f"data.classes names one of '{name}' twice: {', '.join(classes)}")

@@ -32,7 +32,7 @@ class NamedSet:
     """The one by which papers compare."""
     raw: Literal["here", "incomplete", "missing"]
     """Whether its raw files are in the data folder, or were downloaded before; what is missing is
-    downloaded when the set is first used."""
+    downloaded when the set is first used, but for zinc-rich's SMILES."""
     folder: Path | None
     """Where they are."""
     stores: int
@@ -57,21 +57,24 @@ def _zinc(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
     pickles = zinc.find_files(data_dir, "ZINC/raw", zinc.RAW_FILES)
     pickles = pickles or zinc.find_files(cache_folder() / "pyg", "ZINC/raw", zinc.RAW_FILES)
     tables = zinc.find_files(data_dir, "zinc", zinc.TABLES)
-    about = "penalised logP of drug-like molecules"
-    for name, folder, keys in (
-        ("zinc", pickles, "zinc"),
-        ("zinc-full", tables or pickles, "zinc-full|csv"),
-    ):
+    smiles = zinc.find_files(data_dir, "zinc", (*zinc.TABLES, *zinc.INDICES))
+    sources = {
+        "zinc": (pickles, "zinc"),
+        "zinc-full": (tables or pickles, "zinc-full|csv"),
+        "zinc-rich": (smiles, "zinc-rich"),
+    }
+    for name, each in zinc.SETS.items():
+        folder, keys = sources[name]
         yield NamedSet(
             name=name,
-            about=f"{about}, the 12,000 of papers" if name == "zinc" else f"{about}, all",
-            molecules=sum(zinc.OFFICIAL[name]),
+            about=f"penalised logP of drug-like molecules, {each.about}",
+            molecules=sum(each.sizes),
             tasks=1,
             kind="regression",
             metric="mae",
             raw="here" if folder else "missing",
             folder=folder,
-            stores=_count(stores, zinc.FEATURIZER, keys),
+            stores=_count(stores, each.featurizer, keys),
         )
 
 

@@ -1,7 +1,8 @@
 """ZINC: penalised logP of drug-like molecules; the 12,000 that papers report on, or all.
 
 Sources, in this order: raw files of `torch_geometric.datasets.ZINC` or `{train,val,test}.csv.gz`
-under the data folder, files downloaded before, a download.
+under the data folder, files downloaded before, a download. These have graphs with the benchmark's
+28 labels; other features need SMILES, which only the tables hold.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pickle
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,41 +28,74 @@ from molsepnorm.datasets.dataset import (
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files import clear_errors, fingerprint
-from molsepnorm.tables import locate, read_chunks, require_column
 
-__all__ = ["FEATURIZER", "OFFICIAL", "RAW_FILES", "TABLES", "find_files", "load_zinc"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-FEATURIZER = "zinc"
+__all__ = ["INDICES", "RAW_FILES", "SETS", "TABLES", "ZincSet", "find_files", "load_zinc"]
 
 _TARGET = "penalised_logp"
-RAW_FILES = tuple(f"{split}.{kind}" for kind in ("pickle", "index") for split in SPLITS)
+INDICES = tuple(f"{split}.index" for split in SPLITS)
+RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
-OFFICIAL = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
+
+
+class ZincSet(NamedTuple):
+    """One of the sets that ZINC is known as."""
+
+    label: str
+    about: str
+    featurizer: str
+    sizes: tuple[int, int, int]
+    """Molecules of each of `SPLITS`."""
+
+
+_SUBSET, _FULL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
+SETS = {
+    "zinc": ZincSet("ZINC, the 12,000-molecule subset", "the 12,000 of papers", "zinc", _SUBSET),
+    "zinc-full": ZincSet("ZINC, all 250,000 molecules", "all", "zinc", _FULL),
+    "zinc-rich": ZincSet(
+        "ZINC, the 12,000-molecule subset, with richer features than the benchmark's",
+        "the 12,000, from SMILES",
+        "rich",
+        _SUBSET,
+    ),
+}
 
 
 def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load "zinc" (the subset) or "zinc-full".
+    """Load one of `SETS`.
 
     Raises:
         DataError: the files are neither here nor to be downloaded, or hold too few molecules.
     """
-    folder = find_files(data_dir, "zinc", TABLES) if name == "zinc-full" else None
+    about, counts = SETS[name], dict.fromkeys(SPLITS, 0)
+    folder = None
+    if name == "zinc-rich":
+        folder = find_files(data_dir, "zinc", (*TABLES, *INDICES))
+        if folder is None:
+            looked = f"not in {data_dir}" if data_dir else "in no data folder"
+            raise DataError(
+                f"{name} is made of SMILES, which are not downloaded and {looked}.\n{_SMILES}"
+            )
+        key = f"{name}-{fingerprint(*(folder / file for file in (*TABLES, *INDICES)))}"
+    elif name == "zinc-full":
+        folder = find_files(data_dir, "zinc", TABLES)
+        if folder is not None:
+            key = f"csv-{fingerprint(*(folder / file for file in TABLES))}"
     if folder is not None:
-        files = [folder / file for file in TABLES]
-        key, counts = f"csv-{fingerprint(*files)}", dict.fromkeys(SPLITS, 0)
-        molecules = _from_csv(files, counts)
+        molecules = _from_csv(name, folder, counts)
     else:
         folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
         key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
-        key, counts = f"{name}-{key}", dict.fromkeys(SPLITS, 0)
+        key = f"{name}-{key}"
         molecules = _through_pyg(name, data_dir, folder, key, counts)
-    store = cached_store(key, FEATURIZER, encoding, (_TARGET,), molecules, {"splits": counts})
+    store = cached_store(key, about.featurizer, encoding, (_TARGET,), molecules, {"splits": counts})
 
     counts = store.notes["splits"]
     ends = np.cumsum([counts[split] for split in SPLITS])
     parts = np.split(np.arange(len(store)), ends[:-1])
-    label = "ZINC, the 12,000-molecule subset" if name == "zinc" else "ZINC, all 250,000 molecules"
-    return Dataset(label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
+    return Dataset(about.label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
 
 
 def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
@@ -73,15 +108,20 @@ def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Pat
     return None
 
 
-def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGraph]:
+def _from_csv(name: str, folder: Path, counts: dict[str, int]) -> Iterator[LabelledGraph]:
     """Molecules from `smiles,y` tables; `counts` is filled in as they are read."""
-    zinc = featurize.get(FEATURIZER)
+    from molsepnorm.tables import locate, read_chunks, require_column
+
+    about = SETS[name]
+    featurizer = featurize.get(about.featurizer)
     row = 0
-    for split, path in zip(SPLITS, files, strict=True):
-        for chunk in read_chunks(path):
+    for split, size, file in zip(SPLITS, about.sizes, TABLES, strict=True):
+        path = folder / file
+        chunks = read_chunks(path) if name == "zinc-full" else _subset(path, split, size)
+        for chunk in chunks:
             for column in ("smiles", "y"):
                 require_column(chunk.columns, column, path)
-            graphs = zinc.stream(chunk["smiles"])
+            graphs = featurizer.stream(chunk["smiles"])
             for index, graph, y in zip(chunk.index, graphs, chunk["y"], strict=True):
                 try:
                     if isinstance(graph, InvalidMolecule):
@@ -91,6 +131,23 @@ def _from_csv(files: list[Path], counts: dict[str, int]) -> Iterator[LabelledGra
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
             counts[split] += len(chunk)
+
+
+def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
+    """The rows of a table that its index file names, in that order."""
+    from molsepnorm.tables import read_table
+
+    table, listed = read_table(path), path.with_name(f"{split}.index")
+    with clear_errors(listed, "read"):
+        numbers = listed.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
+    rows = [int(number) for number in numbers if number.isdecimal() and int(number) < len(table)]
+    if not len({*rows}) == len(numbers) == size:
+        raise DataError(
+            f"{listed} should list {size:,} different rows of {path.name}, numbers from 0 to "
+            f"{len(table) - 1:,}; of its {len(numbers):,} entries {len({*rows}):,} are such. "
+            f"{_SMILES}"
+        )
+    yield table.iloc[rows]
 
 
 def _through_pyg(
@@ -110,7 +167,7 @@ def _through_pyg(
                 if not link.exists():
                     link.symlink_to((raw / file).resolve())
     row = 0
-    for split, expected in zip(SPLITS, OFFICIAL[name], strict=True):
+    for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
                 part = ZINC(str(root), subset=name == "zinc", split=split)
@@ -137,4 +194,9 @@ _WHERE = (
     "Put train.pickle, val.pickle, test.pickle (from molecules.zip of the benchmarking-gnns "
     "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
     "DIR, or set MOLSEPNORM_DATA=DIR."
+)
+_SMILES = (
+    "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) and "
+    "train.index, val.index, test.index (the rows of the 12,000, counted from 0) into DIR/zinc and "
+    "give --data-dir DIR, or set MOLSEPNORM_DATA=DIR."
 )

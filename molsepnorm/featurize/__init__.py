@@ -33,9 +33,10 @@ class FeatureSizes(NamedTuple):
 SIZES = {
     "zinc": FeatureSizes(atoms=(28,), bonds=(3,)),
     "ogb": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2), bonds=(5, 6, 2)),
+    "rich": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2, 4, 11, 11), bonds=(5, 6, 2, 2)),
 }
 """The featurisers. zinc: the 28 atom and 3 bond labels of ZINC. ogb: OGB's 9 atom and 3 bond
-features."""
+features. rich: OGB's and ring membership."""
 
 
 def get(name: str) -> Featurizer:
@@ -52,4 +53,8 @@ def get(name: str) -> Featurizer:
         from molsepnorm.featurize.ogb import OgbFeaturizer
 
         return OgbFeaturizer()
+    if name == "rich":
+        from molsepnorm.featurize.rich import RichFeaturizer
+
+        return RichFeaturizer()
     raise ConfigError(f"unknown featuriser '{name}'. {did_you_mean(name, SIZES)}")

@@ -11,7 +11,7 @@ from molsepnorm.featurize import SIZES
 from molsepnorm.featurize.smiles import Featurizer, oriented_mol
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["OgbFeaturizer"]
+__all__ = ["OgbFeaturizer", "ogb_graph"]
 
 _Chiral, _Hybrid, _Bond, _Stereo = (
     Chem.ChiralType,
@@ -84,45 +84,54 @@ class OgbFeaturizer(Featurizer):
         Raises:
             InvalidMolecule: the SMILES cannot be read.
         """
-        mol = oriented_mol(smiles)
-        atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
-        bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
-        # Feature by feature, as a loop over atoms or RDKit's iterators take longer. An enumeration
-        # costs as much as three numbers, and each call as much as all else that is done for an
-        # atom, so nothing is asked for what the text rules out: a tetrahedral centre without @, a
-        # double bond's geometry without a slash, a radical or a dative bond without brackets.
-        brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
-        unmarked, no_radical = [_Chiral.CHI_UNSPECIFIED] * len(atoms), [0] * len(atoms)
-        ends = np.array(
-            [
-                list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
-                list(map(Chem.Bond.GetEndAtomIdx, bonds)),
-            ],
-            dtype=np.int32,
-        )
-        atom_rows = zip(
-            map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked,
-            map(Chem.Atom.GetAtomicNum, atoms),
-            map(Chem.Atom.GetTotalDegree, atoms),
-            np.bincount(ends.ravel(), minlength=len(atoms)).tolist(),
-            map(Chem.Atom.GetFormalCharge, atoms),
-            map(Chem.Atom.GetNumRadicalElectrons, atoms) if brackets else no_radical,
-            map(Chem.Atom.GetHybridization, atoms),
-            map(Chem.Atom.GetIsAromatic, atoms),
-            map(Chem.Atom.IsInRing, atoms),
-            strict=True,
-        )
-        bond_rows = zip(
-            map(Chem.Bond.GetBondType if brackets else Chem.Bond.GetBondTypeAsDouble, bonds),
-            map(Chem.Bond.GetStereo, bonds) if slashes else [_Stereo.STEREONONE] * len(bonds),
-            map(Chem.Bond.GetIsConjugated, bonds),
-            strict=True,
-        )
-        return MolGraph(
-            _features(_ATOM_ROWS, atom_rows, len(self.atom_sizes)),
-            ends.T,
-            _features(_BOND_ROWS, bond_rows, len(self.bond_sizes)),
-        )
+        return ogb_graph(oriented_mol(smiles), smiles)
+
+
+def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
+    """The molecule with OGB's features, see `OgbFeaturizer`.
+
+    Args:
+        mol: as `oriented_mol` reads it.
+        smiles: the text that it was read from.
+    """
+    atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
+    bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
+    # Feature by feature, as a loop over atoms or RDKit's iterators take longer. An enumeration
+    # costs as much as three numbers, and each call as much as all else that is done for an
+    # atom, so nothing is asked for what the text rules out: a tetrahedral centre without @, a
+    # double bond's geometry without a slash, a radical or a dative bond without brackets.
+    brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
+    unmarked, no_radical = [_Chiral.CHI_UNSPECIFIED] * len(atoms), [0] * len(atoms)
+    ends = np.array(
+        [
+            list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
+            list(map(Chem.Bond.GetEndAtomIdx, bonds)),
+        ],
+        dtype=np.int32,
+    )
+    atom_rows = zip(
+        map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked,
+        map(Chem.Atom.GetAtomicNum, atoms),
+        map(Chem.Atom.GetTotalDegree, atoms),
+        np.bincount(ends.ravel(), minlength=len(atoms)).tolist(),
+        map(Chem.Atom.GetFormalCharge, atoms),
+        map(Chem.Atom.GetNumRadicalElectrons, atoms) if brackets else no_radical,
+        map(Chem.Atom.GetHybridization, atoms),
+        map(Chem.Atom.GetIsAromatic, atoms),
+        map(Chem.Atom.IsInRing, atoms),
+        strict=True,
+    )
+    bond_rows = zip(
+        map(Chem.Bond.GetBondType if brackets else Chem.Bond.GetBondTypeAsDouble, bonds),
+        map(Chem.Bond.GetStereo, bonds) if slashes else [_Stereo.STEREONONE] * len(bonds),
+        map(Chem.Bond.GetIsConjugated, bonds),
+        strict=True,
+    )
+    return MolGraph(
+        _features(_ATOM_ROWS, atom_rows, len(SIZES["ogb"].atoms)),
+        ends.T,
+        _features(_BOND_ROWS, bond_rows, len(SIZES["ogb"].bonds)),
+    )
 
 
 class _AtomRows(dict[tuple, bytes]):

@@ -58,6 +58,13 @@ def test_settings_of_tables_are_refused_for_named_sets(name, value):
     assert getattr(DataConfig(dataset="zinc", **{name: default}), name) == default
 
 
+def test_features_are_chosen_for_tables_alone():
+    """A named set's follow from its name, such as zinc-rich."""
+    with pytest.raises(ValidationError, match="data.featurizer is for tables: zinc has its own fe"):
+        DataConfig(dataset="zinc", featurizer="rich")
+    assert DataConfig(table=TABLE, featurizer="rich").featurizer == "rich"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [("splits_column", "splits_file"), ("splits_column", "folds"), ("splits_file", "folds")],

@@ -54,6 +54,7 @@ SOME = "0123456789abcdef01234567-b3-g15-d39"  # a fingerprint, and the sizes of 
         ("zinc", f"zinc-zinc-downloaded-b3-g15-d39-l5-s{SCHEMA}.store"),
         ("zinc-full", f"zinc-zinc-full-{SOME}-l5-s{SCHEMA}.store"),
         ("zinc-full", f"zinc-csv-{SOME}-l5-s{SCHEMA}.store"),
+        ("zinc-rich", f"rich-zinc-rich-{SOME}-l5-s{SCHEMA}.store"),
         (
             "ogbg-molhiv",
             f"ogb-ogbg-molhiv-{SOME}-l5-s{SCHEMA}.store",

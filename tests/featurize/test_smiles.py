@@ -65,7 +65,9 @@ def test_spelling_really_varies():
     assert len({spelling(MOLECULES[0], seed) for seed in range(20)}) > 10
 
 
-@pytest.mark.parametrize(("name", "molecules"), [("zinc", IN_ZINC), ("ogb", MOLECULES[:-1])])
+@pytest.mark.parametrize(
+    ("name", "molecules"), [("zinc", IN_ZINC), ("ogb", MOLECULES[:-1]), ("rich", MOLECULES[:-1])]
+)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_every_spelling_gives_the_same_graph(name, molecules, data):
