@@ -65,6 +65,14 @@ SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
 WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
 SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
 ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
+WHOLE = tests("nn/test_ingredients.py", "test_equals_an_independent_forward_pass")
+LOCAL = tests("nn/test_local.py", "test_equals_geometrics")
+BONDS = tests("nn/test_neighbours.py", "test_equals_the_bonds")
+WALKS = tests("nn/test_walks.py", "test_walk_probabilities")
+READ_OUT = tests("nn/test_readout.py", "test_equals_a_plain_loop")
+PAIRS = tests("nn/test_pair_attention.py", "test_equals_the_equations")
+NORMS = tests("nn/test_norms.py", "test_equals_plain_loops")
+DEPTH = tests("nn/test_ingredients.py", "test_stochastic_depth_leaves_out_whole_graphs")
 
 MUTATIONS = [
     # encodings
@@ -239,8 +247,8 @@ MUTATIONS = [
     Mutation(
         "attention: the gradient forgets the dropout mask",
         "nn/attention.py",
-        "(grad_y @ v.transpose(1, 2)).mul_(dropped)",
-        "(grad_y @ v.transpose(1, 2)).mul_(weights)",
+        "grad_gated.mul_(gated)",
+        "grad_gated.mul_(weights)",
         tests(ATTENTION, "test_gradcheck", "test_equals_plain_attention_with_the_same_dropout"),
     ),
     Mutation(
@@ -267,22 +275,22 @@ MUTATIONS = [
     Mutation(
         "network: the last layer's tokens in the order of their slots",
         "nn/graphormer.py",
-        "return token.index_select(0, batch.graph_token.argsort().argsort())",
+        "return token.index_select(0, batch.order)",
         "return token",
         tests(GRAPHORMER, "test_the_last_layer_for_tokens_alone_equals_the_whole"),
     ),
     Mutation(
         "block: feed-forward without its residual",
         "nn/block.py",
-        "return self.dropout.add(x, self._feed_forward",
-        "return self.dropout.add(torch.zeros_like(x), self._feed_forward",
+        "self._joined(x, self._feed_forward, norm(self.ffn_norm), batch), relations",
+        "self._feed_forward(norm(self.ffn_norm)(x)), relations",
         SLOW_NETWORK,
     ),
     Mutation(
         "block: norms of attention and feed-forward exchanged",
         "nn/block.py",
-        "self._feed_forward(self.ffn_norm(x, *slots))",
-        "self._feed_forward(self.attention_norm(x, *slots))",
+        "norm(self.ffn_norm)",
+        "norm(self.attention_norm)",
         SLOW_NETWORK,
     ),
     Mutation(
@@ -309,15 +317,15 @@ MUTATIONS = [
     Mutation(
         "SepNorm: written into an identity's input",
         "nn/sepnorm.py",
-        "if type(self.tok_norm) in (nn.LayerNorm, MaskedBatchNorm1d):",
+        "if kind in (nn.LayerNorm, nn.RMSNorm) or issubclass(kind, MaskedBatchNorm1d):",
         "if True:",
         tests(SEPNORM, "test_identity_leaves_the_input_alone"),
     ),
     Mutation(
         "masked batch norm: unbiased for biased variance",
         "nn/sepnorm.py",
-        "deviation.square().sum(0) / count  # biased",
-        "deviation.square().sum(0) / (count - 1)  # biased",
+        "deviation.square().sum(0) / count",
+        "deviation.square().sum(0) / (count - 1)",
         tests(SEPNORM, "test_equals_plain_loops_over_graphs_slots_and_channels"),
     ),
     Mutation(
@@ -340,6 +348,203 @@ MUTATIONS = [
         "if mask is None else mask.reshape(-1, 1)",
         "",
         tests(SEPNORM, "test_padding_leaves_no_trace"),
+    ),
+    # what can be added to the network
+    Mutation(
+        "neighbours: the place of the reverse counted at the wrong end",
+        "nn/neighbours.py",
+        "bonded.cumsum(1)",
+        "bonded.cumsum(2)",
+        tests("nn/test_neighbours.py", "test_the_reverse_is_the_same_bond"),
+    ),
+    Mutation(
+        "neighbours: the first bond label taken for none",
+        "nn/neighbours.py",
+        ".gather(-1, columns)] + 1",
+        ".gather(-1, columns)]",
+        BONDS,
+    ),
+    Mutation(
+        "neighbours: as many places as the largest degree with an embedding",
+        "encodings/encode.py",
+        "most_bonds=int(np.bincount(bonds.sources).max(initial=0))",
+        "most_bonds=min(spec.max_degree, int(np.bincount(bonds.sources).max(initial=0)))",
+        BONDS,
+    ),
+    Mutation(
+        "store: room for the bonds of the last molecules alone",
+        "store.py",
+        "max(self._most_bonds, graphs.most_bonds)",
+        "graphs.most_bonds",
+        tests("nn/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"),
+    ),
+    Mutation(
+        "GINE: a bond's gradient looked up at its own end",
+        "nn/local.py",
+        "ctx.reverse = neighbours.reverse",
+        "ctx.reverse = neighbours.places",
+        LOCAL,
+    ),
+    Mutation(
+        "GINE: ε left out",
+        "nn/local.py",
+        "torch.addcmul(messages, x, 1 + self.epsilon)",
+        "messages + x + 0 * self.epsilon",
+        LOCAL,
+    ),
+    Mutation(
+        "GINE: reads atoms before their norm",
+        "nn/block.py",
+        "self.local(normed,",
+        "self.local(x,",
+        WHOLE,
+    ),
+    Mutation(
+        "walks: A D⁻¹ for D⁻¹ A",
+        "nn/walks.py",
+        "bonded / bonded.sum(-1, keepdim=True)",
+        "bonded / bonded.sum(-2, keepdim=True)",
+        WALKS,
+    ),
+    Mutation(
+        "RWSE: begins with no step, where every walk is at home",
+        "nn/walks.py",
+        "each[:, 1 : steps + 1]",
+        "each[:, :steps]",
+        tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
+    ),
+    Mutation(
+        "RWSE: padding and graph tokens count in its batch norm",
+        "nn/walks.py",
+        "self.norm(returns, mask)",
+        "self.norm(returns)",
+        tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
+    ),
+    Mutation(
+        "RRWP: the longest walks, not the shortest",
+        "nn/graphormer.py",
+        "each[..., : self.config.pair_walks + 1]",
+        "each[..., -self.config.pair_walks - 1 :]",
+        WHOLE,
+    ),
+    Mutation(
+        "resistances: J of all slots, not of each fragment",
+        "nn/walks.py",
+        "- bonded + joined",
+        "- bonded + 1",
+        tests("nn/test_walks.py", "test_resistances"),
+    ),
+    Mutation(
+        "kernels: the width outside of the square",
+        "nn/walks.py",
+        "((resistance[..., None] - self.centres) / self.widths).square()",
+        "((resistance[..., None] - self.centres).square() / self.widths)",
+        tests("nn/test_walks.py", "test_kernels"),
+    ),
+    Mutation(
+        "gate: weights sum up to one again behind it",
+        "nn/attention.py",
+        "attended = (gated @ v).div_(total)",
+        "attended = (gated @ v).div_(gated.sum(-1, keepdim=True))",
+        tests(ATTENTION, "test_equals_plain_attention_with_gates"),
+    ),
+    Mutation(
+        "gate: its gradient multiplied by itself",
+        "nn/attention.py",
+        "(grad_gated * dropped).unflatten",
+        "(grad_gated * gated).unflatten",
+        tests(ATTENTION, "test_equals_plain_attention_with_gates", "test_gradcheck"),
+    ),
+    Mutation(
+        "gate: none where the tokens alone ask",
+        "nn/block.py",
+        "tokens_only, gates), relations",
+        "tokens_only, None if tokens_only else gates), relations",
+        WHOLE,
+    ),
+    Mutation(
+        "degree scaler: the degree, not its logarithm",
+        "nn/degree.py",
+        "torch.log1p(batch.degrees.to(self.plain.dtype))",
+        "batch.degrees.to(self.plain.dtype)",
+        tests("nn/test_degree.py", "test_equals_a_plain_loop"),
+    ),
+    Mutation(
+        "pair vectors: as they came, in every layer",
+        "nn/pair_attention.py",
+        "return e if self.pair_out is None else",
+        "return e if self.pair_out is not None else",
+        PAIRS,
+    ),
+    Mutation(
+        "pair vectors: the square root loses the sign",
+        "nn/pair_attention.py",
+        "z.mul_(root).add_(shift)",
+        "z.abs().mul_(root).add_(shift)",
+        PAIRS,
+    ),
+    Mutation(
+        "read-out: the sum counts the graph token and padding",
+        "nn/readout.py",
+        "_sums(x * batch.mask[:, None], batch)",
+        "_sums(x, batch)",
+        READ_OUT,
+    ),
+    Mutation(
+        "read-out: pooled atoms in the order of blocks",
+        "nn/readout.py",
+        "pooled.index_select(0, batch.order)",
+        "pooled",
+        READ_OUT,
+    ),
+    Mutation(
+        "stochastic depth: kept branches not scaled up",
+        "nn/dropout.py",
+        ".to(x.dtype) / (1 - self.p)",
+        ".to(x.dtype)",
+        DEPTH,
+    ),
+    Mutation(
+        "stochastic depth: slot by slot, not graph by graph",
+        "nn/dropout.py",
+        "graphs = sum(block.graphs for block in blocks)",
+        "graphs = len(x)",
+        DEPTH,
+    ),
+    Mutation(
+        "post-norm: applied as pre-norm",
+        "nn/block.py",
+        "return norm(self._add(x, branch(x), batch))",
+        "return self._add(x, branch(norm(x)), batch)",
+        WHOLE,
+    ),
+    Mutation(
+        "norms: the last site's kind ignored",
+        "nn/graphormer.py",
+        "kind = config.last_graph_norm",
+        "kind = config.graph_norm",
+        tests("nn/test_ingredients.py", "test_the_graph_tokens_norm_of_every_site"),
+    ),
+    Mutation(
+        "norms: a batch norm's momentum ignored",
+        "nn/norms.py",
+        "partial(nn.BatchNorm1d, momentum=momentum)",
+        "nn.BatchNorm1d",
+        tests("nn/test_ingredients.py", "test_the_momentum_reaches_every_batch_norm"),
+    ),
+    Mutation(
+        "mixed norm: own and the batch's mean exchanged",
+        "nn/norms.py",
+        "torch.lerp(mean, own_mean, of_mean)",
+        "torch.lerp(own_mean, mean, of_mean)",
+        NORMS,
+    ),
+    Mutation(
+        "batch renorm: its limits never rise",
+        "nn/norms.py",
+        "self.steps.add_(1)",
+        "self.steps.add_(0)",
+        tests("nn/test_norms.py", "test_renorm_s_limits_rise_with_the_training_steps"),
     ),
     # the task
     Mutation(

@@ -50,8 +50,9 @@ def _parse_vary(
     multiple=True,
     metavar="NAME=VALUE,VALUE…",
     callback=_parse_vary,
-    help="norm=shared,sep,sep-ln,sep-bn, or any setting, such as model.layers=4,8; given several "
-    "times, all combinations. The first is what the others are compared with.",
+    help="norm=shared,sep,sep-ln (also shared-bn, sep-bn, sep-ln-bn, sep-rms-bn), or any setting, "
+    "such as model.layers=4,8; given several times, all combinations. The first is what the others "
+    "are compared with.",
 )
 @seeds_option
 @click.option(

@@ -124,6 +124,11 @@ class GraphormerConfig:
         for name in ("dropout", "attention_dropout", "activation_dropout", "drop_path"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")
+        if self.urpe and self.pair_width:
+            raise ConfigError(
+                "model.urpe multiplies the weights of the usual attention, which model.pair_width "
+                f"replaces; got urpe={self.urpe}, pair_width={self.pair_width}. Leave one out"
+            )
         if not 0 < self.norm_momentum <= 1:
             raise ConfigError(
                 f"model.norm_momentum must lie in 0 < m ≤ 1; got {self.norm_momentum}"

@@ -20,13 +20,30 @@ from molsepnorm.training.series import Series, train_series
 
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
 
+
+def _separate(graph: str, nodes: str) -> dict[str, Any]:
+    """SepNorm of these two kinds; a batch norm of the token not before the first layer."""
+    first = "layer" if graph == "batch" else graph
+    return {
+        "model.norm": "sep",
+        "model.graph_norm": graph,
+        "model.node_norm": nodes,
+        "model.first_graph_norm": first,
+        "model.last_graph_norm": None,
+    }
+
+
 _NORMS = {
-    "shared": {"model.norm": "shared"},
-    "sep": {"model.norm": "sep", "model.graph_norm": "batch", "model.node_norm": "layer"},
-    "sep-ln": {"model.norm": "sep", "model.graph_norm": "layer", "model.node_norm": "layer"},
-    "sep-bn": {"model.norm": "sep", "model.graph_norm": "batch", "model.node_norm": "batch"},
+    "shared": {"model.norm": "shared", "model.node_norm": "layer"},
+    "shared-bn": {"model.norm": "shared", "model.node_norm": "batch"},
+    "sep": _separate("batch", "layer"),
+    "sep-ln": _separate("layer", "layer"),
+    "sep-bn": _separate("batch", "batch"),
+    "sep-ln-bn": _separate("layer", "batch"),
+    "sep-rms-bn": _separate("rms", "batch"),
 }
-"""What `norm` stands for: SepNorm by the norms of graph token and atoms, (BN, LN) being `sep`."""
+"""What `norm` stands for: a layer or a batch norm of all tokens; or SepNorm by the norms of graph
+token and atoms, `sep` being the published (BN, LN)."""
 
 _SPLITS = ("val", "test")
 
@@ -126,8 +143,8 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm`, whose values shared, sep, sep-ln and
-            sep-bn name the norms of graph token and atoms.
+        vary: dotted settings and their values; or `norm`, whose values shared, shared-bn, sep,
+            sep-ln, sep-bn, sep-ln-bn and sep-rms-bn name the norms of graph token and atoms.
 
     Raises:
         ConfigError: an unknown norm, or a value twice.

@@ -342,6 +342,20 @@ def test_what_does_not_fit_goes_the_plain_way(
     assert layer(x, bias, (block,)).isfinite().all()
 
 
+def test_gates_go_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels know none. Gates of 1 change nothing, and of 2 they double what is attended."""
+    _, bias = some_inputs(10, BLOCKS[:2])
+    layer = BiasedSelfAttention(20, HEADS, dropout=0.0).to(DEVICE)
+    torch.nn.init.zeros_(layer.out.bias)
+    x = torch.randn(47, 20, device=DEVICE)
+    assert fits(x, BLOCKS[:2], HEADS)
+    expected = layer(x, bias, BLOCKS[:2])
+    monkeypatch.delattr(fused, "_launch")
+    for factor in (1.0, 2.0):
+        gates = [torch.full_like(part, factor) for part in bias]
+        assert_near(layer(x, bias, BLOCKS[:2], gates=gates), factor * expected)
+
+
 def test_a_machine_that_cannot_run_it_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Triton, or without the C compiler that it calls, the layer still works."""
 

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 from support import batch_of, far_from_initial, renumbered
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from molsepnorm import featurize
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecule import MolGraph
-from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.nn import Block, Graphormer, GraphormerConfig
+from molsepnorm.nn.block import GraphormerLayer
 from molsepnorm.nn.dropout import StochasticDepth
+from molsepnorm.nn.norms import MixNorm
+from molsepnorm.nn.sepnorm import SepNorm
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged
@@ -120,6 +124,165 @@ def test_it_changes_something(options: dict) -> None:
     assert not torch.allclose(model(batch), plain(batch), rtol=1e-3)
 
 
+# --- one molecule at a time, by the equations ----------------------------------------------------
+
+ALL = {
+    "local": "gine",
+    "degree_scaler": True,
+    "node_norm": "batch",
+    "urpe": True,
+    "node_walks": 6,
+    "pair_walks": 3,
+    "resistance_kernels": 5,
+}
+
+
+def slow_relations(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
+    """What relates the slots of one molecule, by dense matrices (S, S) of its bonds."""
+    size, config = 1 + graph.num_atoms, model.config
+    bonded = torch.zeros(size, size, dtype=torch.float64)
+    first, second = 1 + torch.from_numpy(graph.bonds.astype(np.int64)).T
+    bonded[first, second] = bonded[second, first] = 1
+    degrees = bonded.sum(1)
+    atoms = torch.ones(size, dtype=torch.float64)
+    atoms[0] = 0
+    powers = [torch.diag(atoms)]
+    for _ in range(max(config.node_walks, config.pair_walks)):
+        powers.append((bonded / degrees.clamp(min=1)[:, None]) @ powers[-1])
+    walks = torch.stack(powers, dim=-1)
+    joined = torch.linalg.matrix_exp(bonded) * atoms[:, None] > 0
+    features = []
+    if model.kernels is not None:
+        inverse = torch.linalg.pinv(torch.diag(degrees) - bonded)
+        own = inverse.diagonal()
+        ohms = (own[:, None] + own - 2 * inverse) * joined
+        offsets = ohms[:, :, None] - model.kernels.centres
+        features.append((-(offsets**2) / (2 * model.kernels.widths**2)).exp())
+    gates = torch.ones(config.heads, size, size, dtype=torch.float64)
+    batch = batch_of([graph], config)
+    if model.gate is not None:
+        hops = batch.paths.distances[batch.pairs].view(size, size)
+        gate = torch.where(joined[..., None], model.gate.spatial[hops], model.gate.unreachable)
+        gate[0], gate[:, 0] = model.gate.graph_token, model.gate.graph_token
+        if model.gate.features is not None:
+            gate = gate + features[0] @ model.gate.features * joined[..., None]
+        gates = 1 + gate.permute(2, 0, 1)
+    if config.pair_walks:
+        features.append(walks[..., : config.pair_walks + 1])
+    bias = model.bias(batch)[0][:, 0]
+    found = {"bonded": bonded, "degrees": degrees, "walks": walks, "gates": gates}
+    if model.pair_bias is not None:
+        inner, read = model.pair_bias.inner, torch.cat(features, dim=-1)
+        bias = bias + model.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(2, 0, 1)
+    if model.pair_embedding is not None:
+        read = torch.cat([*features, bias.permute(1, 2, 0)], dim=-1)
+        found["pairs"] = model.pair_embedding.linear(read)[None]
+    return found | {"bias": bias}
+
+
+def slow_norm(site: nn.Module, x: Tensor) -> Tensor:  # (S, C), in evaluation
+    if isinstance(site, SepNorm):
+        return torch.cat([site.cls_norm(x[:1]), site.tok_norm(x[1:])])
+    return site.norm(x)
+
+
+def slow_attention(layer: GraphormerLayer, x: Tensor, given: dict[str, Tensor]) -> Tensor:
+    """Of a layer with or without pair vectors, which are given and taken."""
+    attention, bias = layer.attention, given["bias"]
+    if "pairs" in given:
+        blocks = (Block(1, len(x)),)
+        y, (given["pairs"],) = attention(x, [given["pairs"]], [bias[:, None]], blocks)
+        return y
+    heads = []
+    for part, shift, gate in zip(
+        attention.qkv(x).unflatten(1, (3, len(bias), -1)).unbind(2),
+        bias,
+        given["gates"],
+        strict=True,
+    ):
+        q, k, v = part.unbind(1)
+        weights = (q @ k.T / q.shape[1] ** 0.5 + shift).softmax(1)
+        heads.append((weights * gate) @ v)
+    return attention.out(torch.cat(heads, dim=1))
+
+
+def slow_local(layer: GraphormerLayer, x: Tensor, graph: MolGraph) -> Tensor:  # (S, C)
+    """Bond by bond; 0 for the graph token."""
+    gine, y = layer.local, (1 + layer.local.epsilon) * x
+    for (a, b), (label,) in zip(graph.bonds.tolist(), graph.bond_features.tolist(), strict=True):
+        for target, source in ((a, b), (b, a)):
+            message = torch.relu(x[1 + source] + gine.bonds[0][label])
+            y = y.index_add(0, torch.tensor([1 + target]), message[None])
+    y = gine.mlp_out(F.gelu(gine.mlp_in(y)))
+    return torch.cat([torch.zeros_like(y[:1]), y[1:]])
+
+
+def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
+    """The network's equations for one molecule, in evaluation."""
+    config, given = model.config, slow_relations(model, graph)
+    x = model.embedding(batch_of([graph], config))
+    if model.walk_encoding is not None:
+        returns = given["walks"].diagonal()[1 : config.node_walks + 1].T[1:]
+        norm = model.walk_encoding.norm
+        standard = (returns - norm.running_mean) / (norm.running_var + norm.eps).sqrt()
+        encoded = model.walk_encoding.linear(standard * norm.weight + norm.bias)
+        x = torch.cat([x[:1], x[1:] + encoded])
+    for layer in model.layers:
+        pre = config.norm_order == "pre"
+        h = slow_norm(layer.attention_norm, x) if pre else x
+        y = slow_attention(layer, h, given)
+        if (scaler := layer.degree_scaler) is not None:
+            log_degree = (1 + given["degrees"].clamp(max=config.max_degree)).log()
+            y = y * (1 + scaler.plain + log_degree[:, None] * scaler.by_degree)
+        if layer.local is not None:
+            y = y + slow_local(layer, h, graph)
+        x = x + y if pre else slow_norm(layer.attention_norm, x + y)
+        h = slow_norm(layer.ffn_norm, x) if pre else x
+        y = layer.ffn_out(F.gelu(layer.ffn_in(h)))
+        x = x + y if pre else slow_norm(layer.ffn_norm, x + y)
+    if config.norm_order == "pre":
+        x = slow_norm(model.last_norm, x)
+    read = {"token": x[0], "mean": x[1:].mean(0), "sum": x[1:].sum(0) / 16}
+    return model.readout(torch.cat([read[part] for part in config.readout.split("+")]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(ALL, ALL | {"readout": "token+sum"}),
+        ALL | {"readout": "mean", "norm": "shared", "head": "mlp", "pair_hidden": 0},
+        *(ALL | {"norm_order": "post"}, ALL | {"norm_order": "post", "readout": "token+mean"}),
+        {"graph_norm": "layer", "first_graph_norm": "rms", "last_graph_norm": "batch"},
+        {"pair_width": 8, "local": "gine", "resistance_kernels": 5, "readout": "token+sum"},
+        {"pair_width": 8, "pair_walks": 3, "node_walks": 5},
+    ],
+    ids=str,
+)
+@torch.no_grad()
+def test_equals_an_independent_forward_pass(options: dict) -> None:
+    """Molecule by molecule, without blocks, padding and tables of neighbours."""
+    model = network(options)
+    expected = torch.stack([slow_forward(model, graph) for graph in graphs()])
+    found = model(batch_of(graphs(), model.config, blocks=2))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_graph_tokens_norm_of_every_site() -> None:
+    """The first and the last may be of another kind; in post-norm order there are only the layers'
+    own, each behind a branch."""
+    kinds = {"graph_norm": "mix", "first_graph_norm": "rms", "last_graph_norm": "layer"}
+    found = {}
+    for order in ("pre", "post"):
+        model = Graphormer(GraphormerConfig(**SMALL, **kinds, norm_order=order))
+        sites = [each for each in model.modules() if isinstance(each, SepNorm)]
+        found[order] = [type(site.cls_norm) for site in sites]
+    assert found["pre"] == [nn.RMSNorm, *5 * [MixNorm], nn.LayerNorm]
+    assert found["post"] == 6 * [MixNorm]
+
+
+# --- each by itself ------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("init", ["v1", "xavier"])
 def test_gates_and_scalers_begin_as_if_they_were_not_there(init: str) -> None:
     """URPE and the degree scaler multiply by 1 at first, whatever the initialisation."""
@@ -132,11 +295,12 @@ def test_gates_and_scalers_begin_as_if_they_were_not_there(init: str) -> None:
     torch.testing.assert_close(model(batch), plain(batch))
 
 
+@pytest.mark.parametrize("pairs", [{"urpe": True}, {"pair_width": 8}], ids=str)
 @pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_all_is_drawn(init: str) -> None:
+def test_all_is_drawn(init: str, pairs: dict) -> None:
     """No parameter keeps what happened to be in memory."""
     options = {"local": "gine", "node_walks": 4, "pair_walks": 4, "resistance_kernels": 4}
-    options |= {"urpe": True, "pair_width": 8, "degree_scaler": True, "head": "mlp", "init": init}
+    options |= {"degree_scaler": True, "head": "mlp", "init": init} | pairs
     first, second = [], []
     for found in (first, second):
         torch.manual_seed(0)
@@ -186,6 +350,12 @@ def test_negative_sizes(name: str) -> None:
     """0 is none; less is a mistake."""
     with pytest.raises(ConfigError, match=rf"model\.{name} must be 0, which is none, or more"):
         GraphormerConfig(**{name: -1})
+
+
+def test_urpe_is_of_the_usual_attention() -> None:
+    """Its gates would be computed and never read."""
+    with pytest.raises(ConfigError, match=r"model\.pair_width replaces; got urpe=True, pair_w"):
+        GraphormerConfig(urpe=True, pair_width=8)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 1.5, float("nan")])

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from support import batch_of
 
 from molsepnorm import featurize
+from molsepnorm.batch import GraphTensors
+from molsepnorm.encodings import encode
+from molsepnorm.model import encoding_of
 from molsepnorm.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.neighbours import distances, neighbours_of, squares
+from molsepnorm.store import GraphStore, StoreWriter
 
 CONFIG = GraphormerConfig(max_degree=2, max_distance=3, max_path_length=2)
 """With clipped degrees and distances: neither may lose a bond."""
@@ -65,6 +72,20 @@ def test_molecules_smaller_than_the_widest_atom() -> None:
     assert min(block.slots for block in batch.blocks) == 2
     alone = batch.graph_token[1:] + 1
     assert not neighbours_of(batch).bonds[alone].any()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: int) -> None:
+    """Whatever it was written in, and whatever a batch takes of it: shapes are the same."""
+    spec = encoding_of(CONFIG)
+    with StoreWriter(tmp_path / "a", spec, "zinc", ()) as writer:
+        for first in range(0, len(SMILES), chunk):
+            part = graphs()[first : first + chunk]
+            writer.append(encode(part, spec), np.empty((len(part), 0)))
+    tensors = GraphTensors.of(GraphStore.open(tmp_path / "a"))
+    for molecule in range(len(SMILES)):
+        batch = tensors.cut([molecule])
+        assert neighbours_of(batch).slots.shape == (len(batch.mask), 4)
 
 
 def test_distances() -> None:

@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training import ablate, train
-from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
+from molsepnorm.training.ablation import _NORMS, Ablation, paired_difference, variants_of
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener
 
@@ -140,7 +141,29 @@ def test_a_variants_name_says_what_varies():
             "model.norm": "sep",
             "model.graph_norm": "batch",
             "model.node_norm": "batch",
+            "model.first_graph_norm": "layer",
+            "model.last_graph_norm": None,
             "optim.lr": lr,
         }
         for lr in (1e-3, 5e-4)
+    }
+
+
+def test_norms_say_the_kinds_of_graph_token_and_atoms():
+    """Whatever the recipe has, and each of them makes a network of these norms."""
+    found = {}
+    for name, settings in variants_of({"norm": list(_NORMS)}).items():
+        options = {key.removeprefix("model."): value for key, value in settings.items()}
+        config = GraphormerConfig(layers=2, **{"last_graph_norm": "none"} | options)
+        site = Graphormer(config).layers[1].attention_norm
+        norms = [site.norm] if name.startswith("shared") else [site.cls_norm, site.tok_norm]
+        found[name] = [type(norm).__name__ for norm in norms]
+    assert found == {
+        "shared": ["LayerNorm"],
+        "shared-bn": ["MaskedBatchNorm1d"],
+        "sep": ["BatchNorm1d", "LayerNorm"],
+        "sep-ln": ["LayerNorm", "LayerNorm"],
+        "sep-bn": ["BatchNorm1d", "MaskedBatchNorm1d"],
+        "sep-ln-bn": ["LayerNorm", "MaskedBatchNorm1d"],
+        "sep-rms-bn": ["RMSNorm", "MaskedBatchNorm1d"],
     }

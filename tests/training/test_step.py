@@ -27,6 +27,18 @@ from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run import architecture
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.blocks": 2}
+RICH = {
+    "model.layers": 2,
+    "model.local": "gine",
+    "model.node_norm": "batch",
+    "model.node_walks": 4,
+    "model.pair_walks": 3,
+    "model.resistance_kernels": 3,
+    "model.urpe": True,
+    "model.degree_scaler": True,
+    "model.readout": "token+sum",
+}
+"""All that can be added to a network but for pair vectors."""
 
 
 class _Notes(Listener):
@@ -101,8 +113,14 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
         {"model.norm": "shared", "optim.clip_norm": None},
         {"data.targets": ["y", "active"]},
         {"run.precision": "bf16"},
+        RICH,
+        {"model.layers": 2, "model.pair_width": 4, "model.pair_walks": 3},
+        {"model.graph_norm": "renorm", "model.node_norm": "mix", "model.norm_order": "post"},
     ],
-    ids=["plain", "layer norms", "batch norms", "shared", "two targets", "bf16"],
+    ids=[
+        *("plain", "layer norms", "batch norms", "shared", "two targets", "bf16"),
+        *("ingredients", "pair vectors", "other norms"),
+    ],
 )
 def test_recorded_steps_are_the_same_steps(trainer, graphs_on_cpu, settings):
     """Rates, the average's weights and the molecules change from step to step: none of them is
