@@ -422,9 +422,9 @@ MUTATIONS = [
     ),
     Mutation(
         "RRWP: the longest walks, not the shortest",
-        "nn/graphormer.py",
-        "each[..., : self.config.pair_walks + 1]",
-        "each[..., -self.config.pair_walks - 1 :]",
+        "nn/relations.py",
+        "each[..., : self.walks + 1]",
+        "each[..., -self.walks - 1 :]",
         WHOLE,
     ),
     Mutation(

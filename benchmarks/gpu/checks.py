@@ -2,7 +2,8 @@
 
 SLIM by the published recipe on ZINC's subset, without dropout. Its learning rate rises within a
 hundred steps, so that they halve the loss; from these initial weights they do so without blowing
-up rounding errors, which a larger rate or Xavier's weights would, a hundred thousand times.
+up rounding errors, which a larger rate or Xavier's weights would, a hundred thousand times. Then
+the same of networks with other ingredients, for fewer steps on smaller batches.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gpu.jobs import run_jobs
+from gpu.networks import LOCAL, PAIRS, SLIM, WALKS, Network
 from gpu.scale import scale, scratch
 from gpu.trainers import (
     DEVICE,
@@ -31,6 +33,8 @@ from gpu.trainers import (
 )
 from molsepnorm.inference import infer
 from molsepnorm.nn.fused_attention import fits
+from molsepnorm.nn.walks import resistances
+from molsepnorm.training.capture import CaptureFailed, record
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.statistics import estimate_statistics
 
@@ -77,31 +81,32 @@ def check(deadline: float) -> list[dict[str, Any]]:
     return lines
 
 
-def _reference() -> list[Check]:
+def _reference(of: Network) -> list[Check]:
     """The CPU's: kept in a file for the others."""
     begun = time.perf_counter()
-    trainer = make_trainer(_PLAIN, "cpu", STILL)
+    trainer = make_trainer(_PLAIN, "cpu", of.settings(STILL))
     kept = {**_network(trainer), "evaluated": _evaluated(trainer)}
-    kept |= _trained(make_trainer(_PLAIN, "cpu", _AVERAGED))
-    torch.save(kept, _file())
+    kept |= _trained(make_trainer(_PLAIN, "cpu", of.settings(_AVERAGED)), of.steps)
+    torch.save(kept, _file(of))
     first, last = kept["losses"][0], kept["losses"][-5:].mean()
     loss, seconds = f"loss {first:.3f} to {last:.3f}", time.perf_counter() - begun
-    print(f"reference on the CPU: {scale().steps} steps, {loss}, {seconds:.0f} s")
-    return [Check("the reference learns: last losses over the first", float(last / first), 0.9)]
+    print(f"{of.told('reference on the CPU')}: {of.steps} steps, {loss}, {seconds:.0f} s")
+    learns = of.told("the reference learns: last losses over the first")
+    return [Check(learns, float(last / first), 1.0 if of.name else 0.9)]
 
 
-def _on_the_network(fused: bool) -> list[Check]:
+def _on_the_network(of: Network, fused: bool) -> list[Check]:
     """Outputs, gradients, evaluation: of the same weights, on the same molecules."""
-    trainer = make_trainer(replace(_PLAIN, fused=fused), settings=STILL)
-    expected, found = torch.load(_file()), _network(trainer)
+    trainer = make_trainer(replace(_PLAIN, fused=fused), settings=of.settings(STILL))
+    expected, found = torch.load(_file(of)), _network(trainer)
     found["evaluated"] = _evaluated(trainer)
-    word = "fused" if fused else "plain"
+    word = of.told("fused attention" if fused else "plain attention")
     checks = [
-        Check(f"{name}, {word} attention", _apart(found[name], expected[name]), _TIGHT)
+        Check(f"{name}, {word}", _apart(found[name], expected[name]), _TIGHT)
         for name in ("outputs", "gradients", "evaluated")
     ]
     again = _apart(_evaluated(trainer), found["evaluated"])
-    checks.append(Check(f"evaluated twice, {word} attention", again, 1e-6))
+    checks.append(Check(f"evaluated twice, {word}", again, 1e-6))
     if fused and DEVICE != "cpu":
         batch = trainer.graphs.cut(first_batches(trainer, 1)[0], 4)
         x = torch.zeros(8, trainer.network.config.width, device=DEVICE)
@@ -110,19 +115,44 @@ def _on_the_network(fused: bool) -> list[Check]:
     return checks
 
 
-def _on_steps(variant: Variant, bound: float) -> list[Check]:
+def _on_steps(of: Network, variant: Variant, bound: float) -> list[Check]:
     """The losses of the first steps, and what the averaged network then says of other molecules.
     (Not the weights: AdamW turns gradients that are nothing but rounding into full steps.)"""
-    trainer = make_trainer(variant, settings=_AVERAGED)
-    expected, found = torch.load(_file()), _trained(trainer)
+    trainer = make_trainer(variant, settings=of.settings(_AVERAGED))
+    expected, found = torch.load(_file(of)), _trained(trainer, of.steps)
     losses = expected["losses"]
     apart = float(((found["losses"] - losses) / losses).abs().max())
     validated = _apart(found["validated"], expected["validated"])
     return [
-        Check(f"losses of {scale().steps} steps, {variant}", apart, bound),
-        Check(f"validated after them, {variant}", validated, 10 * bound),
-        *_as_asked(trainer, variant),
+        Check(of.told(f"losses of {of.steps} steps, {variant}"), apart, bound),
+        Check(of.told(f"validated after them, {variant}"), validated, 10 * bound),
+        *_as_asked(trainer, of.told(str(variant))),
     ]
+
+
+def _on_resistances() -> list[Check]:
+    """The inverse matrices of `resistances` in a CUDA graph, which a library may refuse."""
+    trainer = make_trainer(_PLAIN, settings=WALKS.settings(STILL))
+    batch = trainer.graphs.cut(first_batches(trainer, 1)[0], 4)
+    expected = torch.cat([each.flatten() for each in resistances(batch.to("cpu"))])
+    found = torch.zeros_like(expected, device=DEVICE)
+
+    def work() -> None:
+        found.copy_(torch.cat([each.flatten() for each in resistances(batch)]))
+
+    what = "resistances by torch.linalg.inv_ex in a CUDA graph"
+    if DEVICE == "cpu":
+        work()
+    else:
+        try:
+            again = record(work, lambda: [found])
+        except CaptureFailed as error:
+            print(f"{what} FAILED: {error}", flush=True)
+            return [Check(f"{what}, which cannot be captured ({error})", float("nan"), _TIGHT)]
+        found.zero_()
+        again()
+        synchronize()
+    return [Check(what, _apart(found.cpu(), expected), _TIGHT)]
 
 
 def _on_masks(variant: Variant) -> list[Check]:
@@ -175,10 +205,10 @@ def _evaluated(trainer: Trainer) -> Tensor:
     return infer(trainer.network, trainer.graphs, graphs)
 
 
-def _trained(trainer: Trainer) -> dict[str, Tensor]:
+def _trained(trainer: Trainer, steps: int) -> dict[str, Tensor]:
     """Losses of the first steps; then outputs of the averaged network, with the statistics of batch
     norms estimated as they are before a validation."""
-    losses = take_losses(trainer, first_batches(trainer, scale().steps))
+    losses = take_losses(trainer, first_batches(trainer, steps))
     network = trainer.trained_network()
     sample = [trainer.graphs.cut(batch, 4) for batch in first_batches(trainer, 2)]
     estimate_statistics(network, sample)
@@ -186,18 +216,19 @@ def _trained(trainer: Trainer) -> dict[str, Tensor]:
     return {"losses": losses, "validated": infer(network, trainer.graphs, graphs)}
 
 
-def _as_asked(trainer: Trainer, variant: Variant) -> list[Check]:
+def _as_asked(trainer: Trainer, what: str) -> list[Check]:
     """That steps were not taken in another way than asked for: on a CPU they may."""
-    many = len(notes(trainer)) if DEVICE != "cpu" else 0
-    return [Check(f"ways that it fell back, {variant}", many, 0)]
+    found = notes(trainer) if DEVICE != "cpu" else []
+    told = f": {'; '.join(found)}" if found else ""
+    return [Check(f"ways that it fell back, {what}{told}", len(found), 0)]
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
-def _file() -> Path:
-    return scratch() / "reference.pt"
+def _file(of: Network) -> Path:
+    return scratch() / f"reference-{of.name.replace(' ', '-')}.pt"
 
 
 def _told(work: Callable[[], list[Check]]) -> Callable[[], list[dict[str, Any]]]:
@@ -210,28 +241,44 @@ def _told(work: Callable[[], list[Check]]) -> Callable[[], list[dict[str, Any]]]
     return told
 
 
-_STEPS = {
-    str(variant): partial(_on_steps, variant, bound)
-    for variant, bound in (
-        (Variant("eager", fused=False), _TIGHT),
-        (Variant("eager"), _TIGHT),
-        (Variant("captured", fused=False), _TIGHT),
-        (Variant("captured"), _TIGHT),
-        (Variant("captured", blocks=1), _TIGHT),
-        (Variant("captured", "tf32"), _TF32),
-        (Variant("captured", "bf16"), _BF16),
-        (Variant("captured", "bf16", fused=False), _BF16),
-        (Variant("compiled"), _TIGHT),
-        (Variant("compiled", fused=False), _TIGHT),
-    )
-}
+_VARIANTS = (
+    (Variant("eager", fused=False), _TIGHT),
+    (Variant("eager"), _TIGHT),
+    (Variant("captured", fused=False), _TIGHT),
+    (Variant("captured"), _TIGHT),
+    (Variant("captured", blocks=1), _TIGHT),
+    (Variant("captured", "tf32"), _TF32),
+    (Variant("captured", "bf16"), _BF16),
+    (Variant("captured", "bf16", fused=False), _BF16),
+)
+_COMPILED = ((Variant("compiled"), _TIGHT), (Variant("compiled", fused=False), _TIGHT))
+_OTHERS = (
+    (Variant("eager"), _TIGHT),
+    (Variant("captured", blocks=1), _TIGHT),
+    (Variant("captured", "bf16"), _BF16),
+)
+
+
+def _of_another(of: Network) -> dict[str, Callable[[], list[Check]]]:
+    return {
+        of.told("reference"): partial(_reference, of),
+        of.told("network"): partial(_on_the_network, of, fused=False),
+        **{of.told(str(each)): partial(_on_steps, of, each, bound) for each, bound in _OTHERS},
+    }
+
+
 _CHECKS: dict[str, Callable[[], list[Check]]] = {
-    "reference": _reference,
-    "network, plain attention": partial(_on_the_network, False),
-    "network, fused attention": partial(_on_the_network, True),
+    "reference": partial(_reference, SLIM),
+    "network, plain attention": partial(_on_the_network, SLIM, fused=False),
+    "network, fused attention": partial(_on_the_network, SLIM, fused=True),
     "masks, eager": partial(_on_masks, Variant("eager")),
     "masks, captured": partial(_on_masks, Variant("captured")),
     "resuming, captured": partial(_on_resuming, Variant("captured")),
-    **_STEPS,
+    **{str(each): partial(_on_steps, SLIM, each, bound) for each, bound in _VARIANTS},
+    "resistances, captured": _on_resistances,
+    **_of_another(WALKS),
+    **_of_another(LOCAL),
+    **_of_another(PAIRS),
+    **{str(each): partial(_on_steps, SLIM, each, bound) for each, bound in _COMPILED},
 }
 JOBS = {name: _told(work) for name, work in _CHECKS.items()}

@@ -6,6 +6,8 @@ run.sh profile                  kernels of a step, into $OUT/profile.txt and tra
 run.sh check time profile       some of them, in that order
 run.sh train NAME [options]     `molsepnorm train` into .gpu/runs/NAME, or on from its archive
                                 --minutes M: stop by then, saved [default: 8.5]
+run.sh many FILE                the runs of a list, several at a time, each into an archive
+                                --minutes M [8.5], --at-once K [3]
 run.sh all                      check, time, profile, train a little; a table in $OUT/table.md
 run.sh pack NAME ...            what pack.sh does for data sets, on a machine that has them
 
@@ -41,6 +43,10 @@ def main(arguments: list[str]) -> int:
         from gpu.training import train
 
         return train(arguments[1], arguments[2:])
+    if arguments[:1] == ["many"] and len(arguments) > 1:
+        from gpu.many import train_many
+
+        return train_many(arguments[1:])
     if arguments == ["all"]:
         return _measure([*_VERBS, "train"])
     if arguments and set(arguments) <= {*_VERBS}:

@@ -3,7 +3,8 @@
 #
 #     bash benchmarks/gpu/run.sh all
 #     bash benchmarks/gpu/run.sh check time
-#     bash benchmarks/gpu/run.sh train zinc-sep --config benchmarks/gpu/zinc-slim-400k.yaml
+#     bash benchmarks/gpu/run.sh train zinc-sep --config configs/zinc-slim-paper.yaml
+#     bash benchmarks/gpu/run.sh many benchmarks/gpu/lists/candidates.txt --at-once 4
 #
 # Results go into $OUT, else .gpu/out. PYTHON=... another interpreter; SMALL=1 tries everything out.
 set -euo pipefail
@@ -18,8 +19,12 @@ install() { # wheels of a folder into a folder, once
   stamp=$(cat "$1"/*.whl | sha256sum)
   if [ "$(cat "$2.stamp" 2> /dev/null)" = "$stamp" ]; then return 0; fi
   rm -rf "$2"
-  "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir \
-    --disable-pip-version-check --target "$2" "$1"/*.whl
+  if ! "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir \
+    --disable-pip-version-check --target "$2" "$1"/*.whl; then
+    echo "$1 is for another Python (see FOR in pack.sh): this one goes on with what it has" >&2
+    rm -rf "$2"
+    return 0
+  fi
   echo "$stamp" > "$2.stamp"
 }
 install .gpu/wheels "$scratch/site"

@@ -38,10 +38,11 @@ __all__ = [
     "notes",
     "synchronize",
     "take_losses",
+    "trainer_of",
 ]
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-RECIPE = Path(__file__).with_name("zinc-slim-400k.yaml")
+RECIPE = Path(__file__).parents[2] / "configs" / "zinc-slim-paper.yaml"
 MOLECULES = Path(__file__).parents[2] / ".gpu" / "molecules"
 STILL = {"model.dropout": 0.0, "model.attention_dropout": 0.0}
 """Without chance, so that two devices can be compared."""
@@ -116,9 +117,13 @@ def make_trainer(
         **scale().settings,
         **(settings or {}),
     }
-    config = load_config(config=RECIPE, overrides=overrides)
+    return trainer_of(load_config(config=RECIPE, overrides=overrides), scale().molecules)
+
+
+def trainer_of(config: TrainConfig, molecules: int | None = None) -> Trainer:
+    """A run's trainer, of the first so many of its training molecules."""
     whole = load(config)
-    splits = {**whole.splits, "train": whole.splits["train"][: scale().molecules]}
+    splits = {**whole.splits, "train": whole.splits["train"][:molecules]}
     dataset = replace(whole, splits=splits)
     labels = dataset.store.labels[splits["train"]]
     task = Task.fit(dataset.targets, dataset.kinds, labels, config.run.metric)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,25 +14,11 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.degree import DegreeScaler
 from molsepnorm.nn.dropout import ByteDropout, StochasticDepth
 from molsepnorm.nn.local import GINE
-from molsepnorm.nn.neighbours import Neighbours
 from molsepnorm.nn.pair_attention import PairAttention
+from molsepnorm.nn.relations import Relations
 from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
 
-__all__ = ["GraphormerLayer", "Relations"]
-
-
-@dataclass(frozen=True)
-class Relations:
-    """How the slots of a batch relate to each other, as layers read it."""
-
-    bias: list[Tensor]
-    """For each block (H, graphs, S, S): added to the attention logits; −∞ at padding."""
-    gates: list[Tensor] | None = None
-    """For each block (H, graphs, S, S): attention weights are multiplied by them."""
-    neighbours: Neighbours | None = None
-    """Who is bonded to whom."""
-    pairs: list[Tensor] | None = None
-    """For each block (graphs, S, S, E): the vectors of slot pairs."""
+__all__ = ["GraphormerLayer"]
 
 
 class GraphormerLayer(nn.Module):

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.bias import AttentionBias
-from molsepnorm.nn.block import GraphormerLayer, Relations
+from molsepnorm.nn.block import GraphormerLayer
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.dropout import ByteDropout
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.local import GINE
-from molsepnorm.nn.neighbours import neighbours_of
 from molsepnorm.nn.norms import BATCH_KINDS, make_norm
-from molsepnorm.nn.pair_attention import PairEmbedding
 from molsepnorm.nn.readout import Pooling
-from molsepnorm.nn.relative import RelativeGate
+from molsepnorm.nn.relations import RelationEncoding
 from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
-from molsepnorm.nn.walks import (
-    PairBias,
-    ResistanceKernels,
-    WalkEncoding,
-    resistances,
-    walk_probabilities,
-)
+from molsepnorm.nn.walks import WalkEncoding, walk_probabilities
 
 __all__ = ["Graphormer"]
 
@@ -58,7 +49,7 @@ class Graphormer(nn.Module):
         self.bias = AttentionBias(
             config.heads, config.bond_sizes, config.max_distance, config.max_path_length
         )
-        self._make_pair_encodings()
+        self.relations = RelationEncoding(config)
         self.input_dropout = ByteDropout(config.dropout)
         # the statistics of a batch norm that all tokens share need the atoms to the end
         self._tokens_alone = config.readout == "token" and (
@@ -87,17 +78,6 @@ class Graphormer(nn.Module):
         self.pooling = Pooling(config.readout, config.width)
         self.readout = _head(config, self.pooling.width)
         self.reset_parameters()
-
-    def _make_pair_encodings(self) -> None:
-        config = self.config
-        kernels, walks = config.resistance_kernels, config.pair_walks
-        self.kernels = ResistanceKernels(kernels) if kernels else None
-        features = kernels + (walks + 1 if walks else 0)
-        hidden, heads = config.pair_hidden, config.heads
-        self.pair_bias = PairBias(features, hidden, heads) if features else None
-        self.gate = RelativeGate(heads, config.max_distance, kernels) if config.urpe else None
-        width = config.pair_width
-        self.pair_embedding = PairEmbedding(heads, features, width) if width else None
 
     def reset_parameters(self) -> None:
         """Draw linear layers and embeddings as `config.init` says; norms become the identity, and
@@ -138,7 +118,7 @@ class Graphormer(nn.Module):
         if self.walk_encoding is not None:
             x = x + self.walk_encoding(walks, batch.mask)
         x = self.input_dropout(x)
-        relations = self._relations(batch, walks)
+        relations = self.relations(batch, self.bias(batch), walks)
         *layers, last = cast("list[GraphormerLayer]", list(self.layers))
         for layer in layers:
             x, relations = layer(x, relations, batch)
@@ -151,26 +131,6 @@ class Graphormer(nn.Module):
         if self.last_norm is not None:
             x = self.last_norm(x, batch.graph_token, batch.mask)
         return self.pooling(x, batch)
-
-    def _relations(self, batch: GraphBatch, walks: list[Tensor]) -> Relations:
-        bias, dtype = self.bias(batch), self.embedding.graph_token.dtype
-        features: list[list[Tensor]] = []
-        kernels = None
-        if self.kernels is not None:
-            kernels = [self.kernels(each) for each in resistances(batch, dtype)]
-            features.append(kernels)
-        if self.config.pair_walks:
-            features.append([each[..., : self.config.pair_walks + 1] for each in walks])
-        of_pairs = [torch.cat(each, dim=-1) for each in zip(*features, strict=True)]
-        if self.pair_bias is not None:
-            bias = [a + b for a, b in zip(bias, self.pair_bias(of_pairs), strict=True)]
-        embedding = self.pair_embedding
-        return Relations(
-            bias=bias,
-            gates=None if self.gate is None else self.gate(batch, kernels),
-            neighbours=neighbours_of(batch) if self.config.local == "gine" else None,
-            pairs=None if embedding is None else embedding(bias, of_pairs or None),
-        )
 
 
 def _norm(

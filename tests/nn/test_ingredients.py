@@ -139,7 +139,7 @@ ALL = {
 
 def slow_relations(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
     """What relates the slots of one molecule, by dense matrices (S, S) of its bonds."""
-    size, config = 1 + graph.num_atoms, model.config
+    size, config, relations = 1 + graph.num_atoms, model.config, model.relations
     bonded = torch.zeros(size, size, dtype=torch.float64)
     first, second = 1 + torch.from_numpy(graph.bonds.astype(np.int64)).T
     bonded[first, second] = bonded[second, first] = 1
@@ -152,31 +152,35 @@ def slow_relations(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
     walks = torch.stack(powers, dim=-1)
     joined = torch.linalg.matrix_exp(bonded) * atoms[:, None] > 0
     features = []
-    if model.kernels is not None:
+    if relations.kernels is not None:
         inverse = torch.linalg.pinv(torch.diag(degrees) - bonded)
         own = inverse.diagonal()
         ohms = (own[:, None] + own - 2 * inverse) * joined
-        offsets = ohms[:, :, None] - model.kernels.centres
-        features.append((-(offsets**2) / (2 * model.kernels.widths**2)).exp())
+        offsets = ohms[:, :, None] - relations.kernels.centres
+        features.append((-(offsets**2) / (2 * relations.kernels.widths**2)).exp())
     gates = torch.ones(config.heads, size, size, dtype=torch.float64)
     batch = batch_of([graph], config)
-    if model.gate is not None:
+    if relations.gate is not None:
         hops = batch.paths.distances[batch.pairs].view(size, size)
-        gate = torch.where(joined[..., None], model.gate.spatial[hops], model.gate.unreachable)
-        gate[0], gate[:, 0] = model.gate.graph_token, model.gate.graph_token
-        if model.gate.features is not None:
-            gate = gate + features[0] @ model.gate.features * joined[..., None]
+        gate = torch.where(
+            joined[..., None], relations.gate.spatial[hops], relations.gate.unreachable
+        )
+        gate[0], gate[:, 0] = relations.gate.graph_token, relations.gate.graph_token
+        if relations.gate.features is not None:
+            gate = gate + features[0] @ relations.gate.features * joined[..., None]
         gates = 1 + gate.permute(2, 0, 1)
     if config.pair_walks:
         features.append(walks[..., : config.pair_walks + 1])
     bias = model.bias(batch)[0][:, 0]
     found = {"bonded": bonded, "degrees": degrees, "walks": walks, "gates": gates}
-    if model.pair_bias is not None:
-        inner, read = model.pair_bias.inner, torch.cat(features, dim=-1)
-        bias = bias + model.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(2, 0, 1)
-    if model.pair_embedding is not None:
+    if relations.pair_bias is not None:
+        inner, read = relations.pair_bias.inner, torch.cat(features, dim=-1)
+        bias = bias + relations.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(
+            2, 0, 1
+        )
+    if relations.pair_embedding is not None:
         read = torch.cat([*features, bias.permute(1, 2, 0)], dim=-1)
-        found["pairs"] = model.pair_embedding.linear(read)[None]
+        found["pairs"] = relations.pair_embedding.linear(read)[None]
     return found | {"bias": bias}
 
 
