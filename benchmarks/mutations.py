@@ -324,9 +324,16 @@ MUTATIONS = [
     Mutation(
         "masked batch norm: unbiased for biased variance",
         "nn/sepnorm.py",
-        "deviation.square().sum(0) / count",
-        "deviation.square().sum(0) / (count - 1)",
+        "square_().mul_(share).sum(0)",
+        "square_().mul_(share).sum(0) * count / (count - 1)",
         tests(SEPNORM, "test_equals_plain_loops_over_graphs_slots_and_channels"),
+    ),
+    Mutation(
+        "masked batch norm: the gradient through the variance left out",
+        "nn/sepnorm.py",
+        "along * scale.square())",
+        "0 * along)",
+        tests(SEPNORM, "test_masked_batch_norm_gradcheck"),
     ),
     Mutation(
         "masked batch norm: biased running variance",

@@ -80,6 +80,8 @@ class MixNorm(MaskedBatchNorm1d):
     torch.Size([8, 3])
     """
 
+    plain = False
+
     def __init__(
         self,
         num_features: int,
@@ -134,6 +136,8 @@ class BatchRenorm1d(MaskedBatchNorm1d):
     """
 
     steps: Tensor
+
+    plain = False
 
     def __init__(
         self,
