@@ -35,12 +35,12 @@ def _separate(graph: str, nodes: str) -> dict[str, Any]:
 
 _NORMS = {
     "shared": {"model.norm": "shared", "model.node_norm": "layer"},
-    "shared-bn": {"model.norm": "shared", "model.node_norm": "batch"},
     "sep": _separate("batch", "layer"),
     "sep-ln": _separate("layer", "layer"),
     "sep-bn": _separate("batch", "batch"),
     "sep-ln-bn": _separate("layer", "batch"),
     "sep-rms-bn": _separate("rms", "batch"),
+    "shared-bn": {"model.norm": "shared", "model.node_norm": "batch"},
 }
 """What `norm` stands for: a layer or a batch norm of all tokens; or SepNorm by the norms of graph
 token and atoms, `sep` being the published (BN, LN)."""
