@@ -1,7 +1,7 @@
 """What the tests share: real data, a cache of their own, random molecules, a disk that fills up.
 
-`datasets`, `cache`, `small_disk` and `tree` are places; `label`, `molgraphs` and
-`wide_codes` make molecules:
+`datasets`, `cache`, `small_disk` and `tree` are places, `benchmarks` the folder of that name, whose
+modules can be imported while it is used; `label`, `molgraphs` and `wide_codes` make molecules:
 
     @given(data=st.data())
     def test_something(molgraphs, data):
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def tree() -> Callable[[Path], dict[str, bytes | None]]:
         }
 
     return look
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """benchmarks/: its modules can be imported as its commands do it, and are gone afterwards."""
+    folder = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    names = {path.stem for path in folder.iterdir()}
+    for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

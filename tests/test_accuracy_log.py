@@ -9,7 +9,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -21,17 +21,8 @@ from molsepnorm import load_config
 from molsepnorm.training import TrainConfig
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = {path.stem for path in BENCHMARKS.iterdir()}
+pytestmark = pytest.mark.usefixtures("benchmarks")
 SMALL = {"model.layers": 1, "model.width": 8, "model.ffn_width": 8, "model.heads": 2}
-
-
-@pytest.fixture(autouse=True)
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its modules can be imported as its commands do it, and are gone afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in NAMES]:
-        del sys.modules[name]
 
 
 def module(name: str) -> ModuleType:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -26,17 +25,7 @@ from molsepnorm.datasets import load as load_dataset
 from molsepnorm.datasets.dataset import LabelledGraph, cached_store
 from molsepnorm.encodings import EncodingSpec
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = {path.stem for path in BENCHMARKS.iterdir()}
-
-
-@pytest.fixture(autouse=True)
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its modules can be imported as its command does it, and are gone afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in NAMES]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 def module(name: str) -> ModuleType:

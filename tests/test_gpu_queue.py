@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,16 +17,7 @@ from molsepnorm.nn import Graphormer
 from molsepnorm.training.run import architecture
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-NAMES = {path.stem for path in BENCHMARKS.iterdir()}
-
-
-@pytest.fixture(autouse=True)
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Its modules can be imported as its command does it, and are gone afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] in NAMES]:
-        del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 def module(name: str) -> ModuleType:

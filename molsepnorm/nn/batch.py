@@ -109,6 +109,10 @@ class GraphBatch:
         }
         return replace(self, **moved)
 
+    def by_block(self, values: Tensor) -> tuple[Tensor, ...]:
+        """Values (P, …) of the slot pairs, block by block: (graphs·S², …) each."""
+        return values.split([block.graphs * block.slots**2 for block in self.blocks])
+
     @property
     def order(self) -> Tensor:
         """int64 [B]: each molecule's place among the rows of all blocks."""

@@ -57,10 +57,9 @@ class AttentionBias(nn.Module):
         """The bias of every block of a batch."""
         with torch.autocast(batch.pairs.device.type, enabled=False):
             bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
-        areas = [block.graphs * block.slots**2 for block in batch.blocks]
         return [
             part.T.contiguous().view(-1, block.graphs, block.slots, block.slots)
-            for block, part in zip(batch.blocks, bias.split(areas), strict=True)
+            for block, part in zip(batch.blocks, batch.by_block(bias), strict=True)
         ]
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)

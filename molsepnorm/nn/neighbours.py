@@ -44,10 +44,9 @@ def distances(batch: GraphBatch) -> list[Tensor]:  # for each block int64 (graph
 
 def squares(values: Tensor, batch: GraphBatch) -> list[Tensor]:  # for each block (graphs, S, S)
     """Values (P,) of the slot pairs, seen block by block."""
-    areas = [block.graphs * block.slots**2 for block in batch.blocks]
     return [
         part.view(block.graphs, block.slots, block.slots)
-        for block, part in zip(batch.blocks, values.split(areas), strict=True)
+        for block, part in zip(batch.blocks, batch.by_block(values), strict=True)
     ]
 
 

@@ -72,12 +72,11 @@ class RelativeGate(nn.Module):
                 f"RelativeGate got {told} of the atom pairs, but was made for features={expected}: "
                 "make it with features=F, F of them for each pair, or pass none"
             )
-        areas = [block.graphs * block.slots**2 for block in batch.blocks]
         with torch.autocast(batch.pairs.device.type, enabled=False):
             values = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
-            gates = [part.T.contiguous() for part in values.split(areas)]  # (H, graphs·S²)
+            gates = [part.T.contiguous() for part in batch.by_block(values)]  # (H, graphs·S²)
             if features is not None and self.features is not None:
-                joined = (batch.pairs >= SELF).split(areas)
+                joined = batch.by_block(batch.pairs >= SELF)
                 weights = self.features.T  # (H, F)
                 gates = [
                     gate + (weights @ known.flatten(0, 2).to(gate.dtype).T) * each
