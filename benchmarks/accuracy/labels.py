@@ -6,7 +6,7 @@ Penalised logP is log P less synthetic accessibility less a ring term, each stan
 term is the number of atoms beyond six of the largest ring of *one* cycle basis, that which networkx
 finds; where rings share several bonds, another order of the atoms gives another basis. For every
 validation and test molecule this works the term out of its label, compares it with the basis of the
-SMILES' own order and with the smallest rings, and with the bases of 60 random orders.
+SMILES' own order and with the smallest rings, and with the bases of 200 random orders.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import sascorer
 
 _LOGP, _SA, _RINGS = (2.45709540, 1.43432440), (-3.05258113, 0.83352070), (-0.04856969, 0.28602122)
 """Mean and standard deviation of the three terms, with which the labels were standardised."""
-_ORDERS = 60
+_ORDERS = 200
 
 
 def ring_term(label: float, molecule: Chem.Mol) -> float:
@@ -74,21 +74,22 @@ def main() -> None:
     """Print a line for each split."""
     folder, chance = Path(os.environ["MOLSEPNORM_DATA"]) / "zinc", random.Random(0)
     for split in ("val", "test"):
-        told, guesses, smallest, explained, orders = [], [], [], 0, 0
+        told, spread, smallest, explained, orders = [], [], [], 0, 0
         for label, molecule in molecules(folder, split):
             term = ring_term(label, molecule)
             others = of_other_orders(molecule, chance)
             explained += abs(term - of_basis(molecule)) < 0.5
             orders += len(set(others)) > 1
             told.append(round(term))
-            guesses.append(np.median(others) if others else round(term))
+            spread.append(np.abs(others - np.median(others)).mean() if others else 0.0)
             smallest.append(of_smallest_rings(molecule))
-        by_median = np.abs(np.subtract(told, guesses)).mean() / _RINGS[1]
+        by_median = np.mean(spread) / _RINGS[1]
         by_rings = np.abs(np.subtract(told, smallest)).mean() / _RINGS[1]
         print(
             f"{split}: {explained} of {len(told)} labels have their SMILES' own ring term; "
             f"in {orders} it depends on the order.\n"
-            f"MAE of the median over orders {by_median:.4f}; of the smallest rings {by_rings:.4f}, "
+            f"MAE of the best guess over all orders {by_median:.4f}; of the smallest rings "
+            f"{by_rings:.4f}, "
             f"which differ in {np.not_equal(told, smallest).sum()} molecules."
         )
 
