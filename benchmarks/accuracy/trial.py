@@ -88,7 +88,7 @@ def trial(
         planned=heard.planned,
         epochs=heard.curve.epoch[-1] if heard.curve.epoch else 0,
         graphs_per_second=heard.speed(),
-        seconds=round(time.perf_counter() - begun, 1),
+        seconds=round(time.perf_counter() - begun, 3),
         curve=heard.curve,
         val=heard.best,
         best_epoch=heard.best_epoch,
@@ -125,7 +125,7 @@ class _Heard(Listener):
         score = record.val_loss if self.metric == "loss" else record.scores[self.metric or ""]
         seconds, curve = time.perf_counter() - self.begun, self.curve
         curve.epoch.append(record.epoch)
-        curve.seconds.append(round(seconds, 1))
+        curve.seconds.append(round(seconds, 3))
         curve.train_loss.append(short(record.train_loss))
         curve.val.append(short(score))
         self.graphs += record.graphs_per_second * record.seconds
