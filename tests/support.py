@@ -16,6 +16,18 @@ from molsepnorm.model import encoding_of
 from molsepnorm.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 
+SMALL = {
+    "layers": 3,
+    "width": 16,
+    "ffn_width": 24,
+    "heads": 4,
+    "max_degree": 3,
+    "max_distance": 6,
+    "max_path_length": 4,
+    "outputs": 2,
+}
+"""Of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
+
 
 def far_from_initial(config: GraphormerConfig) -> Graphormer:
     """A network whose every weight matters: random, of the order of one, norms included."""

@@ -25,7 +25,7 @@ from molsepnorm.encodings import encode
 from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageError
 from molsepnorm.model import encoding_of
 from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
-from molsepnorm.nn.sepnorm import synchronize_norms
+from molsepnorm.nn.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import World
 from molsepnorm.training.statistics import estimate_statistics
 

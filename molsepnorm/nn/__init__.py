@@ -22,10 +22,11 @@ T      targets
 """
 
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.norms import BatchRenorm1d, MixNorm
-from molsepnorm.nn.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
 
 __all__ = [
     "BatchRenorm1d",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.sepnorm import MaskedBatchNorm1d
+from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
 
 __all__ = ["BATCH_KINDS", "BatchRenorm1d", "MixNorm", "NormKind", "make_norm"]
 
@@ -80,8 +80,6 @@ class MixNorm(MaskedBatchNorm1d):
     torch.Size([8, 3])
     """
 
-    plain = False
-
     def __init__(
         self,
         num_features: int,
@@ -136,8 +134,6 @@ class BatchRenorm1d(MaskedBatchNorm1d):
     """
 
     steps: Tensor
-
-    plain = False
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from molsepnorm.codes import SELF
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
 from molsepnorm.nn.neighbours import distances, squares
-from molsepnorm.nn.sepnorm import MaskedBatchNorm1d
 
 __all__ = ["PairBias", "ResistanceKernels", "WalkEncoding", "resistances", "walk_probabilities"]
 

@@ -17,8 +17,8 @@ from molsepnorm.inference import infer
 from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.batch_norm import synchronize_norms
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.sepnorm import synchronize_norms
 from molsepnorm.plan import epoch_batches, largest_batch, num_batches
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import support
 import torch
-from support import batch_of, renumbered
+from support import SMALL, batch_of, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -38,16 +38,6 @@ NORMS = [
     {"norm": "shared", "node_norm": "layer"},
     {"norm": "shared", "node_norm": "batch"},
 ]
-SMALL = {
-    "layers": 3,
-    "width": 16,
-    "ffn_width": 24,
-    "heads": 4,
-    "max_degree": 3,
-    "max_distance": 6,
-    "max_path_length": 4,
-    "outputs": 2,
-}
 
 
 def zinc_graphs(smiles: tuple[str, ...] = SMILES) -> list[MolGraph]:

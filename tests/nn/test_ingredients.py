@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support import batch_of, far_from_initial, renumbered
+from support import SMALL, batch_of, far_from_initial, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,16 +26,6 @@ SMILES = (
     "CCCCCCCCC(C)(C)O",  # longer than the largest distance below
     "C",
 )
-SMALL = {
-    "layers": 3,
-    "width": 16,
-    "ffn_width": 24,
-    "heads": 4,
-    "max_degree": 3,
-    "max_distance": 6,
-    "max_path_length": 4,
-    "outputs": 2,
-}
 INGREDIENTS: dict[str, dict] = {
     "GINE": {"local": "gine"},
     "RWSE": {"node_walks": 6},

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.nn.batch_norm import synchronize_norms
 from molsepnorm.nn.norms import BATCH_KINDS, BatchRenorm1d, MixNorm, make_norm
-from molsepnorm.nn.sepnorm import synchronize_norms
 from molsepnorm.training.statistics import estimate_statistics
 
 WIDTH = 3

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
-from molsepnorm.nn.sepnorm import synchronize_norms
+from molsepnorm.nn.batch_norm import synchronize_norms
 
 GRAPHS, SLOTS, WIDTH = 6, 5, 4
 
