@@ -12,12 +12,14 @@ DEMO := runs/demo
 
 install: $(VENV)/.installed
 
-# torch first and pinned: a bare `torch` may fetch gigabytes of CUDA
+# torch first and pinned: a bare `torch` may fetch gigabytes of CUDA. timm and torchvision apart, for
+# tests alone: where torch is a CPU build, importing transformers fails with this torchvision beside
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip "setuptools>=68" wheel
 	$(BIN)/pip install --quiet $$(grep '^torch==' constraints.txt)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps --target $(VENV)/vision timm torchvision
 	touch $@
 
 demo: install

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
@@ -13,6 +13,7 @@ from torch import nn
 from molsepnorm.batch import GraphTensors
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.model import PropertyModel
+from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.plan import by_size
 
 __all__ = [
@@ -76,7 +77,8 @@ def infer(
     graphs: np.ndarray,
     batch_size: int | None = None,
     precision: Precision = "fp32",
-) -> torch.Tensor:  # float32 (G, T)
+    call: Callable[[GraphBatch], torch.Tensor] | None = None,
+) -> torch.Tensor:  # float32 (G, …), (G, T) by default
     """The network's outputs for these molecules, in their order, on the CPU.
 
     Batches hold molecules of like size; a network in evaluation mode gives a molecule the same
@@ -88,6 +90,7 @@ def infer(
         graphs: int [G], which molecules.
         batch_size: most molecules of a batch; by default what suits the device.
         precision: of matrix products.
+        call: what to ask of a batch in place of the network's outputs: a row for each molecule.
     """
     if not len(graphs):
         return torch.empty(0, 0)
@@ -99,7 +102,7 @@ def infer(
     network.eval()
     try:
         with products_in(precision, device), autocast(precision, device):
-            parts = [network(tensors.cut(graphs[places])) for places in batches]
+            parts = [(call or network)(tensors.cut(graphs[places])) for places in batches]
     finally:
         network.train(was_training)
     sorted_outputs = torch.cat(parts).cpu()  # the only time that the device is waited for

@@ -65,6 +65,16 @@ def test_equals_one_molecule_at_a_time(
         torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_something_else_can_be_asked_of_a_batch(model: Graphormer, tensors: GraphTensors) -> None:
+    """A row for each molecule, of any shape, in the order asked for."""
+    graphs = np.array([4, 0, 8, 0])
+    rows = infer(model, tensors, graphs, batch_size=2, call=model.layer_embeddings)
+    with torch.no_grad():
+        expected = model.eval().layer_embeddings(tensors.cut(graphs))
+    assert rows.shape == (4, 2, 3, 16)
+    torch.testing.assert_close(rows, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mode_is_restored_and_nothing_is_trained(
     model: Graphormer, tensors: GraphTensors, training: bool

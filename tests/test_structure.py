@@ -48,6 +48,7 @@ MAY_IMPORT["predict"] = LEAVES | {
     *("batch", "inference", "model", "plan", "tables"),
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
+MAY_IMPORT["geometry"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["convert"] = LEAVES | {
     *("molecule", "encodings", "featurize", "nn", "metrics", "tasks", "batch", "model"),
 }

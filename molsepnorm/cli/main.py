@@ -21,6 +21,7 @@ _COMMANDS = {
     "data": "Check a table, list the named data sets, prepare one.",
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",
+    "analyze": "Look at the embeddings of trained models.",
     "convert": "Import the weights of another Graphormer.",
 }
 

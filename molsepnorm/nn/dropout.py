@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.nn.batch import Block
 
-__all__ = ["ByteDropout", "StochasticDepth"]
+__all__ = ["ByteDropout", "StochasticDepth", "draws_at_random", "dropout_alone"]
 
 _VALUES = 256  # of a byte
 
@@ -105,3 +108,25 @@ class StochasticDepth(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+_RANDOM = (ByteDropout, StochasticDepth, nn.Dropout)
+
+
+def draws_at_random(network: nn.Module) -> bool:
+    """Whether two passes in training differ: some dropout is more than zero."""
+    return any(module.p > 0 for module in network.modules() if isinstance(module, _RANDOM))
+
+
+@contextmanager
+def dropout_alone(network: nn.Module) -> Iterator[None]:
+    """While it lasts dropout is drawn as in training, and all else is as in evaluation: a batch
+    norm takes its running statistics and leaves them alone."""
+    modes = [(module, module.training) for module in network.modules()]
+    for module, _ in modes:
+        module.training = isinstance(module, _RANDOM)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

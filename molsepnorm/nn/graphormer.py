@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
@@ -15,7 +16,7 @@ from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.norms import BATCH_KINDS, make_norm
 from molsepnorm.nn.readout import Pooling
-from molsepnorm.nn.relations import RelationEncoding
+from molsepnorm.nn.relations import RelationEncoding, Relations
 from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
 from molsepnorm.nn.walks import WalkEncoding, walk_probabilities
 
@@ -110,27 +111,67 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """What every molecule's outputs are computed from: R is C, or 2 C where the graph token
         and the atoms are read."""
+        x, relations = self._beginning(batch)
+        for layer in self._all_but_last():
+            x, relations = layer(x, relations, batch)
+        end = self._ending(x, relations, batch)[-1]
+        return end.index_select(0, batch.order) if self._tokens_alone else self.pooling(end, batch)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the places that `layer_embeddings` looks at, in order."""
+        layers = [f"layer {number}" for number in range(1, self.config.layers + 1)]
+        return (*layers, "last norm") if self.last_norm is not None else tuple(layers)
+
+    def layer_embeddings(self, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
+        """Every molecule's graph token [:, 0] and mean of its atoms [:, 1] at each of `sites`.
+
+        The molecules are in the order in which they were asked for. The atoms' mean is NaN from the
+        last layer on if the graph token alone goes through it.
+        """
+        token, atoms = (Pooling(kind, self.config.width) for kind in ("token", "mean"))
+        x, relations = self._beginning(batch)
+        places = []
+        for layer in self._all_but_last():
+            x, relations = layer(x, relations, batch)
+            places.append(torch.stack([token(x, batch), atoms(x, batch)], dim=1))
+        for end in self._ending(x, relations, batch):
+            if self._tokens_alone:
+                end = end.index_select(0, batch.order)
+                both = [end, torch.full_like(end, torch.nan)]
+            else:
+                both = [token(end, batch), atoms(end, batch)]
+            places.append(torch.stack(both, dim=1))
+        return torch.stack(places, dim=2)
+
+    def _beginning(self, batch: GraphBatch) -> tuple[Tensor, Relations]:  # (M, C)
+        """What the first layer reads."""
         config = self.config
         steps = max(config.node_walks, config.pair_walks)
         dtype = self.embedding.graph_token.dtype
         walks = walk_probabilities(batch, steps, dtype) if steps else []
-        x = self.embedding(batch)  # (M, C)
+        x = self.embedding(batch)
         if self.walk_encoding is not None:
             x = x + self.walk_encoding(walks, batch.mask)
-        x = self.input_dropout(x)
-        relations = self.relations(batch, self.bias(batch), walks)
-        *layers, last = cast("list[GraphormerLayer]", list(self.layers))
-        for layer in layers:
-            x, relations = layer(x, relations, batch)
+        return self.input_dropout(x), self.relations(batch, self.bias(batch), walks)
+
+    def _all_but_last(self) -> list[GraphormerLayer]:
+        return cast("list[GraphormerLayer]", list(self.layers)[:-1])
+
+    def _ending(
+        self, x: Tensor, relations: Relations, batch: GraphBatch
+    ) -> list[Tensor]:  # (M, C) each; or (B, C), where the tokens go on alone, in the slots' order
+        """What the last layer makes, and the last norm where there is one."""
+        layer = cast(GraphormerLayer, self.layers[-1])
         if self._tokens_alone:
-            token = last.tokens(x, relations, batch)
+            ends = [layer.tokens(x, relations, batch)]
             if self.last_norm is not None:
-                token = self.last_norm.tokens(token)
-            return token.index_select(0, batch.order)
-        x, _ = last(x, relations, batch)
+                ends.append(self.last_norm.tokens(ends[0]))
+            return ends
+        ends = [layer(x, relations, batch)[0]]
         if self.last_norm is not None:
-            x = self.last_norm(x, batch.graph_token, batch.mask)
-        return self.pooling(x, batch)
+            ends.append(self.last_norm(ends[0], batch.graph_token, batch.mask))
+        return ends
 
 
 def _norm(

@@ -17,7 +17,7 @@ from molsepnorm.tasks import Task, check_labels
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
 
-__all__ = ["Evaluation", "evaluate", "score_on"]
+__all__ = ["Evaluation", "Selection", "evaluate", "score_on", "select"]
 
 
 class Evaluation(NamedTuple):
@@ -29,6 +29,16 @@ class Evaluation(NamedTuple):
     """How many were scored."""
     scores: dict[str, float]
     """By metric, see `molsepnorm.tasks.Task.scores`."""
+
+
+class Selection(NamedTuple):
+    """A model, and molecules with labels encoded for it."""
+
+    model: PropertyModel
+    dataset: Dataset
+    split: str
+    graphs: np.ndarray
+    """int64 [n]: which molecules of the data set's store."""
 
 
 def evaluate(
@@ -55,10 +65,23 @@ def evaluate(
         DataError: the data cannot be had or used, or changed since the run began.
         ModelError: the folder holds no complete model.
     """
+    place = pick_device(device)
+    model, dataset, split, graphs = select(model, data, split)
+    labels = dataset.store.labels[graphs]
+    check_labels(model.task.targets, labels)
+    model.network.to(place)
+    predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
+    scores = score_on(dataset, model.task, predictions, labels)
+    return Evaluation(dataset, split, len(graphs), scores)
+
+
+def select(
+    model: PropertyModel | Path | str, data: DataConfig, split: str | None = None
+) -> Selection:
+    """Molecules to show a model; arguments and errors as in `evaluate`."""
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
-    place = pick_device(device)
     own_run = None
     if not isinstance(model, PropertyModel):
         folder, model = model, PropertyModel.from_pretrained(model)
@@ -77,12 +100,7 @@ def evaluate(
             f"{', '.join(dataset.targets)}"
         )
     graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
-    labels = dataset.store.labels[graphs]
-    check_labels(model.task.targets, labels)
-    model.network.to(place)
-    predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
-    scores = score_on(dataset, model.task, predictions, labels)
-    return Evaluation(dataset, split, len(graphs), scores)
+    return Selection(model, dataset, split, graphs)
 
 
 def score_on(

@@ -277,6 +277,50 @@ def test_embed_and_forward_shapes() -> None:
     torch.testing.assert_close(model.readout(embedding), model(batch), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "after_last"),
+    [
+        ({}, ("last norm",)),
+        ({"readout": "token+mean"}, ("last norm",)),
+        ({"norm_order": "post", "readout": "mean"}, ()),
+        ({"norm_order": "post"}, ()),
+        ({"norm": "shared", "node_norm": "batch", "local": "gine"}, ("last norm",)),
+    ],
+)
+def test_layer_embeddings_are_what_goes_from_layer_to_layer(settings, after_last) -> None:
+    """Against what hooks see of each layer, atom by atom; the end against the read-out."""
+    config = GraphormerConfig(**SMALL, **settings)
+    model = support.far_from_initial(config)
+    zinc = featurize.get("zinc")
+    graphs = [zinc(text) for text in ("CC(C)CO", "C", "c1ccccc1", "CCO")]
+    batch = batch_of(graphs, config, blocks=2)
+    seen: list[Tensor] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, __, output: seen.append(output[0]))
+        for layer in model.layers
+    ]
+    with torch.no_grad():
+        found = model.layer_embeddings(batch)
+        end = model.embed(batch)
+    for hook in hooks:
+        hook.remove()
+    assert model.sites == ("layer 1", "layer 2", "layer 3", *after_last)
+    assert found.shape == (4, 2, len(model.sites), config.width)
+    for site, x in enumerate(seen[: len(model.layers)]):
+        for place, token in enumerate(batch.graph_token.tolist()):
+            if site == 2 and found[place, 1, site].isnan().all():
+                continue  # the token goes alone, and what hooks saw is the second call
+            atoms = x[token + 1 : token + 1 + graphs[place].num_atoms]
+            torch.testing.assert_close(found[place, 0, site], x[token])
+            torch.testing.assert_close(found[place, 1, site], atoms.mean(0))
+    tokens_alone = config.readout == "token" and config.norm == "sep"
+    assert found[:, 1, 2:].isnan().any() == tokens_alone
+    assert not found[:, :, :2].isnan().any() and not found[:, 0].isnan().any()
+    read = {"token": found[:, 0, -1], "mean": found[:, 1, -1]}
+    parts = [read[kind] for kind in config.readout.split("+")]
+    torch.testing.assert_close(torch.cat(parts, dim=1), end)
+
+
 @pytest.mark.parametrize("layers", [3, 12])
 @pytest.mark.parametrize("init", ["v1", "xavier"])
 def test_reset_parameters(layers: int, init: str) -> None:

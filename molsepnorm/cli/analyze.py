@@ -1,0 +1,106 @@
+"""`molsepnorm analyze`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from molsepnorm.cli.options import column_options, configuration, options, source_options
+
+if TYPE_CHECKING:
+    from molsepnorm.geometry import Analysis
+
+__all__ = ["analyze"]
+
+
+@click.command()
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="A run or a model; or the folder of an ablation or a series, for all runs in it. More may "
+    "follow, or be given by --model again.",
+)
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@options(source_options, column_options)
+@click.option(
+    "--split",
+    help="train, val, test, or all. [default: test; all for a table that was not trained on]",
+)
+@click.option("--molecules", type=click.IntRange(min=2), default=2000, help="Most to look at.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("geometry"),
+    help="Folder of the page, the pictures and the numbers.",
+)
+@click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def analyze(
+    models: tuple[Path, ...],
+    more: tuple[Path, ...],
+    split: str | None,
+    molecules: int,
+    output: Path,
+    device: str,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Look at the embeddings of trained models, layer by layer, run beside run.
+
+    How many directions the graph token's embeddings use, how evenly they fill the sphere, how far
+    dropout moves them, and whether size and target can be read off them; the same of the atoms'
+    mean. Runs of a series are told of together, mean ± sd. Without --dataset or --data the
+    molecules are those of the first run.
+
+    \b
+    molsepnorm analyze --model runs/zinc-ablation --output runs/zinc-ablation/geometry
+    molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
+    """
+    from molsepnorm.cli.console import make_console
+    from molsepnorm.geometry import analyze as look
+    from molsepnorm.geometry.report import write_report
+    from molsepnorm.geometry.subjects import load_subjects
+
+    if given["dataset"] is not None and given["data"] is not None:
+        raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
+    named = given["dataset"] is not None or given["data"] is not None
+    data = configuration(given).data if named else None
+    subjects = load_subjects([*models, *more], data, split, molecules)
+    console = make_console()
+
+    def told(name: str) -> None:
+        if not as_json:
+            console.print(f"{name} …")
+
+    analysis = look(subjects, device, told)
+    write_report(analysis, output)
+    _show(analysis, output, as_json)
+
+
+def _show(analysis: Analysis, output: Path, as_json: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from molsepnorm.cli.console import make_console
+    from molsepnorm.geometry.report import table_of
+
+    if as_json:
+        click.echo(json.dumps(analysis.to_json(), indent=2))
+        return
+    groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
+    table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")
+    for place, title in enumerate(groups):
+        table.add_column(Text(title), justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = make_console()
+    console.print(table)
+    console.print(f"Figures, and all layers: {output / 'index.html'}")

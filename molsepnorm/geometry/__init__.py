@@ -1,0 +1,28 @@
+"""What embeddings of molecules look like: do they collapse, or do they use their space?"""
+
+from molsepnorm.geometry.analysis import Analysis, Cloud, Run, Subject, analyze
+from molsepnorm.geometry.correlation import Correlation, correlate
+from molsepnorm.geometry.measures import (
+    alignment,
+    effective_rank,
+    mean_cosine,
+    principal_map,
+    singular_values,
+    uniformity,
+)
+
+__all__ = [
+    "Analysis",
+    "Cloud",
+    "Correlation",
+    "Run",
+    "Subject",
+    "alignment",
+    "analyze",
+    "correlate",
+    "effective_rank",
+    "mean_cosine",
+    "principal_map",
+    "singular_values",
+    "uniformity",
+]

@@ -1,0 +1,146 @@
+"""What a cloud of embeddings looks like, in a few numbers.
+
+A cloud is a tensor (n, d): n molecules' embeddings of d channels. Everything here is plain torch in
+the precision of what comes in, so that a measure can also be a loss.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from molsepnorm.errors import DataError
+
+__all__ = [
+    "alignment",
+    "effective_rank",
+    "mean_cosine",
+    "principal_map",
+    "singular_values",
+    "uniformity",
+]
+
+
+def singular_values(points: Tensor) -> Tensor:  # (min(n, d),)
+    """Singular values of the centred cloud, from the largest: √n times its standard deviations
+    along its principal axes. What is within rounding of a single point counts as one.
+
+    >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    tensor([4.2426, 1.4142])
+    """
+    _require_cloud(points)
+    values = torch.linalg.svdvals(points - points.mean(0))
+    rounding = torch.finfo(points.dtype).eps * max(points.shape)
+    return torch.where(values > rounding * torch.linalg.matrix_norm(points), values, 0)
+
+
+def effective_rank(points: Tensor) -> float:
+    r"""In how many directions a cloud spreads: 1 for a line, d for a ball, 0 for a point.
+
+    .. math:: \exp\Bigl(-\sum_k p_k \log p_k\Bigr), \qquad p_k = \sigma_k \Big/ \sum_l \sigma_l
+
+    with σ the singular values of the centred cloud.
+
+    Source: Roy and Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO
+    2007, definition 1.
+
+    >>> effective_rank(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0]]))
+    2.0...
+    """
+    values = singular_values(points)
+    total = values.sum()
+    if total == 0:
+        return 0.0
+    return float(torch.special.entr(values / total).sum().exp())
+
+
+def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
+    r"""How evenly the directions of the points fill the sphere: 0 if all are one, less if better.
+
+    .. math:: \log \frac{1}{n (n - 1)} \sum_{i \ne j} e^{-t \, \lVert u_i - u_j \rVert^2},
+        \qquad u_i = x_i / \lVert x_i \rVert
+
+    The least that points spread evenly over a sphere in many dimensions come to is near −2 t.
+
+    Source: Wang and Isola, "Understanding contrastive representation learning through alignment
+    and uniformity on the hypersphere", ICML 2020, arXiv 2005.10242, section 4.1.2.
+
+    >>> uniformity(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]))
+    tensor(-8.)
+    """
+    count = _require_cloud(points)
+    directions = F.normalize(points, dim=1)
+    exponents = 2 * t * (directions @ directions.T - 1)  # ‖u − v‖² = 2 − 2 u·v
+    itself = torch.eye(count, dtype=torch.bool, device=points.device)
+    others = exponents.masked_fill(itself, -torch.inf)
+    return others.flatten().logsumexp(0) - math.log(count * (count - 1))
+
+
+def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
+    r"""How far two views of the same molecules lie apart: 0 if they agree, 4 at most.
+
+    .. math:: \frac1n \sum_i \lVert u_i - v_i \rVert^2,
+        \qquad u_i = x_i / \lVert x_i \rVert, \quad v_i = y_i / \lVert y_i \rVert
+
+    Source: Wang and Isola, ICML 2020, arXiv 2005.10242, section 4.1.1, with α = 2.
+
+    >>> alignment(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 5.0]]))
+    tensor(2.)
+
+    Raises:
+        DataError: the clouds differ in shape.
+    """
+    if points.shape != others.shape:
+        raise DataError(
+            f"two views of the same molecules have the same shape; got {tuple(points.shape)} and "
+            f"{tuple(others.shape)}"
+        )
+    return (F.normalize(points, dim=1) - F.normalize(others, dim=1)).square().sum(1).mean()
+
+
+def mean_cosine(points: Tensor) -> float:
+    """The mean cosine of two different points: near 1 where all point the same way.
+
+    >>> mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]))
+    -0.33...
+    """
+    count = _require_cloud(points)
+    directions = F.normalize(points, dim=1)
+    lengths = directions.square().sum()  # n, but for points at the origin
+    return float((directions.sum(0).square().sum() - lengths) / (count * (count - 1)))
+
+
+def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # (n, 2), (2,)
+    """The cloud seen along its two longest axes, and which share of its variance each has.
+
+    The sign of an axis is chosen so that its largest coordinate is positive. A cloud of a single
+    channel has a second coordinate of zero.
+
+    >>> principal_map(torch.tensor([[0.0, 1.0], [0.0, -1.0], [3.0, 0.0], [-3.0, 0.0]]))[1]
+    tensor([0.9000, 0.1000])
+    """
+    _require_cloud(points)
+    left, values, _ = torch.linalg.svd(points - points.mean(0), full_matrices=False)
+    places = F.pad(left * values, (0, 2))[:, :2]
+    furthest = places.gather(0, places.abs().argmax(0, keepdim=True))
+    shares = F.pad(values.square(), (0, 2))[:2] / values.square().sum().clamp(min=1e-30)
+    return places * torch.where(furthest < 0, -1, 1), shares
+
+
+def _require_cloud(points: Tensor) -> int:
+    """How many points there are.
+
+    Raises:
+        DataError: fewer than two, not of shape (n, d), or not all are finite.
+    """
+    if points.dim() != 2 or len(points) < 2:
+        raise DataError(
+            "a cloud of embeddings has two points or more and the shape (n, d); got "
+            f"{tuple(points.shape)}"
+        )
+    if not points.isfinite().all():
+        raise DataError("embeddings must be finite: there are NaN or infinite values among them")
+    return len(points)
