@@ -874,6 +874,143 @@ MUTATIONS = [
         "progress.epoch % run.validate_every == 0",
         tests("training/test_step.py", "test_validation_every_few_epochs"),
     ),
+    Mutation(
+        "geometry: singular values of the cloud as it lies, not centred",
+        "geometry/measures.py",
+        "torch.linalg.svdvals(points - points.mean(0))",
+        "torch.linalg.svdvals(points)",
+        tests(
+            "geometry/test_measures.py",
+            "test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies",
+        ),
+    ),
+    Mutation(
+        "geometry: rounding counts as a direction",
+        "geometry/measures.py",
+        "return torch.where(values > rounding * torch.linalg.matrix_norm(points), values, 0)",
+        "return values",
+        tests("geometry/test_measures.py", "test_a_single_point_has_none"),
+    ),
+    Mutation(
+        "geometry: uniformity counts each point with itself",
+        "geometry/measures.py",
+        "exponents.masked_fill(itself, -torch.inf)",
+        "exponents",
+        tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
+    ),
+    Mutation(
+        "geometry: uniformity of points of any length",
+        "geometry/measures.py",
+        "    directions = F.normalize(points, dim=1)\n    exponents",
+        "    directions = points\n    exponents",
+        tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
+    ),
+    Mutation(
+        "geometry: alignment of points of any length",
+        "geometry/measures.py",
+        "(F.normalize(points, dim=1) - F.normalize(others, dim=1))",
+        "(points - others)",
+        tests("geometry/test_measures.py", "test_alignment_of_turned_points_is_their_chord"),
+    ),
+    Mutation(
+        "geometry: a map may flip",
+        "geometry/measures.py",
+        "return places * torch.where(furthest < 0, -1, 1), shares",
+        "return places, shares",
+        tests(
+            "geometry/test_measures.py",
+            "test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip",
+            "test_a_single_channel_has_a_flat_map",
+        ),
+    ),
+    Mutation(
+        "geometry: a regression is asked of molecules that it was fitted to",
+        "geometry/correlation.py",
+        "read_off = cross_val_predict(",
+        "read_off = (lambda model, x, y, cv: model.fit(x, y).predict(x))(",
+        tests(
+            "geometry/test_correlation.py",
+            "test_noise_is_not_read_off_although_a_regression_without_folds_would",
+        ),
+    ),
+    Mutation(
+        "geometry: both views are the same",
+        "geometry/analysis.py",
+        "            views = [embedded(partial(_with_dropout, network)) for _ in range(2)]",
+        "            views = [embedded(partial(_with_dropout, network))] * 2",
+        tests("geometry/test_analysis.py", "test_alignment_is_of_dropout_alone"),
+    ),
+    Mutation(
+        "geometry: the last site is the first",
+        "geometry/analysis.py",
+        "    places, shares = principal_map(points[:, 0, -1])",
+        "    places, shares = principal_map(points[:, 0, 0])",
+        tests("geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+    ),
+    Mutation(
+        "geometry: molecules drawn are in no order",
+        "geometry/subjects.py",
+        "graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))",
+        "graphs = np.random.default_rng(len(subjects)).choice(graphs, most, replace=False)",
+        tests(
+            "cli/test_analyze.py",
+            "test_an_ablation_is_told_of_by_variant",
+            "test_some_of_many_molecules_are_the_same_for_all",
+        ),
+    ),
+    Mutation(
+        "geometry: a run that is under way counts",
+        "geometry/subjects.py",
+        'if _holds_model(each) and (each / "metrics.json").is_file():',
+        "if _holds_model(each):",
+        tests("cli/test_analyze.py", "test_a_finished_run_counts_and_one_under_way_does_not"),
+    ),
+    Mutation(
+        "geometry: titles of a page are not escaped",
+        "geometry/report.py",
+        "f'<{kind}>{escape(text)}</{kind}>'",
+        "f'<{kind}>{text}</{kind}>'",
+        tests("geometry/test_report.py", "test_names_are_text_and_numbers_are_those_of_the_table"),
+    ),
+    Mutation(
+        "layers: the atoms' mean counts padding",
+        "nn/graphormer.py",
+        '        token, atoms = (Pooling(kind, self.config.width) for kind in ("token", "mean"))',
+        '        token, atoms = (Pooling(kind, self.config.width) for kind in ("token", "sum"))',
+        tests("nn/test_graphormer.py", "test_layer_embeddings_are_what_goes_from_layer_to_layer"),
+    ),
+    Mutation(
+        "layers: tokens in the order of the slots",
+        "nn/graphormer.py",
+        "                end = end.index_select(0, batch.order)\n                both",
+        "                both",
+        tests("nn/test_graphormer.py", "test_layer_embeddings_are_what_goes_from_layer_to_layer"),
+    ),
+    Mutation(
+        "contrastive: the loss asks one way",
+        "nn/contrastive.py",
+        "(F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2",
+        "F.cross_entropy(logits, partner)",
+        tests(
+            "nn/test_contrastive.py", "test_the_loss_is_the_probability_of_the_partner_both_ways"
+        ),
+    ),
+    Mutation(
+        "contrastive: views of any length",
+        "nn/contrastive.py",
+        "F.normalize(first, dim=1) @ F.normalize(second, dim=1).T",
+        "first @ second.T",
+        tests(
+            "nn/test_contrastive.py", "test_the_loss_is_the_probability_of_the_partner_both_ways"
+        ),
+    ),
+    Mutation(
+        "contrastive: norms train while dropout alone should be drawn",
+        "nn/dropout.py",
+        "module.training = isinstance(module, _RANDOM)",
+        "module.training = True",
+        tests("nn/test_contrastive.py", "test_dropout_alone_leaves_norms_and_modes_as_they_are"),
+    ),
 ]
 
 

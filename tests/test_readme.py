@@ -12,7 +12,7 @@ README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=["train", "sepnorm", "pyg"])
+@pytest.mark.parametrize("code", BLOCKS, ids=["train", "sepnorm", "convert", "pyg"])
 def test_python_examples_run(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

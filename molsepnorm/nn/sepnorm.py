@@ -93,14 +93,27 @@ class SepNorm(nn.Module):
             ValueError: in training a batch norm gets a single graph, of all processes together
                 where it is synchronised.
         """
-        batch_norm = isinstance(self.cls_norm, _BatchNorm) and not is_shared_out(self.cls_norm)
-        if self.training and len(x) == 1 and batch_norm:
-            raise ValueError(
-                "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
-                "its variance over the batch is not defined. Use batches of two graphs or more, "
-                "or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
-            )
-        return self.cls_norm(at_least_float32(x))
+        return normalize_special(self.cls_norm, x)
+
+
+def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least float32
+    """Normalise one special token of each of n sequences, x (n, d), in float32 or more unless the
+    norm's own weights are of a lower precision.
+
+    Raises:
+        ValueError: in training a batch norm gets a single sequence, of all processes together
+            where it is synchronised.
+    """
+    batch_norm = isinstance(norm, _BatchNorm) and not is_shared_out(norm)
+    if norm.training and len(x) == 1 and batch_norm:
+        raise ValueError(
+            "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
+            "its variance over the batch is not defined. Use batches of two graphs or more, "
+            "or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
+        )
+    weight = getattr(norm, "weight", None)
+    low = isinstance(weight, Tensor) and weight.element_size() < 4  # of a network in half precision
+    return norm(x if low else at_least_float32(x))
 
 
 class SharedNorm(nn.Module):

@@ -54,6 +54,17 @@ def test_the_molecules_are_the_run_s_own_test_split_unless_others_are_named(runs
     assert told(tmp_path / "some")["molecules"] == 7
 
 
+def test_some_of_many_molecules_are_the_same_for_all(runs, ok, tmp_path):
+    """So that runs can be compared; a second call draws them too."""
+    for name in ("first", "second"):
+        ok(
+            *("analyze", "--model", runs / "norms", "--split", "all", "--molecules", 9),
+            *("-o", tmp_path / name),
+        )
+    assert told(tmp_path / "first") == told(tmp_path / "second")
+    assert told(tmp_path / "first")["molecules"] == 9
+
+
 def test_several_runs_and_a_model_on_its_own(runs, ok, tmp_path):
     """The second run follows the first, as a shell writes out runs/*."""
     shutil.copytree(runs / "norms" / "shared" / "seed-0" / "model", tmp_path / "alone")

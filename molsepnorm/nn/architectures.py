@@ -1,0 +1,228 @@
+"""Which norms of a known transformer act on its token sequences, and where its special tokens are.
+
+A class is known by its module and name, so that none of these libraries is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import nn
+
+from molsepnorm.errors import ConfigError
+
+__all__ = ["ARCHITECTURES", "Architecture", "Known", "find_known"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What there is to know of a class of networks. Patterns are names of modules relative to an
+    instance, where `*` stands for anything between two dots."""
+
+    classes: tuple[str, ...]
+    """Qualified names; a subclass is known too."""
+
+    norms: tuple[str, ...]
+    """Patterns of the norms that act on sequences with special tokens. Left out: norms of patches
+    before the special tokens join them, of queries and keys, of pooled vectors, of heads."""
+
+    first: Callable[[Any], tuple[str, ...]] = lambda module: ()
+    """Patterns of those among them that an instance calls before a layer has mixed the tokens: a
+    special token is one and the same vector there in every sequence (but for dropout), and a batch
+    norm would see no variance."""
+
+    special_tokens: Callable[[Any], int] = lambda module: 1
+    """How many of them an instance's sequences begin with."""
+
+    batch_first: Callable[[Any], bool] = lambda module: True
+    """Whether an instance's sequences are (B, S, C), or (S, B, C)."""
+
+    stacked: bool = False
+    """Whether instances whose names differ by a number alone are layers of one stack, of which the
+    first alone gets tokens that are not mixed yet."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A module inside a network whose class is known."""
+
+    name: str
+    """Qualified, "" for the network itself."""
+
+    module: nn.Module
+    architecture: Architecture
+    begins: bool
+    """Whether no layer stands before it in its stack."""
+
+    def norms(self) -> dict[str, nn.Module]:
+        """Its norms on token sequences: qualified name -> module. A place held by an identity is
+        no norm."""
+        return {
+            self._qualified(name): module
+            for name, module in self.module.named_modules()
+            if not isinstance(module, nn.Identity)
+            and any(_fits(name, pattern) for pattern in self.architecture.norms)
+        }
+
+    def is_first(self, name: str) -> bool:
+        """Whether the norm of that qualified name is called before a layer has mixed the tokens."""
+        patterns = self.architecture.first(self.module) if self.begins else ()
+        return any(_fits(name, self._qualified(pattern)) for pattern in patterns)
+
+    def contains(self, name: str) -> bool:
+        """Whether the module of that qualified name is inside."""
+        return not self.name or name.startswith(f"{self.name}.")
+
+    def _qualified(self, name: str) -> str:
+        return f"{self.name}.{name}" if self.name else name
+
+
+def find_known(network: nn.Module) -> list[Known]:
+    """The modules of known classes, in order; not those inside another one.
+
+    >>> layer = nn.TransformerEncoderLayer(4, 2)
+    >>> encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    >>> [known] = find_known(nn.Sequential(nn.Linear(4, 4), encoder))
+    >>> known.name, len(known.norms())
+    ('1', 4)
+    """
+    found: list[Known] = []
+    stacks: set[str] = set()
+    for name, module in network.named_modules():
+        architecture = _architecture_of(module)
+        if architecture is None or any(known.contains(name) for known in found):
+            continue
+        stack = re.sub(r"\d+", "*", name)
+        begins = not (architecture.stacked and stack in stacks)
+        stacks.add(stack)
+        found.append(Known(name, module, architecture, begins))
+    return found
+
+
+def _architecture_of(module: nn.Module) -> Architecture | None:
+    for kind in type(module).__mro__:
+        if architecture := _BY_CLASS.get(f"{kind.__module__}.{kind.__qualname__}"):
+            return architecture
+    return None
+
+
+def _fits(name: str, pattern: str) -> bool:
+    parts, patterns = name.split("."), pattern.split(".")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+# --- transformers: 4 numbers the layers of a ViT in encoder.layer, 5 in layers ------------------
+
+_BERT = Architecture(
+    classes=(
+        "transformers.models.bert.modeling_bert.BertModel",
+        "transformers.models.roberta.modeling_roberta.RobertaModel",
+    ),
+    norms=(
+        "embeddings.LayerNorm",
+        "encoder.layer.*.attention.output.LayerNorm",
+        "encoder.layer.*.crossattention.output.LayerNorm",
+        "encoder.layer.*.output.LayerNorm",
+    ),
+    first=lambda model: ("embeddings.LayerNorm",),
+)
+
+_VIT = Architecture(
+    classes=(
+        "transformers.models.vit.modeling_vit.ViTModel",
+        "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel",
+    ),
+    norms=(
+        "encoder.layer.*.layernorm_before",
+        "encoder.layer.*.layernorm_after",
+        "layers.*.layernorm_before",
+        "layers.*.layernorm_after",
+        "layernorm",
+    ),
+    first=lambda model: ("encoder.layer.0.layernorm_before", "layers.0.layernorm_before"),
+)
+
+_MAE_DECODER = Architecture(  # what it reads has gone through the encoder: no norm is a first one
+    classes=("transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder",),
+    norms=(
+        "decoder_layers.*.layernorm_before",
+        "decoder_layers.*.layernorm_after",
+        "decoder_norm",
+    ),
+)
+
+# --- timm ---------------------------------------------------------------------------------------
+
+
+def _first_of_timm(vit: Any) -> tuple[str, ...]:
+    if not isinstance(vit.norm_pre, nn.Identity):
+        return ("norm_pre",)
+    if type(vit.blocks[0]).__name__ == "ResPostBlock":  # its norms come after attention
+        return ()
+    return ("blocks.0.norm1", "blocks.0.in_norm", "blocks.0.attns.*.norm")
+
+
+def _prefix_of_timm(vit: Any) -> int:
+    if not vit.num_prefix_tokens:
+        raise ConfigError(
+            f"{type(vit).__name__} has no class token (class_token=False), so there is nothing to "
+            "normalise apart: make it with class_token=True, or with registers (reg_tokens=)"
+        )
+    return vit.num_prefix_tokens
+
+
+_TIMM = Architecture(
+    classes=("timm.models.vision_transformer.VisionTransformer",),
+    norms=(
+        "norm_pre",
+        "blocks.*.norm1",
+        "blocks.*.norm2",
+        "blocks.*.in_norm",  # of parallel attention and feed-forward
+        "blocks.*.attns.*.norm",  # of several branches side by side
+        "blocks.*.ffns.*.norm",
+        "norm",
+    ),
+    first=_first_of_timm,
+    special_tokens=_prefix_of_timm,
+)
+
+# --- torch --------------------------------------------------------------------------------------
+
+
+def _layout_of_torch(layer: Any) -> bool:
+    attention = getattr(layer, "self_attn", None)
+    if not isinstance(attention, nn.MultiheadAttention):
+        raise ConfigError(
+            f"{type(layer).__name__} inside a TransformerEncoder does not tell its layout: pass "
+            "batch_first=True for sequences (batch, slots, channels), or False for (slots, batch, "
+            "channels)"
+        )
+    return attention.batch_first
+
+
+def _norm_first(layer: Any) -> bool:
+    return bool(getattr(layer, "norm_first", False))
+
+
+_TORCH_ENCODER = Architecture(
+    classes=("torch.nn.modules.transformer.TransformerEncoder",),
+    norms=("layers.*.norm1", "layers.*.norm2", "norm"),
+    first=lambda encoder: ("layers.0.norm1",) if _norm_first(encoder.layers[0]) else (),
+    batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
+)
+
+_TORCH_LAYER = Architecture(
+    classes=("torch.nn.modules.transformer.TransformerEncoderLayer",),
+    norms=("norm1", "norm2"),
+    first=lambda layer: ("norm1",) if _norm_first(layer) else (),
+    batch_first=_layout_of_torch,
+    stacked=True,
+)
+
+ARCHITECTURES = (_BERT, _VIT, _MAE_DECODER, _TIMM, _TORCH_ENCODER, _TORCH_LAYER)
+
+_BY_CLASS = {name: architecture for architecture in ARCHITECTURES for name in architecture.classes}

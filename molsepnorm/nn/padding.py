@@ -1,0 +1,96 @@
+"""Where padding stands in the sequences of a call, told to norms deep inside a network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["PaddingContext", "PaddingHook"]
+
+
+class PaddingContext:
+    """What a `PaddingHook` writes and the norms of one network read.
+
+    It is kept until the next call, as gradient checkpointing runs layers again in `backward`.
+    """
+
+    real: Tensor | None = None
+    """bool (B, S), or (S,) for a single sequence: where no padding stands. None: nothing is known
+    of padding, so every slot counts."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"real": None}  # a copy of a network does not take its last batch along
+
+
+class PaddingHook:
+    """A forward pre-hook that reads a call's padding mask into a context.
+
+    ======================  =================================================================
+    `attention_mask`        (B, S), 0 where padding stands (as in `transformers`)
+    `src_key_padding_mask`  (B, S) or (S,), True, −inf or the lowest number where padding stands
+                            (as in `torch.nn`)
+    ======================  =================================================================
+
+    An object, not a closure, so that networks that carry it can be copied and pickled.
+
+    >>> padding = PaddingContext()
+    >>> layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
+    >>> hook = layer.register_forward_pre_hook(PaddingHook(layer, padding), with_kwargs=True)
+    >>> _ = layer(torch.randn(1, 3, 4), src_key_padding_mask=torch.tensor([[False, False, True]]))
+    >>> padding.real
+    tensor([[ True,  True, False]])
+    """
+
+    def __init__(self, module: nn.Module, padding: PaddingContext) -> None:
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        parameters = inspect.signature(module.forward).parameters.values()
+        names = [parameter.name for parameter in parameters if parameter.kind in positional]
+        self.places = {name: names.index(name) for name in _READERS if name in names}
+        self.padding = padding
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Read the masks of a call of `module`.
+
+        Raises:
+            ValueError: a mask does not say slot by slot what is padding.
+        """
+        self.padding.real = None
+        for name, read in _READERS.items():
+            place = self.places.get(name, len(args))
+            mask = args[place] if place < len(args) else kwargs.get(name)
+            if mask is not None:
+                self.padding.real = read(mask)
+                return
+
+
+def _of_attention_mask(mask: Any) -> Tensor:
+    if not isinstance(mask, Tensor) or mask.dim() != 2:
+        raise ValueError(
+            "a batch norm of the tokens must know the padding: attention_mask must be of shape "
+            f"(batch, slots), nonzero for real tokens; got {_described(mask)}. Pass such a mask, "
+            "or convert with another tok_norm"
+        )
+    return mask != 0
+
+
+def _of_key_padding_mask(mask: Any) -> Tensor:
+    if not isinstance(mask, Tensor) or mask.dim() not in (1, 2):
+        raise ValueError(
+            "a batch norm of the tokens must know the padding: src_key_padding_mask must be of "
+            f"shape (batch, slots), True where padding stands; got {_described(mask)}"
+        )
+    return mask > torch.finfo(mask.dtype).min if mask.is_floating_point() else mask == 0
+
+
+_READERS: dict[str, Callable[[Any], Tensor]] = {
+    "attention_mask": _of_attention_mask,
+    "src_key_padding_mask": _of_key_padding_mask,
+}
+
+
+def _described(mask: Any) -> str:
+    return f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__

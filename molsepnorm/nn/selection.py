@@ -1,0 +1,95 @@
+"""Which modules of a model are to become SepNorm: known ones, or those that a rule says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn.architectures import ARCHITECTURES, Known
+from molsepnorm.nn.leading import LeadingSepNorm
+
+__all__ = ["Where", "channels_of", "chosen_norms"]
+
+Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
+"""Names, in which `*` stands for anything, or a function of name and module."""
+
+
+def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> dict[str, nn.Module]:
+    """The modules to replace, in the order of modules: qualified name -> module.
+
+    Raises:
+        ConfigError: the model is converted already, nothing is known of it, or nothing matches.
+    """
+    modules = {name: module for name, module in model.named_modules() if name}
+    if any(isinstance(module, LeadingSepNorm) for module in model.modules()):
+        raise ConfigError(
+            f"this {type(model).__name__} is converted already: undo() that conversion first"
+        )
+    if where is not None:
+        return _matching(modules, where)
+    norms = {name: norm for each in known for name, norm in each.norms().items()}
+    if not norms:
+        classes = sorted(name.rpartition(".")[2] for each in ARCHITECTURES for name in each.classes)
+        raise ConfigError(
+            f"no known norm of token sequences is in this {type(model).__name__}; known are "
+            f"{', '.join(classes)}. For another transformer pass where=, such as "
+            "where='*.layers.*.norm?', with special_tokens= and batch_first="
+        )
+    return {name: module for name, module in modules.items() if name in norms}
+
+
+def _matching(modules: dict[str, nn.Module], where: Where) -> dict[str, nn.Module]:
+    if callable(where):
+        matching = {name: module for name, module in modules.items() if where(name, module)}
+        if not matching:
+            raise ConfigError("where= is a function that is true for no module of the model")
+        return matching
+    patterns = [where] if isinstance(where, str) else list(where)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in modules):
+            raise ConfigError(
+                f"where='{pattern}' matches no module; the model's norms are: "
+                f"{', '.join(_names_of_norms(modules)) or 'none'}"
+            )
+    return {
+        name: module
+        for name, module in modules.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+def _names_of_norms(modules: dict[str, nn.Module]) -> list[str]:
+    return [name for name, module in modules.items() if _width(module) is not None]
+
+
+_OTHER_CHANNELS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
+"""They have weights of one dimension too, and their channels are not the last dimension."""
+
+
+def _width(norm: nn.Module) -> int | None:
+    """Over how many channels a norm goes; None if it is no norm over one dimension, the last."""
+    if isinstance(norm, _OTHER_CHANNELS) or next(norm.children(), None) is not None:
+        return None
+    shape = getattr(norm, "normalized_shape", None)
+    if shape is None and isinstance(weight := getattr(norm, "weight", None), torch.Tensor):
+        shape = weight.shape
+    return shape[0] if shape is not None and len(shape) == 1 else None
+
+
+def channels_of(name: str, norm: nn.Module) -> int:
+    """Over how many channels the norm of that name goes.
+
+    Raises:
+        ConfigError: it is no norm over one dimension, the last.
+    """
+    width = _width(norm)
+    if width is None:
+        raise ConfigError(
+            f"'{name}' is to become a SepNorm, but this {type(norm).__name__} is no norm over one "
+            "dimension of channels, the last: choose layer or RMS norms by where="
+        )
+    return width
