@@ -55,7 +55,7 @@ WALKS = Network(
         "resistance_kernels": 8,
         "urpe": True,
         "degree_scaler": True,
-        "node_norm": "batch",
+        "norm": "sep-bn",
         "readout": "token+sum",
         "head": "mlp",
     },

@@ -171,7 +171,11 @@ recipe_options = (
     click.option("--batch-size", type=int, help="Molecules per step."),
     click.option("--lr", type=float, help="Learning rate at its peak."),
     click.option("--layers", type=int, help="Layers of the network."),
-    click.option("--norm", help="sep (SepNorm) or shared (one norm for all tokens)."),
+    click.option(
+        "--norm",
+        help="shared (one layer norm), sep (the published SepNorm), sep-ln, sep-rms-bn, …: the "
+        "norms of graph token and atoms.",
+    ),
     click.option("--metric", help="By which the best epoch is chosen: mae, rmse, roc_auc, …"),
     click.option("--patience", type=int, help="Stop after so many epochs without a better one."),
     click.option("--class-weight", help="balanced: rare classes weigh as much as common ones."),

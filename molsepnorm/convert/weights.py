@@ -144,7 +144,6 @@ def import_weights(
         ffn_width=len(ours["layers.0.ffn_in.weight"]),
         heads=heads,
         norm="shared",
-        node_norm="layer",
         atom_sizes=sizes.atoms,
         bond_sizes=sizes.bonds,
         max_degree=len(degrees) - 1,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,8 @@ class _Panel(NamedTuple):
 
 def draw_measures(analysis: Analysis) -> Figure:
     """Spectra at the end, and every measure layer by layer: the graph token's drawn through, the
-    atoms' dashed; a line for each run, groups told apart by colour. What no run has is left out.
+    atoms' dashed. A line is the mean of a group's runs, and a band reaches from the least of them
+    to the most. What no run has is left out.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -126,13 +127,10 @@ def _titled(text: str, titles: Sequence[str]) -> str:
 
 def _draw_spectra(axes: Axes, analysis: Analysis) -> None:
     for number, group in enumerate(analysis.groups):
-        for index, run in enumerate(analysis.of_group(group)):
-            cloud = run.cloud()
-            assert cloud is not None
-            values = np.array(cloud.singular_values)
-            values = values[values > 0] / max(values.max(initial=0), 1e-300)
-            label = group if index == 0 else None
-            axes.plot(range(1, len(values) + 1), values, color=_colour(number), label=label, lw=1.2)
+        shares = [_shares(run) for run in analysis.of_group(group)]
+        longest = max(map(len, shares))
+        curves = [np.pad(each, (0, longest - len(each))) for each in shares]
+        _draw_group(axes, range(1, longest + 1), curves, number, "-", label=group)
     axes.set_yscale("log")
     axes.set_ylim(_FAINTEST, 1.5)
     axes.set_title("singular values of the graph token, at the end", fontsize=10)
@@ -141,29 +139,57 @@ def _draw_spectra(axes: Axes, analysis: Analysis) -> None:
     axes.grid(alpha=0.3)
 
 
+def _shares(run: Run) -> np.ndarray:  # (C,)
+    cloud = run.cloud()
+    assert cloud is not None
+    values = np.array(cloud.singular_values)
+    return values / max(values.max(initial=0), 1e-300)
+
+
 def _draw_layers(axes: Axes, analysis: Analysis, panel: _Panel) -> None:
-    for number, group in enumerate(analysis.groups):
-        for run in analysis.of_group(group):
-            for of, style in ((TOKEN, "-"), (ATOMS, "--")):
-                heights = _heights(run, of, panel)
-                axes.plot(heights, style, color=_colour(number), lw=1.2, marker=".", ms=4)
     sites = max((_sites(run) for run in analysis.runs), key=len)
-    step = -(-len(sites) // 8)
-    places = range(len(sites) - 1, -1, -step)  # the last one always
-    axes.set_xticks(list(places), [sites[place].split()[-1] for place in places])
+    places = range(len(sites))
+    for number, group in enumerate(analysis.groups):
+        for of, style in ((TOKEN, "-"), (ATOMS, "--")):
+            curves = [_heights(run, of, sites, panel) for run in analysis.of_group(group)]
+            _draw_group(axes, places, curves, number, style, marker=".", ms=4)
+    shown = range(len(sites) - 1, -1, -(-len(sites) // 8))  # the last one always
+    axes.set_xticks(list(shown), [sites[place].split()[-1] for place in shown])
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel("layer")
     axes.grid(alpha=0.3)
+
+
+def _draw_group(
+    axes: Axes,
+    places: Sequence[int],
+    curves: Sequence[np.ndarray],  # a run each, NaN where there is no value
+    number: int,
+    style: str,
+    **look: Any,
+) -> None:
+    """The mean over the runs that have a value, and a band from the least to the most."""
+    heights = np.array(curves)
+    known = np.isfinite(heights)
+    counts = known.sum(0)
+    mean = np.where(known, heights, 0).sum(0) / np.where(counts, counts, np.nan)
+    axes.plot(places, mean, style, color=_colour(number), lw=1.2, **look)
+    if len(curves) > 1 and counts.any():
+        least = np.where(known, heights, np.inf).min(0)
+        most = np.where(known, heights, -np.inf).max(0)
+        axes.fill_between(
+            places, least, most, where=counts > 0, color=_colour(number), alpha=0.15, lw=0
+        )
 
 
 def _sites(run: Run) -> list[str]:
     return list(dict.fromkeys(cloud.site for cloud in run.clouds))
 
 
-def _heights(run: Run, of: str, panel: _Panel) -> list[float]:
-    clouds = (run.cloud(of, site) for site in _sites(run))
+def _heights(run: Run, of: str, sites: Sequence[str], panel: _Panel) -> np.ndarray:
+    clouds = (run.cloud(of, site) for site in sites)
     values = (None if cloud is None else panel.value(cloud) for cloud in clouds)
-    return [np.nan if value is None else value for value in values]
+    return np.array([np.nan if value is None else value for value in values])
 
 
 def _any_value(analysis: Analysis, panel: _Panel) -> bool:

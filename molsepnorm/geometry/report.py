@@ -81,7 +81,7 @@ def table_of(analysis: Analysis, of: str = TOKEN) -> list[list[str]]:
 def _cell(spread: dict[str, float | None]) -> str:
     if spread["mean"] is None:
         return "—"
-    told = f"{spread['mean']:.4g}"
+    told = f"{spread['mean']:.3g}"
     return told if spread["sd"] is None else f"{told} ± {spread['sd']:.2g}"
 
 
@@ -99,7 +99,8 @@ def _page(analysis: Analysis, measures: str, maps: str) -> str:
 {_table(analysis, ATOMS)}
 <dl>{meaning}</dl>
 <h2>Layer by layer</h2>
-<p>The graph token's lines are drawn through, those of the atoms' mean dashed; a line is a run.</p>
+<p>The graph token's lines are drawn through, those of the atoms' mean dashed; a line is the mean
+of a group's runs, a band reaches from the least to the most of them.</p>
 {measures}
 <h2>The molecules along the two longest axes</h2>
 <p>Of the graph token's embeddings, at the end; one run of each group. Rest the pointer on a dot to

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.norms import NormKind
+from molsepnorm.nn.norms import BATCH_KINDS, NormKind
 from molsepnorm.nn.readout import ReadoutKind
 
-__all__ = ["GraphormerConfig"]
+__all__ = ["NORMS", "GraphormerConfig", "NormName", "Norms"]
+
+NormName = Literal["sep", "sep-ln", "sep-bn", "sep-ln-bn", "sep-rms-bn", "shared", "shared-bn"]
+
+NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
+    "sep": ("batch", "layer"),
+    "sep-ln": ("layer", "layer"),
+    "sep-bn": ("batch", "batch"),
+    "sep-ln-bn": ("layer", "batch"),
+    "sep-rms-bn": ("rms", "batch"),
+    "shared": (None, "layer"),
+    "shared-bn": (None, "batch"),
+}
+"""The norms of the graph token and of the atoms; None where the token shares that of the atoms."""
+
+
+class Norms(NamedTuple):
+    """The kinds of norm at every site."""
+
+    shared: bool
+    """Whether all tokens share one norm, of the atoms' kind; the others are not used then."""
+    nodes: NormKind
+    graph: NormKind
+    first_graph: NormKind
+    last_graph: NormKind
 
 
 @dataclass(frozen=True)
@@ -41,17 +65,19 @@ class GraphormerConfig:
     whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and N(0, 0.5), with which
     the first thousand steps learn several times as much."""
 
-    norm: Literal["sep", "shared"] = "sep"
-    """sep: SepNorm at every site. shared: one norm of the kind `node_norm` for all tokens."""
-    graph_norm: NormKind = "batch"
-    """SepNorm's norm of the graph token."""
-    node_norm: NormKind = "layer"
-    """SepNorm's norm of the atom tokens."""
-    first_graph_norm: NormKind = "layer"
-    """The graph token's norm at the first site, where the token is the same in every graph: a
-    batch norm would see no variance there and amplify noise."""
+    norm: NormName = "sep"
+    """What normalises the tokens, by name: `NORMS` says what a name stands for. sep is the
+    published SepNorm, shared one layer norm for all tokens."""
+    graph_norm: NormKind | None = None
+    """Another norm of the graph token than the name says."""
+    node_norm: NormKind | None = None
+    """Another norm of the atom tokens; of all tokens where they share one."""
+    first_graph_norm: NormKind | None = None
+    """Another norm of the graph token at the first site. There the token is the same in every
+    graph, and what reads the batch would see no variance and amplify noise: by default a layer norm
+    in its place, and otherwise the graph token's norm."""
     last_graph_norm: NormKind | None = None
-    """The graph token's norm at the last site, before the read-out; None: as `graph_norm`."""
+    """Another norm of the graph token at the last site, before the read-out."""
     norm_momentum: float = 0.1
     """How fast running statistics of batch norms move."""
     norm_order: Literal["pre", "post"] = "pre"
@@ -93,6 +119,19 @@ class GraphormerConfig:
     """L, how many bonds of a shortest path are told apart."""
     outputs: int = 1
     """Numbers that the read-out gives per molecule."""
+
+    @property
+    def norms(self) -> Norms:
+        """The kinds of norm that the name and what differs from it come to."""
+        graph, nodes = NORMS[self.norm]
+        kind = self.graph_norm or graph or nodes
+        return Norms(
+            shared=graph is None,
+            nodes=self.node_norm or nodes,
+            graph=kind,
+            first_graph=self.first_graph_norm or ("layer" if kind in BATCH_KINDS else kind),
+            last_graph=self.last_graph_norm or kind,
+        )
 
     def __post_init__(self) -> None:
         for name in ("atom_sizes", "bond_sizes"):

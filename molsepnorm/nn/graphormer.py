@@ -54,7 +54,7 @@ class Graphormer(nn.Module):
         self.input_dropout = ByteDropout(config.dropout)
         # the statistics of a batch norm that all tokens share need the atoms to the end
         self._tokens_alone = config.readout == "token" and (
-            config.norm == "sep" or config.node_norm not in BATCH_KINDS
+            not config.norms.shared or config.norms.nodes not in BATCH_KINDS
         )
         last = config.layers - 1
         self.layers = nn.ModuleList(
@@ -70,7 +70,7 @@ class Graphormer(nn.Module):
         )
         pre_norm = config.norm_order == "pre"
         self.last_norm = _norm(config, last=True) if pre_norm else None
-        if config.norm == "sep" and self._tokens_alone:
+        if not config.norms.shared and self._tokens_alone:
             # no gradient reaches it: DistributedDataParallel must not wait
             last_layer = cast(GraphormerLayer, self.layers[-1])
             unused = [last_layer.ffn_norm] + ([] if pre_norm else [last_layer.attention_norm])
@@ -177,14 +177,11 @@ class Graphormer(nn.Module):
 def _norm(
     config: GraphormerConfig, first: bool = False, last: bool = False
 ) -> SepNorm | SharedNorm:
-    nodes = make_norm(config.node_norm, config.norm_momentum)
-    if config.norm == "shared":
+    kinds = config.norms
+    nodes = make_norm(kinds.nodes, config.norm_momentum)
+    if kinds.shared:
         return SharedNorm(config.width, nodes)
-    kind = config.graph_norm
-    if first:
-        kind = config.first_graph_norm
-    elif last and config.last_graph_norm is not None:
-        kind = config.last_graph_norm
+    kind = kinds.first_graph if first else kinds.last_graph if last else kinds.graph
     unread = last and config.readout == "token"
     graph = make_norm(kind, config.norm_momentum)
     return SepNorm(config.width, graph, nn.Identity if unread else nodes)

@@ -14,6 +14,7 @@ import numpy as np
 from molsepnorm.errors import ConfigError
 from molsepnorm.files import replacing, write_json
 from molsepnorm.metrics import METRICS
+from molsepnorm.nn.config import NORMS
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import Listener
 from molsepnorm.training.series import Series, train_series
@@ -21,31 +22,10 @@ from molsepnorm.training.series import Series, train_series
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
 
 
-def _separate(graph: str, nodes: str) -> dict[str, Any]:
-    """SepNorm of these two kinds; a batch norm of the token not before the first layer."""
-    first = "layer" if graph == "batch" else graph
-    return {
-        "model.norm": "sep",
-        "model.graph_norm": graph,
-        "model.node_norm": nodes,
-        "model.first_graph_norm": first,
-        "model.last_graph_norm": None,
-    }
-
-
-_NORMS = {
-    "shared": {"model.norm": "shared", "model.node_norm": "layer"},
-    "sep": _separate("batch", "layer"),
-    "sep-ln": _separate("layer", "layer"),
-    "sep-bn": _separate("batch", "batch"),
-    "sep-ln-bn": _separate("layer", "batch"),
-    "sep-rms-bn": _separate("rms", "batch"),
-    "shared-bn": {"model.norm": "shared", "model.node_norm": "batch"},
-}
-"""What `norm` stands for: a layer or a batch norm of all tokens; or SepNorm by the norms of graph
-token and atoms, `sep` being the published (BN, LN)."""
-
 _SPLITS = ("val", "test")
+_DIFFERENT_NORMS = tuple(
+    f"model.{place}_norm" for place in ("graph", "node", "first_graph", "last_graph")
+)
 
 
 @dataclass(frozen=True)
@@ -143,8 +123,8 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm`, whose values shared, shared-bn, sep,
-            sep-ln, sep-bn, sep-ln-bn and sep-rms-bn name the norms of graph token and atoms.
+        vary: dotted settings and their values; or `norm`, for `model.norm` without anything that
+            differs from its name.
 
     Raises:
         ConfigError: an unknown norm, or a value twice.
@@ -166,9 +146,9 @@ def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
     """A value as a part of a name, and as settings."""
     if name != "norm":
         return f"{name.rpartition('.')[2]}={value}", {name: value}
-    if value not in _NORMS:
-        raise ConfigError(f"unknown norm '{value}': choose among {', '.join(_NORMS)}")
-    return value, _NORMS[value]
+    if value not in NORMS:
+        raise ConfigError(f"unknown norm '{value}': choose among {', '.join(NORMS)}")
+    return value, {"model.norm": value} | dict.fromkeys(_DIFFERENT_NORMS)
 
 
 def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Difference:

@@ -35,7 +35,7 @@ def test_an_ablation_is_told_of_by_variant(runs, ok, tmp_path):
     ]
     for group in ("sep", "shared"):
         spread = found["summary"]["graph token"][group]["effective_rank"]
-        assert f"{spread['mean']:.4g} ± {spread['sd']:.2g}" in text
+        assert f"{spread['mean']:.3g} ± {spread['sd']:.2g}" in text
     assert str(tmp_path / "out" / "index.html") in text.replace("\n", "")
     assert (tmp_path / "out" / "measures.png").stat().st_size > 0
     assert ">CO, 2 atoms, y 0.5<" in (tmp_path / "out" / "index.html").read_text()

@@ -80,7 +80,7 @@ def test_names_are_text_and_numbers_are_those_of_the_table(folder, analysis):
     assert parser.rows[:3] == table_of(analysis)
     assert [row[:2] for row in table_of(analysis)] == [["", "runs"], ["wide", "2"], ["<c>", "1"]]
     spread = analysis.summary()["wide"]["uniformity"]
-    assert f"{spread['mean']:.4g} ± {spread['sd']:.2g}" in table_of(analysis)[1]
+    assert f"{spread['mean']:.3g} ± {spread['sd']:.2g}" in table_of(analysis)[1]
 
 
 def test_each_dot_tells_its_molecule(folder, analysis):

@@ -321,6 +321,79 @@ def test_layer_embeddings_are_what_goes_from_layer_to_layer(settings, after_last
     torch.testing.assert_close(torch.cat(parts, dim=1), end)
 
 
+@pytest.mark.parametrize(
+    ("options", "first", "later", "last"),
+    [
+        ({"norm": "shared"}, ["LayerNorm"], ["LayerNorm"], ["LayerNorm"]),
+        (
+            {"norm": "shared-bn"},
+            ["MaskedBatchNorm1d"],
+            ["MaskedBatchNorm1d"],
+            ["MaskedBatchNorm1d"],
+        ),
+        ({"norm": "shared", "node_norm": "rms"}, ["RMSNorm"], ["RMSNorm"], ["RMSNorm"]),
+        (
+            {"norm": "sep"},
+            ["LayerNorm", "LayerNorm"],
+            ["BatchNorm1d", "LayerNorm"],
+            ["BatchNorm1d", "Identity"],
+        ),
+        (
+            {"norm": "sep-ln"},
+            ["LayerNorm", "LayerNorm"],
+            ["LayerNorm", "LayerNorm"],
+            ["LayerNorm", "Identity"],
+        ),
+        (
+            {"norm": "sep-bn"},
+            ["LayerNorm", "MaskedBatchNorm1d"],
+            ["BatchNorm1d", "MaskedBatchNorm1d"],
+            ["BatchNorm1d", "Identity"],
+        ),
+        (
+            {"norm": "sep-ln-bn"},
+            ["LayerNorm", "MaskedBatchNorm1d"],
+            ["LayerNorm", "MaskedBatchNorm1d"],
+            ["LayerNorm", "Identity"],
+        ),
+        (
+            {"norm": "sep-rms-bn"},
+            ["RMSNorm", "MaskedBatchNorm1d"],
+            ["RMSNorm", "MaskedBatchNorm1d"],
+            ["RMSNorm", "Identity"],
+        ),
+        (
+            {"norm": "sep-ln", "graph_norm": "mix", "last_graph_norm": "none"},
+            ["LayerNorm", "LayerNorm"],
+            ["MixNorm", "LayerNorm"],
+            ["Identity", "Identity"],
+        ),
+        (
+            {"graph_norm": "renorm", "first_graph_norm": "rms", "readout": "mean"},
+            ["RMSNorm", "LayerNorm"],
+            ["BatchRenorm1d", "LayerNorm"],
+            ["BatchRenorm1d", "LayerNorm"],
+        ),
+    ],
+    ids=str,
+)
+def test_norms_by_name_and_what_differs_from_it(
+    options: dict, first: list[str], later: list[str], last: list[str]
+) -> None:
+    """The kinds of the graph token and of the atoms, or of all; never a batch norm of the token at
+    the first site, unless it is asked for there."""
+    model = Graphormer(GraphormerConfig(layers=2, **options))
+
+    def kinds(site: nn.Module) -> list[str]:
+        norms = [site.norm] if isinstance(site, SharedNorm) else [site.cls_norm, site.tok_norm]
+        return [type(norm).__name__ for norm in norms]
+
+    assert kinds(model.layers[0].attention_norm) == first
+    for site in (model.layers[0].ffn_norm, model.layers[1].attention_norm):
+        assert kinds(site) == later
+    assert kinds(model.last_norm) == last
+
+
 @pytest.mark.parametrize("layers", [3, 12])
 @pytest.mark.parametrize("init", ["v1", "xavier"])
 def test_reset_parameters(layers: int, init: str) -> None:
@@ -402,7 +475,7 @@ def test_dropout_probabilities(name: str, p: float) -> None:
     ("name", "known"),
     [
         ("init", "v1, xavier"),
-        ("norm", "sep, shared"),
+        ("norm", "sep, sep-ln, sep-bn, sep-ln-bn, sep-rms-bn, shared, shared-bn"),
         ("graph_norm", "layer, batch, rms, none, mix, renorm"),
         ("node_norm", "layer, batch, rms, none, mix, renorm"),
         ("first_graph_norm", "layer, batch, rms, none, mix, renorm"),

@@ -9,9 +9,10 @@ import pytest
 from scipy import stats
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
-from molsepnorm.training.ablation import _NORMS, Ablation, paired_difference, variants_of
+from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener
 
@@ -40,7 +41,7 @@ def test_each_run_is_what_train_would_do(configure, tmp_path, norms, outcome):
     settings = {
         "shared": {"model.norm": "shared"},
         "sep": {"model.norm": "sep"},
-        "sep-ln": {"model.norm": "sep", "model.graph_norm": "layer"},
+        "sep-ln": {"model.norm": "sep-ln"},
     }
     assert list(norms.series) == list(settings)
     for name, own in settings.items():
@@ -115,7 +116,7 @@ def test_what_a_test_cannot_say():
 @pytest.mark.parametrize(
     ("vary", "message"),
     [
-        ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among shared, sep, sep-ln"),
+        ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "norm has a value twice"),
         ({"norm": ["sep"]}, "compares two variants or more, such as norm=shared,sep"),
         ({}, "compares two variants or more"),
@@ -136,34 +137,17 @@ def test_seeds_are_needed(configure, tmp_path):
 
 def test_a_variants_name_says_what_varies():
     vary = {"norm": ["sep-bn"], "optim.lr": [1e-3, 5e-4]}
+    plain = dict.fromkeys(
+        f"model.{place}_norm" for place in ("graph", "node", "first_graph", "last_graph")
+    )
     assert variants_of(vary) == {
-        f"sep-bn,lr={lr}": {
-            "model.norm": "sep",
-            "model.graph_norm": "batch",
-            "model.node_norm": "batch",
-            "model.first_graph_norm": "layer",
-            "model.last_graph_norm": None,
-            "optim.lr": lr,
-        }
-        for lr in (1e-3, 5e-4)
+        f"sep-bn,lr={lr}": {"model.norm": "sep-bn", **plain, "optim.lr": lr} for lr in (1e-3, 5e-4)
     }
 
 
-def test_norms_say_the_kinds_of_graph_token_and_atoms():
-    """Whatever the recipe has, and each of them makes a network of these norms."""
-    found = {}
-    for name, settings in variants_of({"norm": list(_NORMS)}).items():
-        options = {key.removeprefix("model."): value for key, value in settings.items()}
-        config = GraphormerConfig(layers=2, **{"last_graph_norm": "none"} | options)
-        site = Graphormer(config).layers[1].attention_norm
-        norms = [site.norm] if name.startswith("shared") else [site.cls_norm, site.tok_norm]
-        found[name] = [type(norm).__name__ for norm in norms]
-    assert found == {
-        "shared": ["LayerNorm"],
-        "shared-bn": ["MaskedBatchNorm1d"],
-        "sep": ["BatchNorm1d", "LayerNorm"],
-        "sep-ln": ["LayerNorm", "LayerNorm"],
-        "sep-bn": ["BatchNorm1d", "MaskedBatchNorm1d"],
-        "sep-ln-bn": ["LayerNorm", "MaskedBatchNorm1d"],
-        "sep-rms-bn": ["RMSNorm", "MaskedBatchNorm1d"],
-    }
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_norm_is_what_its_name_says_whatever_the_recipe_has(name):
+    settings = variants_of({"norm": [name]})[name]
+    options = {key.removeprefix("model."): value for key, value in settings.items()}
+    recipe = {"graph_norm": "mix", "node_norm": "rms", "last_graph_norm": "none"}
+    assert GraphormerConfig(**recipe | options) == GraphormerConfig(norm=name)

@@ -109,7 +109,7 @@ def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
         ("model.layers", 0, "model.layers must be at least 1; got 0"),
         ("model.width", 30, "model.width must be a multiple of model.heads.*Try width=32"),
         ("model.dropout", 1.0, "model.dropout must lie in 0 ≤ p < 1; got 1.0"),
-        ("model.norm", "group", "model.norm: .*'sep' or 'shared'; got 'group'"),
+        ("model.norm", "group", "model.norm: .*'sep', 'sep-ln', .* or 'shared-bn'; got 'group'"),
         ("model.max_path_length", 50, "model.max_path_length must lie in 1 … model.max_distance"),
     ],
 )
