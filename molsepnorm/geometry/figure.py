@@ -153,7 +153,8 @@ def _draw_layers(axes: Axes, analysis: Analysis, panel: _Panel) -> None:
         for of, style in ((TOKEN, "-"), (ATOMS, "--")):
             curves = [_heights(run, of, sites, panel) for run in analysis.of_group(group)]
             _draw_group(axes, places, curves, number, style, marker=".", ms=4)
-    shown = range(len(sites) - 1, -1, -(-len(sites) // 8))  # the last one always
+    step = -(-len(sites) // 8)
+    shown = range(len(sites) - 1, -1, -step)  # the last one always
     axes.set_xticks(list(shown), [sites[place].split()[-1] for place in shown])
     axes.set_title(panel.title, fontsize=10)
     axes.set_xlabel("layer")

@@ -13,7 +13,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.geometry import analyze
-from molsepnorm.geometry.figure import draw_maps, to_svg
+from molsepnorm.geometry.figure import draw_maps, draw_measures, to_svg
 from molsepnorm.geometry.report import table_of, write_report
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -109,6 +109,21 @@ def test_without_smiles_sizes_and_labels_are_told(analysis, tmp_path):
 def test_a_drawing_is_the_same_each_time(analysis):
     first, second = (to_svg(draw_maps(analysis)) for _ in range(2))
     assert len(first) == len(second)
+
+
+def test_layers_are_numbered_and_lines_are_means_of_groups(analysis):
+    """The runs of "wide" have three layers and the last norm, the other one two."""
+    spectrum, rank, *_ = draw_measures(analysis).axes
+    assert [tick.get_text() for tick in rank.get_xticklabels()][::-1] == ["1", "2", "3", "norm"]
+    wide, _, other, _ = rank.get_lines()  # the graph token's and the atoms', group by group
+    runs = analysis.of_group("wide")
+    for place, site in enumerate(("layer 1", "layer 2", "layer 3", "last norm")):
+        ranks = [run.cloud(site=site).effective_rank for run in runs]
+        assert wide.get_ydata()[place] == pytest.approx(sum(ranks) / 2)
+    assert np.isnan(other.get_ydata()[2]) and np.isfinite(np.delete(other.get_ydata(), 2)).all()
+    values = [np.array(run.cloud().singular_values) for run in runs]
+    expected = np.mean([each / each.max() for each in values], axis=0)
+    np.testing.assert_allclose(spectrum.get_lines()[0].get_ydata(), expected)
 
 
 def test_many_groups_are_drawn_in_rows(analysis):
