@@ -19,6 +19,7 @@ from molsepnorm.geometry.measures import (
     alignment,
     effective_rank,
     mean_cosine,
+    outlier_share,
     principal_map,
     singular_values,
     uniformity,
@@ -37,7 +38,7 @@ TOKEN, ATOMS = "graph token", "mean of atoms"
 
 _SEED = 0  # of the dropout views
 _MOST_TARGETS = 3  # that are correlated with embeddings: of hundreds nobody reads a table
-_MEASURES = ("effective_rank", "uniformity", "alignment", "mean_cosine")
+_MEASURES = ("effective_rank", "uniformity", "alignment", "mean_cosine", "outlier_share")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Cloud:
     effective_rank: float
     uniformity: float
     mean_cosine: float
+    outlier_share: float
+    """Of the 5 % of the molecules that are furthest away."""
     alignment: float | None
     """Of two views that differ by dropout; None where the network has none."""
     correlations: dict[str, Correlation | None]
@@ -237,6 +240,7 @@ def _cloud(
         effective_rank=effective_rank(points),
         uniformity=float(uniformity(points)),
         mean_cosine=mean_cosine(points),
+        outlier_share=outlier_share(points),
         alignment=float(alignment(*views)) if views else None,
         correlations={
             name: correlate(points.numpy(), axis, values) for name, values in numbers.items()

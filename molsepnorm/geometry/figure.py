@@ -50,11 +50,12 @@ def draw_measures(analysis: Analysis) -> Figure:
         _Panel("effective rank", lambda cloud: cloud.effective_rank),
         _Panel("uniformity (lower is more even)", lambda cloud: cloud.uniformity),
         _Panel("mean cosine", lambda cloud: cloud.mean_cosine),
+        _Panel("variance of the 5 % furthest", lambda cloud: cloud.outlier_share),
         _Panel("alignment of dropout views", lambda cloud: cloud.alignment),
         *(_Panel(f"r, {name}", partial(_linear, name)) for name in (*others, size)),
     ]
     panels = [panel for panel in panels if _any_value(analysis, panel)]
-    for axes, panel in zip([*first, *second], panels, strict=False):
+    for axes, panel in zip([*first, *second], panels[:5], strict=False):
         _draw_layers(axes, analysis, panel)
     for axes in [*first, *second][len(panels) :]:
         axes.set_visible(False)

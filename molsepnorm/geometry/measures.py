@@ -18,6 +18,7 @@ __all__ = [
     "alignment",
     "effective_rank",
     "mean_cosine",
+    "outlier_share",
     "principal_map",
     "singular_values",
     "uniformity",
@@ -111,6 +112,23 @@ def mean_cosine(points: Tensor) -> float:
     directions = F.normalize(points, dim=1)
     lengths = directions.square().sum()  # n, but for points at the origin
     return float((directions.sum(0).square().sum() - lengths) / (count * (count - 1)))
+
+
+def outlier_share(points: Tensor, share: float = 0.05) -> float:
+    """Of the cloud's variance, what the furthest of its points have: `share` itself where all are
+    equally far from the mean, near 1 where a few lie far away and the others close together.
+
+    >>> round(outlier_share(torch.eye(20)[:, :1]), 3)  # one point at 1, the others at 0
+    0.95
+
+    Args:
+        points: (n, d).
+        share: how many of them are the furthest, 0 to 1; at least one is.
+    """
+    count = _require_cloud(points)
+    squares = (points - points.mean(0)).square().sum(1)
+    furthest = squares.topk(max(1, round(share * count))).values
+    return float(furthest.sum() / squares.sum().clamp(min=torch.finfo(points.dtype).tiny))
 
 
 def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # (n, 2), (2,)

@@ -20,6 +20,7 @@ _MEASURES = {
     "uniformity": "uniformity",
     "alignment": "alignment",
     "mean_cosine": "mean cosine",
+    "outlier_share": "outliers",
 }
 
 _MEANING = {
@@ -30,6 +31,7 @@ _MEANING = {
     "alignment": "mean ‖u−v‖² of two views of a molecule that differ by dropout; — where a "
     "network has no dropout",
     "mean cosine": "of two different molecules",
+    "outliers": "share of the variance that the 5 % furthest molecules have",
     "r": "correlation with what a ridge regression reads off the embedding, of molecules left out "
     "of its fit",
 }

@@ -19,6 +19,7 @@ from molsepnorm.geometry import (
     correlate,
     effective_rank,
     mean_cosine,
+    outlier_share,
     principal_map,
     singular_values,
     uniformity,
@@ -43,6 +44,7 @@ def test_the_end_is_what_the_read_out_reads(subject):
     assert cloud.effective_rank == pytest.approx(effective_rank(points), rel=1e-4)
     assert cloud.uniformity == pytest.approx(float(uniformity(points)), rel=1e-4)
     assert cloud.mean_cosine == pytest.approx(mean_cosine(points), abs=1e-5)
+    assert cloud.outlier_share == pytest.approx(outlier_share(points), rel=1e-4)
     spread = singular_values(points) / len(points) ** 0.5
     np.testing.assert_allclose(cloud.singular_values, spread, atol=1e-5)
     places, shares = principal_map(points)

@@ -15,6 +15,7 @@ from molsepnorm.geometry import (
     alignment,
     effective_rank,
     mean_cosine,
+    outlier_share,
     principal_map,
     singular_values,
     uniformity,
@@ -109,6 +110,22 @@ def test_alignment_of_turned_points_is_their_chord():
     assert float(found) == pytest.approx(4 * math.sin(turn / 2) ** 2)
     assert float(alignment(points, points)) == 0
     assert float(alignment(points, -points)) == pytest.approx(4)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 1.0])
+def test_outliers_have_their_share_of_what_all_have(share):
+    """On a circle all points are equally far; of those on a line the ends are furthest."""
+    assert outlier_share(on_circle(100) + 5, share) == pytest.approx(share)
+    line = torch.arange(-50.0, 51.0).double()[:, None] - 3
+    distances = sorted((place**2 for place in range(-50, 51)), reverse=True)
+    furthest = sum(distances[: round(share * 101)])
+    assert outlier_share(line, share) == pytest.approx(furthest / sum(distances))
+
+
+def test_a_single_outlier_has_nearly_all():
+    points = torch.cat([torch.zeros(30, 2), torch.tensor([[100.0, 0.0]])])
+    assert outlier_share(points, share=0.01) == pytest.approx(30 / 31)
+    assert outlier_share(torch.ones(5, 3)) == 0
 
 
 def test_measures_can_be_losses():
