@@ -16,9 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from molsepnorm import load_config
-from molsepnorm.training import TrainConfig
+from molsepnorm.training import TrainConfig, ablate
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
@@ -100,6 +101,33 @@ def test_a_run_leaves_a_line(tmp_path: Path, table: Path) -> None:
     assert run.changed == expected
     flat = {f"{s}.{k}": v for s, content in run.config.items() for k, v in content.items()}
     assert load_config(overrides={**flat, "run.seed": 3}) == config
+
+
+def test_finished_runs_of_an_ablation_can_be_added(tmp_path: Path, table: Path) -> None:
+    """As if each had been a trial, but for the clock; once each."""
+    log, names = tmp_path / "log.jsonl", ["shared", "sep-ln"]
+    ablate(configured(table), tmp_path / "norms", {"norm": names}, seeds=[0, 1])
+    (tmp_path / "norms" / "sep-ln" / "seed-1" / "metrics.json").unlink()
+    add = CliRunner().invoke
+    command = [str(tmp_path / "norms"), "--prefix", "n-", "--why", "which", "--log", str(log)]
+    assert add(module("add").main, command).exit_code == 0
+    again = add(module("add").main, command)
+    assert again.output.count("is in the log already") == 3
+    runs = module("log").read(log)
+    assert sorted((run.name, run.seed) for run in runs) == [
+        ("n-sep-ln", 0),
+        ("n-shared", 0),
+        ("n-shared", 1),
+    ]
+    for run in runs:
+        config = configured(table, run__seed=run.seed, model__norm=run.name.removeprefix("n-"))
+        expected = module("trial").trial(config, run.name, "which", tmp_path / "runs", tell=str)
+        same = {"date": run.date, "seconds": run.seconds}
+        same |= {"graphs_per_second": run.graphs_per_second}
+        curve = replace(expected.curve, seconds=run.curve.seconds)
+        assert run == replace(expected, curve=curve, **same)
+        assert run.curve.seconds == sorted(run.curve.seconds)
+        assert run.curve.seconds[-1] <= run.seconds
 
 
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:

@@ -22,7 +22,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training import EpochRecord, Listener, TrainConfig, load_config, train
 from molsepnorm.training.folder import RunFolder
 
-__all__ = ["code", "settings_of", "trial"]
+__all__ = ["code", "described", "interval", "settings_of", "source", "trial"]
 
 _TOP = Path(__file__).resolve().parents[2]
 
@@ -49,7 +49,7 @@ def trial(
         stopped_by: asked after every step; once it answers, the run ends for that reason.
     """
     begun, date = time.perf_counter(), datetime.now(timezone.utc)
-    tree, seed = (commit().split()[0], _changed(), code()), config.run.seed  # before it changes
+    tree, seed = source(), config.run.seed  # before it changes
     heard, error = _Heard(tell), None
     metrics: dict[str, Any] = {}
     try:
@@ -68,21 +68,16 @@ def trial(
         place = traceback.extract_tb(failure.__traceback__)[-1]
         at = f"{Path(place.filename).name}:{place.lineno}"
         error = f"{type(failure).__name__} at {at}: {failure}"
-    settings, recipe = settings_of(config), settings_of(_recipe(config))
     return Logged(
         name=name,
         seed=seed,
         why=why,
         date=date.isoformat(" ", "minutes").removesuffix("+00:00"),
-        commit=tree[0],
-        changed_tree=tree[1],
-        code=tree[2],
+        **tree,
         machine=machine(),
         threads=torch.get_num_threads(),
         torch=version("torch"),
-        dataset=config.data.label,
-        changed={key: value for key, value in settings.items() if recipe.get(key) != value},
-        config=_nested(settings),
+        **described(config),
         parameters=heard.parameters,
         metric=heard.metric,
         planned=heard.planned,
@@ -93,7 +88,7 @@ def trial(
         val=heard.best,
         best_epoch=heard.best_epoch,
         test=short(metrics.get("test", {}).get(heard.metric)),
-        test_interval_95=_interval(metrics, heard.metric),
+        test_interval_95=interval(metrics, heard.metric),
         error=error,
     )
 
@@ -154,6 +149,21 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
     }
 
 
+def described(config: TrainConfig) -> dict[str, Any]:
+    """The fields of a line that tell what was asked for."""
+    settings, recipe = settings_of(config), settings_of(_recipe(config))
+    return {
+        "dataset": config.data.label,
+        "changed": {key: value for key, value in settings.items() if recipe.get(key) != value},
+        "config": _nested(settings),
+    }
+
+
+def source() -> dict[str, Any]:
+    """The fields of a line that tell what was run."""
+    return {"commit": commit().split()[0], "changed_tree": _changed(), "code": code()}
+
+
 def code() -> str:
     """A short hash of the package's source as it is now."""
     return fingerprint(*sorted((_TOP / "molsepnorm").rglob("*.py")))[:8]
@@ -177,6 +187,7 @@ def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _interval(metrics: Mapping[str, Any], metric: str | None) -> list[float | None] | None:
+def interval(metrics: Mapping[str, Any], metric: str | None) -> list[float | None] | None:
+    """The bootstrap interval of the test score."""
     both = metrics.get("test_interval_95", {}).get(metric)
     return [short(end) for end in both] if both else None
