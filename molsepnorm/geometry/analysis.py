@@ -263,7 +263,10 @@ def _require_same_molecules(subjects: Sequence[Subject]) -> None:
             )
         mine, theirs = (each.store.sizes[each.graphs] for each in (first, other))
         if not np.array_equal(mine, theirs):
-            raise ConfigError(f"{first.name} and {other.name} are shown different molecules")
+            raise ConfigError(
+                f"{first.name} and {other.name} are shown different molecules, as runs are whose "
+                "splits differ: choose the same for all, such as --split all"
+            )
 
 
 def _known(values: Iterator[float | None]) -> list[float]:
