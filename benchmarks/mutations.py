@@ -275,8 +275,8 @@ MUTATIONS = [
     Mutation(
         "network: the last layer's tokens in the order of their slots",
         "nn/graphormer.py",
-        "return token.index_select(0, batch.order)",
-        "return token",
+        "return end.index_select(0, batch.order) if",
+        "return end if",
         tests(GRAPHORMER, "test_the_last_layer_for_tokens_alone_equals_the_whole"),
     ),
     Mutation(
