@@ -31,7 +31,7 @@ __all__ = ["analyze"]
 @options(source_options, column_options)
 @click.option(
     "--split",
-    help="train, val, test, or all. [default: test; all for a table that was not trained on]",
+    help="train, val, test, or all. [default: val; all for a table that was not trained on]",
 )
 @click.option("--molecules", type=click.IntRange(min=2), default=2000, help="Most to look at.")
 @click.option(

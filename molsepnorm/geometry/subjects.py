@@ -38,7 +38,8 @@ def load_subjects(
         folders: of runs or models; or of an ablation or a series, whose finished runs are all
             taken, those that differ by their seed being one group.
         data: the molecules; by default what the first run was trained on.
-        split: train, val, test, or all; by default as `evaluate`.
+        split: train, val, test, or all; by default val, so that test is not looked at, or all of a
+            table that the run was not trained on.
         most: of more molecules so many are drawn, always the same ones.
 
     Raises:
@@ -54,7 +55,7 @@ def load_subjects(
     data = data or _own_data(runs[0].folder)
     subjects = []
     for run in runs:
-        model, dataset, _, graphs = select(run.folder, data, split)
+        model, dataset, _, graphs = select(run.folder, data, split, usual="val")
         if len(graphs) > most:
             graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
         rows = dataset.store.rows[graphs]

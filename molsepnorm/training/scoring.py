@@ -76,9 +76,19 @@ def evaluate(
 
 
 def select(
-    model: PropertyModel | Path | str, data: DataConfig, split: str | None = None
+    model: PropertyModel | Path | str,
+    data: DataConfig,
+    split: str | None = None,
+    usual: str = "test",
 ) -> Selection:
-    """Molecules to show a model; arguments and errors as in `evaluate`."""
+    """Molecules to show a model; errors as in `evaluate`, and arguments too.
+
+    Args:
+        model: a model, or its folder.
+        data: where the molecules come from.
+        split: which of them.
+        usual: the split in place of None, where the data have splits.
+    """
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
@@ -86,8 +96,8 @@ def select(
     if not isinstance(model, PropertyModel):
         folder, model = model, PropertyModel.from_pretrained(model)
         if data.table is not None:
-            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split)
-    split = split or "test"
+            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, usual)
+    split = split or usual
     data = _fit_to_model(data, model)
     dataset = datasets.load(
         data.model_copy(update={"split": None}) if split == "all" else data, model.encoding
@@ -114,7 +124,7 @@ def score_on(
 
 
 def _own_split(
-    run: RunFolder | None, data: DataConfig, split: str | None
+    run: RunFolder | None, data: DataConfig, split: str | None, usual: str
 ) -> tuple[DataConfig, str, RunFolder | None]:
     """The table with the split of the run, if it was trained on it; otherwise all of it."""
     assert data.table is not None
@@ -123,7 +133,7 @@ def _own_split(
         assert run is not None
         if own.splits_file is not None:  # the run kept what it said
             own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
-        return own, split or "test", run
+        return own, split or usual, run
     if split not in (None, "all"):
         raise ConfigError(
             f"{data.table} has no split '{split}': the model was not trained on this table, so all "

@@ -41,9 +41,9 @@ def test_an_ablation_is_told_of_by_variant(runs, ok, tmp_path):
     assert ">CO, 2 atoms, y 0.5<" in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_the_molecules_are_the_run_s_own_test_split_unless_others_are_named(runs, ok, tmp_path):
+def test_the_molecules_are_those_that_validated_the_run_unless_others_are_named(runs, ok, tmp_path):
     run = runs / "norms" / "sep" / "seed-0"
-    rows = json.loads((run / "splits.json").read_text())[0]["test"]
+    rows = json.loads((run / "splits.json").read_text())[0]["val"]
     ok("analyze", "--model", run, "-o", tmp_path / "own")
     ok("analyze", "--model", run, "--data", runs / "data.csv", "-o", tmp_path / "same")
     assert told(tmp_path / "own") == told(tmp_path / "same")
