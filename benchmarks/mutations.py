@@ -1013,109 +1013,109 @@ MUTATIONS = [
     ),
     Mutation(
         "conversion: a batch norm of tokens never hears of padding",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         'new.padding = contexts.setdefault(home.name if home else "", new.padding)',
         "pass",
         tests(
-            "nn/test_conversion_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
         ),
     ),
     Mutation(
         "conversion: torch's encoder packs padded batches",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         '(module, "use_nested_tensor", False)',
         '(module, "use_nested_tensor", True)',
-        tests("nn/test_conversion_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
+        tests("nn/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
     ),
     Mutation(
         "conversion: torch's fused path bypasses the norms",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         '(module, "activation_relu_or_gelu", 0)',
         '(module, "activation_relu_or_gelu", 1)',
-        tests("nn/test_conversion_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
+        tests("nn/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
     ),
     Mutation(
         "conversion: weights are not taken over",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         "target.copy_(source)",
         "pass",
-        tests("nn/test_conversion_rules.py", "test_weights_and_epsilon_are_taken_over"),
+        tests("nn/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
     ),
     Mutation(
         "conversion: a batch norm before the first layer",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         "first_cls_norm if is_first else cls_norm",
         "cls_norm",
-        tests("nn/test_conversion_rules.py", "test_weights_and_epsilon_are_taken_over"),
+        tests("nn/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
     ),
     Mutation(
         "conversion: undone, hooks stay",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         "        for hook in self._hooks:\n            hook.remove()\n",
         "",
-        tests("nn/test_conversion.py", "test_undo"),
+        tests("nn/conversion/test_convert.py", "test_undo"),
     ),
     Mutation(
         "conversion: undone, the fused path stays off",
-        "nn/conversion.py",
+        "nn/conversion/convert.py",
         "setattr(setting.module, setting.attribute, setting.old)",
         "pass",
-        tests("nn/test_conversion_rules.py", "test_undo_gives_the_fused_path_back"),
+        tests("nn/conversion/test_rules.py", "test_undo_gives_the_fused_path_back"),
     ),
     Mutation(
         "conversion: padding counts and tokens do not",
-        "nn/padding.py",
+        "nn/conversion/padding.py",
         "return mask != 0",
         "return mask == 0",
         tests(
-            "nn/test_conversion_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
         ),
     ),
     Mutation(
         "conversion: an old mask is kept where a call has none",
-        "nn/padding.py",
+        "nn/conversion/padding.py",
         "        self.padding.real = None\n        for",
         "        for",
-        tests("nn/test_leading.py", "test_masks_are_found_by_name_and_by_place"),
+        tests("nn/conversion/test_leading.py", "test_masks_are_found_by_name_and_by_place"),
     ),
     Mutation(
         "conversion: a mask is read in the wrong layout",
-        "nn/leading.py",
+        "nn/conversion/leading.py",
         "real = real if self.batch_first else real.transpose(0, 1)",
         "pass",
         tests(
-            "nn/test_conversion_rules.py", "test_of_an_encoder_and_a_decoder_the_encoder_is_known"
+            "nn/conversion/test_rules.py", "test_of_an_encoder_and_a_decoder_the_encoder_is_known"
         ),
     ),
     Mutation(
         "conversion: the mask is not heeded",
-        "nn/leading.py",
+        "nn/conversion/leading.py",
         "None if real is None else self._others(real)",
         "None",
         tests(
-            "nn/test_conversion_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
         ),
     ),
     Mutation(
         "conversion: weights of one norm are not taken by all",
-        "nn/leading.py",
+        "nn/conversion/leading.py",
         "value if fits else own",
         "own",
-        tests("nn/test_leading.py", "test_the_weights_of_one_norm_are_taken_by_all"),
+        tests("nn/conversion/test_leading.py", "test_the_weights_of_one_norm_are_taken_by_all"),
     ),
     Mutation(
         "conversion: a ViT's first norm is one like the others",
-        "nn/architectures.py",
+        "nn/conversion/architectures.py",
         '("encoder.layer.0.layernorm_before", "layers.0.layernorm_before")',
         "()",
-        tests("nn/test_conversion.py", "test_sites_are_the_norms_on_sequences"),
+        tests("nn/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
     ),
     Mutation(
         "conversion: timm's registers are patches",
-        "nn/architectures.py",
+        "nn/conversion/architectures.py",
         "    return vit.num_prefix_tokens\n",
         "    return 1\n",
-        tests("nn/test_conversion.py", "test_sites_are_the_norms_on_sequences"),
+        tests("nn/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
     ),
     Mutation(
         "norms: a batch norm of the token at the first site",

@@ -24,9 +24,8 @@ T      targets
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
 from molsepnorm.nn.batch_norm import MaskedBatchNorm1d, synchronize_norms
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.conversion import Conversion, convert_to_sepnorm
+from molsepnorm.nn.conversion import Conversion, LeadingSepNorm, convert_to_sepnorm
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.leading import LeadingSepNorm
 from molsepnorm.nn.norms import BatchRenorm1d, MixNorm
 from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch_norm import MaskedBatchNorm1d, mask_aware
-from molsepnorm.nn.padding import PaddingContext
+from molsepnorm.nn.conversion.padding import PaddingContext
 from molsepnorm.nn.sepnorm import normalize_special
 
 __all__ = ["LeadingSepNorm"]

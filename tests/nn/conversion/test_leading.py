@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, SepNorm
-from molsepnorm.nn.padding import PaddingContext, PaddingHook
+from molsepnorm.nn.conversion.padding import PaddingContext, PaddingHook
 
 SEQUENCES, SLOTS, WIDTH = 6, 7, 4
 

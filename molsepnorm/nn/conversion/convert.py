@@ -12,11 +12,11 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.architectures import Known, find_known
 from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
-from molsepnorm.nn.leading import LeadingSepNorm
-from molsepnorm.nn.padding import PaddingContext, PaddingHook
-from molsepnorm.nn.selection import Where, channels_of, chosen_norms
+from molsepnorm.nn.conversion.architectures import Known, find_known
+from molsepnorm.nn.conversion.leading import LeadingSepNorm
+from molsepnorm.nn.conversion.padding import PaddingContext, PaddingHook
+from molsepnorm.nn.conversion.selection import Where, channels_of, chosen_norms
 
 __all__ = ["Conversion", "Site", "convert_to_sepnorm"]
 

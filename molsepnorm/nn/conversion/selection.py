@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.architectures import ARCHITECTURES, Known
-from molsepnorm.nn.leading import LeadingSepNorm
+from molsepnorm.nn.conversion.architectures import ARCHITECTURES, Known
+from molsepnorm.nn.conversion.leading import LeadingSepNorm
 
 __all__ = ["Where", "channels_of", "chosen_norms"]
 

@@ -1,0 +1,6 @@
+"""SepNorm for transformers that are there already, of other libraries or one's own."""
+
+from molsepnorm.nn.conversion.convert import Conversion, Site, convert_to_sepnorm
+from molsepnorm.nn.conversion.leading import LeadingSepNorm
+
+__all__ = ["Conversion", "LeadingSepNorm", "Site", "convert_to_sepnorm"]
