@@ -127,7 +127,7 @@ def test_finished_runs_of_an_ablation_can_be_added(tmp_path: Path, table: Path) 
         curve = replace(expected.curve, seconds=run.curve.seconds)
         assert run == replace(expected, curve=curve, **same)
         assert run.curve.seconds == sorted(run.curve.seconds)
-        assert run.curve.seconds[-1] <= run.seconds
+        assert run.curve.seconds[-1] <= run.seconds + 0.05  # metrics.json keeps tenths
 
 
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:
