@@ -1,7 +1,7 @@
 """Trains graph tokens without labels, as SimCSE does: two dropout views of a molecule are to agree.
 
     python benchmarks/geometry/contrastive.py --seeds 0-2 -o runs/contrastive
-    molsepnorm analyze --model runs/contrastive -o runs/contrastive/geometry
+    molsepnorm analyze --model runs/contrastive --dataset zinc -o runs/contrastive/geometry
 
 Network and schedule are slim.yaml's, the norms those of `molsepnorm ablate --vary norm=...`; each
 run's folder is OUTPUT/NORM/seed-N, with a model whose read-out is as it was drawn. Runs that are
