@@ -11,6 +11,8 @@ import click
 from molsepnorm.cli.options import column_options, configuration, options, source_options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from molsepnorm.geometry import Analysis
 
 __all__ = ["analyze"]
@@ -82,25 +84,23 @@ def analyze(
 
     analysis = look(subjects, device, told)
     write_report(analysis, output)
-    _show(analysis, output, as_json)
+    if as_json:
+        click.echo(json.dumps(analysis.to_json(), indent=2))
+    else:
+        _show(analysis, output, console)
 
 
-def _show(analysis: Analysis, output: Path, as_json: bool) -> None:
+def _show(analysis: Analysis, output: Path, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from molsepnorm.cli.console import make_console
     from molsepnorm.geometry.report import table_of
 
-    if as_json:
-        click.echo(json.dumps(analysis.to_json(), indent=2))
-        return
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
     table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")
     for place, title in enumerate(groups):
         table.add_column(Text(title), justify="right" if place else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    console = make_console()
     console.print(table)
     console.print(f"Figures, and all layers: {output / 'index.html'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,20 +24,29 @@ from molsepnorm.geometry.measures import (
     uniformity,
 )
 from molsepnorm.inference import infer, pick_device
+from molsepnorm.metrics.spread import mean_and_sd
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.store import GraphStore
 
-__all__ = ["ATOMS", "TOKEN", "Analysis", "Cloud", "Run", "Subject", "analyze"]
+__all__ = ["ATOMS", "MEASURES", "TOKEN", "Analysis", "Cloud", "Run", "Subject", "analyze"]
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
 """What is looked at of a molecule."""
 
+MEASURES = {
+    "effective_rank": "effective rank",
+    "uniformity": "uniformity",
+    "alignment": "alignment",
+    "mean_cosine": "mean cosine",
+    "outlier_share": "outliers",
+}
+"""Of a `Cloud`, in the order of a summary, by how a person calls them."""
+
 _SEED = 0  # of the dropout views
 _MOST_TARGETS = 3  # that are correlated with embeddings: of hundreds nobody reads a table
-_MEASURES = ("effective_rank", "uniformity", "alignment", "mean_cosine", "outlier_share")
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ class Analysis:
         The measures are those of `Cloud`, and each of `numbers` with the linear correlation.
         """
         return {
-            group: {name: _spread(values) for name, values in self._ends(group, of)}
+            group: {name: mean_and_sd(values) for name, values in self._ends(group, of)}
             for group in self.groups
         }
 
@@ -144,13 +152,13 @@ class Analysis:
             ],
         }
 
-    def _ends(self, group: str, of: str) -> Iterator[tuple[str, list[float]]]:
+    def _ends(self, group: str, of: str) -> Iterator[tuple[str, list[float | None]]]:
         clouds = [cloud for run in self.of_group(group) if (cloud := run.cloud(of)) is not None]
-        for name in _MEASURES:
-            yield name, _known(getattr(cloud, name) for cloud in clouds)
+        for name in MEASURES:
+            yield name, [getattr(cloud, name) for cloud in clouds]
         for name in self.numbers:
             found = [cloud.correlations[name] for cloud in clouds]
-            yield name, [each.linear for each in found if each is not None]
+            yield name, [None if each is None else each.linear for each in found]
 
 
 def analyze(
@@ -267,17 +275,6 @@ def _require_same_molecules(subjects: Sequence[Subject]) -> None:
                 f"{first.name} and {other.name} are shown different molecules, as runs are whose "
                 "splits differ: choose the same for all, such as --split all"
             )
-
-
-def _known(values: Iterator[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-def _spread(values: list[float]) -> dict[str, float | None]:
-    return {
-        "mean": statistics.fmean(values) if values else None,
-        "sd": statistics.stdev(values) if len(values) > 1 else None,
-    }
 
 
 def _json(cloud: Cloud) -> dict[str, Any]:

@@ -10,18 +10,10 @@ import numpy as np
 
 from molsepnorm._version import __version__
 from molsepnorm.files import replacing, write_json
-from molsepnorm.geometry.analysis import ATOMS, TOKEN, Analysis
+from molsepnorm.geometry.analysis import ATOMS, MEASURES, TOKEN, Analysis
 from molsepnorm.geometry.figure import draw_maps, draw_measures, to_svg
 
 __all__ = ["table_of", "write_report"]
-
-_MEASURES = {
-    "effective_rank": "effective rank",
-    "uniformity": "uniformity",
-    "alignment": "alignment",
-    "mean_cosine": "mean cosine",
-    "outlier_share": "outliers",
-}
 
 _MEANING = {
     "effective rank": "in how many directions the embeddings spread: exp of the entropy of their "
@@ -72,7 +64,7 @@ def write_report(analysis: Analysis, folder: Path | str) -> None:
 
 def table_of(analysis: Analysis, of: str = TOKEN) -> list[list[str]]:
     """A row of headings, and for each group its measures at the end, mean ± sd over its runs."""
-    columns = {**_MEASURES, **{name: f"r, {name}" for name in analysis.numbers}}
+    columns = {**MEASURES, **{name: f"r, {name}" for name in analysis.numbers}}
     rows = [["", "runs", *columns.values()]]
     for group, measures in analysis.summary(of).items():
         cells = [_cell(measures[name]) for name in columns]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from molsepnorm import datasets
 from molsepnorm.errors import ConfigError
 from molsepnorm.files import write_json
+from molsepnorm.metrics.spread import mean_and_sd
 from molsepnorm.model import encoding_of
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
@@ -159,10 +159,5 @@ def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]]) -> dict[str, 
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """Mean and unbiased standard deviation of the values that are defined."""
-    defined = [value for value in values if value is not None]
-    return {
-        "mean": statistics.fmean(defined) if defined else None,
-        "sd": statistics.stdev(defined) if len(defined) > 1 else None,
-        "values": list(values),
-    }
+    """Mean and standard deviation, and what they are of."""
+    return {**mean_and_sd(values), "values": list(values)}
