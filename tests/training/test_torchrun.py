@@ -87,7 +87,7 @@ def torchrun(*args: Any) -> subprocess.CompletedProcess[str]:
     path = str(Path(molsepnorm.__file__).parents[1])
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *map(str, options), *map(str, args)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -105,7 +105,7 @@ def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedPro
     """The folder of a run of two processes, and what they printed."""
     run = place / "two"
     done = torchrun("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", run)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return run, done
 
 
