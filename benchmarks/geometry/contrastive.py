@@ -3,9 +3,10 @@
     python benchmarks/geometry/contrastive.py --seeds 0-2 -o runs/contrastive
     molsepnorm analyze --model runs/contrastive --dataset zinc -o runs/contrastive/geometry
 
-Network and schedule are slim.yaml's, the norms those of `molsepnorm ablate --vary norm=...`; each
-run's folder is OUTPUT/NORM/seed-N, with a model whose read-out is as it was drawn. Runs that are
-there are not repeated.
+Network, batches and schedule are slim.yaml's, without its average of weights; the norms are those of
+`molsepnorm ablate --vary norm=...`. Each run's folder is OUTPUT/NORM/seed-N, with a model whose
+read-out is as it was drawn, and whose batch norms have statistics of the final weights. Runs that
+are there are not repeated.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ from molsepnorm.training import TrainConfig, load_config  # noqa: E402
 from molsepnorm.training.ablation import variants_of  # noqa: E402
 from molsepnorm.training.optim import learning_rate, make_optimizer  # noqa: E402
 from molsepnorm.training.run import architecture  # noqa: E402
+from molsepnorm.training.statistics import estimate_statistics  # noqa: E402
+
+STATISTICS = 1024
+"""Training molecules of which batch norms take their statistics at the end."""
 
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
@@ -87,8 +92,13 @@ def train(config: TrainConfig, folder: Path, temperature: float) -> None:
         losses.append(total / len(train_split))
         seconds = time.perf_counter() - begun
         print(f"{folder}: epoch {epoch + 1}, loss {losses[-1]:.4f}, {seconds:.0f} s", flush=True)
-    PropertyModel(network.eval(), dataset.store.featurizer, task).save_pretrained(folder / "model")
-    write_json(folder / "metrics.json", {"losses": losses, "seconds": time.perf_counter() - begun})
+    sample = np.random.default_rng(run.seed).permutation(train_split)[:STATISTICS]
+    batches = np.split(sample, range(run.batch_size, len(sample), run.batch_size))
+    estimate_statistics(network, (tensors.cut(graphs, run.blocks) for graphs in batches))
+    PropertyModel(network, dataset.store.featurizer, task).save_pretrained(folder / "model")
+    seconds = time.perf_counter() - begun
+    facts = {"temperature": temperature, "losses": losses, "seconds": seconds}
+    write_json(folder / "metrics.json", facts)
 
 
 if __name__ == "__main__":
