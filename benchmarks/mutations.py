@@ -1014,7 +1014,7 @@ MUTATIONS = [
     Mutation(
         "conversion: a batch norm of tokens never hears of padding",
         "nn/conversion/convert.py",
-        'new.padding = contexts.setdefault(home.name if home else "", new.padding)',
+        "new.padding = contexts.setdefault(home, new.padding)",
         "pass",
         tests(
             "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
@@ -1036,7 +1036,7 @@ MUTATIONS = [
     ),
     Mutation(
         "conversion: weights are not taken over",
-        "nn/conversion/convert.py",
+        "nn/conversion/makers.py",
         "target.copy_(source)",
         "pass",
         tests("nn/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
@@ -1050,14 +1050,14 @@ MUTATIONS = [
     ),
     Mutation(
         "conversion: undone, hooks stay",
-        "nn/conversion/convert.py",
+        "nn/conversion/record.py",
         "        for hook in self._hooks:\n            hook.remove()\n",
         "",
         tests("nn/conversion/test_convert.py", "test_undo"),
     ),
     Mutation(
         "conversion: undone, the fused path stays off",
-        "nn/conversion/convert.py",
+        "nn/conversion/record.py",
         "setattr(setting.module, setting.attribute, setting.old)",
         "pass",
         tests("nn/conversion/test_rules.py", "test_undo_gives_the_fused_path_back"),
@@ -1074,8 +1074,8 @@ MUTATIONS = [
     Mutation(
         "conversion: an old mask is kept where a call has none",
         "nn/conversion/padding.py",
-        "        self.padding.real = None\n        for",
-        "        for",
+        "self.padding.real = self.padding.unreadable = None",
+        "pass",
         tests("nn/conversion/test_leading.py", "test_masks_are_found_by_name_and_by_place"),
     ),
     Mutation(
@@ -1099,8 +1099,8 @@ MUTATIONS = [
     Mutation(
         "conversion: weights of one norm are not taken by all",
         "nn/conversion/leading.py",
-        "value if fits else own",
-        "own",
+        "state_dict.setdefault(prefix + name, value.clone())",
+        "state_dict.setdefault(prefix + name, own)",
         tests("nn/conversion/test_leading.py", "test_the_weights_of_one_norm_are_taken_by_all"),
     ),
     Mutation(
@@ -1123,6 +1123,55 @@ MUTATIONS = [
         '("layer" if kind in BATCH_KINDS else kind)',
         "kind",
         tests("nn/test_graphormer.py", "test_norms_by_name_and_what_differs_from_it"),
+    ),
+    Mutation(
+        "conversion: timm's norm of constants is taken for the only one",
+        "nn/conversion/architectures.py",
+        'return ("norm_pre", "blocks.0.norm1"',
+        'return ("norm_pre" if not isinstance(vit.norm_pre, nn.Identity) else "blocks.0.norm1"',
+        tests("nn/conversion/test_rules.py", "test_timm_before_its_first_block"),
+    ),
+    Mutation(
+        "conversion: a decoder's first token is taken for a CLS",
+        "nn/conversion/architectures.py",
+        "if architecture.causal(module):",
+        "if False:",
+        tests("nn/conversion/test_rules.py", "test_bert_as_a_decoder_and_in_pieces"),
+    ),
+    Mutation(
+        "conversion: layers of two stacks count as one",
+        "nn/conversion/architectures.py",
+        'r"\\d+(?!.*\\d)"',
+        'r"\\d+"',
+        tests("nn/conversion/test_rules.py", "test_a_layer_alone_and_layers_in_a_list"),
+    ),
+    Mutation(
+        "conversion: layers called one by one do not hear of padding",
+        "nn/conversion/architectures.py",
+        'masked=("", "layers.*")',
+        'masked=("",)',
+        tests("nn/conversion/test_convert.py", "test_layers_called_one_by_one_hear_of_padding"),
+    ),
+    Mutation(
+        "conversion: no site outside of known networks is a first one",
+        "nn/conversion/convert.py",
+        "outside[:1]",
+        "[]",
+        tests("nn/conversion/test_rules.py", "test_a_rule_inside_a_known_network_takes_its_facts"),
+    ),
+    Mutation(
+        "conversion: norms share the tensors of an assigned state",
+        "nn/conversion/leading.py",
+        "value.clone()",
+        "value",
+        tests("nn/conversion/test_convert.py", "test_a_state_from_before_that_is_assigned"),
+    ),
+    Mutation(
+        "conversion: undone, an old norm has the old type",
+        "nn/conversion/record.py",
+        "place.old.to(None if dtype == self._dtype else dtype)",
+        "pass",
+        tests("nn/conversion/test_convert.py", "test_undo_follows_the_model"),
     ),
 ]
 

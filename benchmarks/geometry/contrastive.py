@@ -3,8 +3,8 @@
     python benchmarks/geometry/contrastive.py --seeds 0-2 -o runs/contrastive
     molsepnorm analyze --model runs/contrastive --dataset zinc -o runs/contrastive/geometry
 
-Network, batches and schedule are slim.yaml's, without its average of weights; the norms are those of
-`molsepnorm ablate --vary norm=...`. Each run's folder is OUTPUT/NORM/seed-N, with a model whose
+Network, batches and schedule are slim.yaml's, without its average of weights; the norms are those
+of `molsepnorm ablate --vary norm=...`. Each run's folder is OUTPUT/NORM/seed-N, with a model whose
 read-out is as it was drawn, and whose batch norms have statistics of the final weights. Runs that
 are there are not repeated.
 """

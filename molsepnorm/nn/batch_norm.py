@@ -42,7 +42,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
                 counts, of all processes together).
         """
         x = at_least_float32(input)
-        if self.training or not self.track_running_stats:
+        if self.counts_rows:
             y, mean, variance, count = self._by_batch(x, mask)
             if self.training and self.track_running_stats:
                 self._update(mean, variance, count)
@@ -50,6 +50,11 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
             assert self.running_mean is not None and self.running_var is not None
             y = self._scaled(self._standardise(x, self.running_mean, self.running_var))
         return y.to(input.dtype)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether statistics are the input's own, as in training, so that a mask is read."""
+        return self.training or not self.track_running_stats
 
     def _by_batch(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x normalised with its own statistics, these, and how many rows they are of."""
@@ -88,7 +93,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
         mean, variance, count = _OfAllProcesses.apply(mean, variance, rows)
         # Whoever has two rows need not look (and wait for the device); if nobody has, all look.
         if len(x) < 2 and count < 2:
-            raise _single_token()
+            raise _too_few_tokens(int(count))
         return mean, variance, count
 
     @torch.no_grad()
@@ -109,7 +114,7 @@ def _counts(x: Tensor, mask: Tensor | None, fewest: int = 2) -> tuple[Tensor, Te
         ValueError: x has fewer rows.
     """
     if len(x) < fewest:
-        raise _single_token()
+        raise _too_few_tokens(len(x))
     counts = x.new_ones(len(x), 1).bool() if mask is None else mask.reshape(-1, 1)
     return counts, counts.sum()
 
@@ -252,10 +257,10 @@ def is_shared_out(norm: nn.Module) -> bool:
     )
 
 
-def _single_token() -> ValueError:
+def _too_few_tokens(tokens: int) -> ValueError:
     return ValueError(
-        "a batch norm cannot train on a single token: its variance is not defined. "
-        "Use larger batches or a layer norm"
+        f"a batch norm cannot train on {tokens} token{'s' * (tokens != 1)}: their variance is not "
+        "defined. Use larger batches or a layer norm"
     )
 
 

@@ -107,9 +107,9 @@ def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least
     batch_norm = isinstance(norm, _BatchNorm) and not is_shared_out(norm)
     if norm.training and len(x) == 1 and batch_norm:
         raise ValueError(
-            "SepNorm's batch norm of the graph token cannot train on a batch of one graph: "
-            "its variance over the batch is not defined. Use batches of two graphs or more, "
-            "or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
+            "SepNorm's batch norm of the graph token (or CLS) cannot train on a batch of one graph "
+            "(or sequence): its variance over the batch is not defined. Use batches of two or "
+            "more, or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
         )
     weight = getattr(norm, "weight", None)
     low = isinstance(weight, Tensor) and weight.element_size() < 4  # of a network in half precision

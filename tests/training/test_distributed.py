@@ -110,7 +110,7 @@ def test_a_single_graph_on_each_process_can_train(both) -> None:
 def test_a_single_graph_in_all_is_refused_by_all(both) -> None:
     """None of them is left waiting."""
     for message in both("one_graph_in_all"):
-        assert message.startswith("ValueError: a batch norm cannot train on a single token")
+        assert message.startswith("ValueError: a batch norm cannot train on 1 token")
 
 
 # --- training ------------------------------------------------------------------------------------

@@ -41,6 +41,16 @@ class Architecture:
     batch_first: Callable[[Any], bool] = lambda module: True
     """Whether an instance's sequences are (B, S, C), or (S, B, C)."""
 
+    masked: tuple[str, ...] = ("",)
+    """Patterns of the modules that people call with a padding mask; "" is the instance itself."""
+
+    causal: Callable[[Any], bool] = lambda module: False
+    """Whether no slot of an instance sees those after it, so that the first one sees itself alone:
+    it is no CLS, and the instance is not known."""
+
+    check: Callable[[Any], None] = lambda module: None
+    """Raises ConfigError where an instance cannot be converted."""
+
     stacked: bool = False
     """Whether instances whose names differ by a number alone are layers of one stack, of which the
     first alone gets tokens that are not mixed yet."""
@@ -60,13 +70,42 @@ class Known:
 
     def norms(self) -> dict[str, nn.Module]:
         """Its norms on token sequences: qualified name -> module. A place held by an identity is
-        no norm."""
-        return {
-            self._qualified(name): module
+        no norm.
+
+        Raises:
+            ConfigError: a layer has none.
+        """
+        norms = {
+            name: module
             for name, module in self.module.named_modules()
             if not isinstance(module, nn.Identity)
             and any(_fits(name, pattern) for pattern in self.architecture.norms)
         }
+        for name, layer in self._layers().items():
+            if not any(norm.startswith(f"{name}.") for norm in norms):
+                raise ConfigError(
+                    f"no known norm is in '{self._qualified(name)}', a {type(layer).__name__}: "
+                    "name all norms to replace by where="
+                )
+        return {self._qualified(name): module for name, module in norms.items()}
+
+    def _layers(self) -> dict[str, nn.Module]:
+        stacks = {
+            pattern.partition(".*")[0] for pattern in self.architecture.norms if "*" in pattern
+        }
+        return {
+            name: module
+            for name, module in self.module.named_modules()
+            if name.rpartition(".")[0] in stacks and not isinstance(module, nn.Identity)
+        }
+
+    def called_with_masks(self) -> list[nn.Module]:
+        """Those of its modules, itself among them, that may be called with a padding mask."""
+        return [
+            module
+            for name, module in self.module.named_modules()
+            if any(_fits(name, pattern) for pattern in self.architecture.masked)
+        ]
 
     def is_first(self, name: str) -> bool:
         """Whether the norm of that qualified name is called before a layer has mixed the tokens."""
@@ -82,7 +121,7 @@ class Known:
 
 
 def find_known(network: nn.Module) -> list[Known]:
-    """The modules of known classes, in order; not those inside another one.
+    """The modules of known classes, in order; not those inside another one, nor causal ones.
 
     >>> layer = nn.TransformerEncoderLayer(4, 2)
     >>> encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -96,7 +135,9 @@ def find_known(network: nn.Module) -> list[Known]:
         architecture = _architecture_of(module)
         if architecture is None or any(known.contains(name) for known in found):
             continue
-        stack = re.sub(r"\d+", "*", name)
+        if architecture.causal(module):
+            continue
+        stack = re.sub(r"\d+(?!.*\d)", "*", name)  # its last number
         begins = not (architecture.stacked and stack in stacks)
         stacks.add(stack)
         found.append(Known(name, module, architecture, begins))
@@ -117,6 +158,15 @@ def _fits(name: str, pattern: str) -> bool:
 
 # --- transformers: 4 numbers the layers of a ViT in encoder.layer, 5 in layers ------------------
 
+
+def _in_one_piece(bert: Any) -> None:
+    if any(getattr(module, "chunk_size_feed_forward", 0) for module in bert.modules()):
+        raise ConfigError(
+            f"this {type(bert).__name__} normalises sequences in pieces, of which each would be "
+            "taken for one that begins with CLS: make it with config.chunk_size_feed_forward = 0"
+        )
+
+
 _BERT = Architecture(
     classes=(
         "transformers.models.bert.modeling_bert.BertModel",
@@ -129,6 +179,8 @@ _BERT = Architecture(
         "encoder.layer.*.output.LayerNorm",
     ),
     first=lambda model: ("embeddings.LayerNorm",),
+    causal=lambda model: bool(model.config.is_decoder),
+    check=_in_one_piece,
 )
 
 _VIT = Architecture(
@@ -159,11 +211,9 @@ _MAE_DECODER = Architecture(  # what it reads has gone through the encoder: no n
 
 
 def _first_of_timm(vit: Any) -> tuple[str, ...]:
-    if not isinstance(vit.norm_pre, nn.Identity):
-        return ("norm_pre",)
-    if type(vit.blocks[0]).__name__ == "ResPostBlock":  # its norms come after attention
-        return ()
-    return ("blocks.0.norm1", "blocks.0.in_norm", "blocks.0.attns.*.norm")
+    if any(type(block).__name__ == "ResPostBlock" for block in vit.blocks[:1]):
+        return ("norm_pre",)  # a block's norms come after attention
+    return ("norm_pre", "blocks.0.norm1", "blocks.0.in_norm", "blocks.0.attns.*.norm")
 
 
 def _prefix_of_timm(vit: Any) -> int:
@@ -213,6 +263,7 @@ _TORCH_ENCODER = Architecture(
     norms=("layers.*.norm1", "layers.*.norm2", "norm"),
     first=lambda encoder: ("layers.0.norm1",) if _norm_first(encoder.layers[0]) else (),
     batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
+    masked=("", "layers.*"),
 )
 
 _TORCH_LAYER = Architecture(

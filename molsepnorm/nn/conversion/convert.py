@@ -2,120 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
+from torch.nn.parallel import DistributedDataParallel
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
 from molsepnorm.nn.conversion.architectures import Known, find_known
 from molsepnorm.nn.conversion.leading import LeadingSepNorm
+from molsepnorm.nn.conversion.makers import MakeNorm, check_maker, made_like
 from molsepnorm.nn.conversion.padding import PaddingContext, PaddingHook
-from molsepnorm.nn.conversion.selection import Where, channels_of, chosen_norms
+from molsepnorm.nn.conversion.record import Conversion, Place, Setting, Site
+from molsepnorm.nn.conversion.selection import Where, channels_of, chosen_norms, matching
 
-__all__ = ["Conversion", "Site", "convert_to_sepnorm"]
-
-MakeNorm = Callable[[int], nn.Module]
-
-
-@dataclass(frozen=True)
-class Site:
-    """A norm that was replaced."""
-
-    name: str
-    """Qualified name of the module."""
-
-    width: int
-    """Channels."""
-
-    special_tokens: int
-    """How many slots at the beginning of each sequence have a norm of their own."""
-
-    batch_first: bool
-    """Whether sequences are (B, S, C), or (S, B, C)."""
-
-    is_first: bool
-    """Whether no layer has mixed the tokens before: it took `first_cls_norm`."""
-
-    cls_norm: str
-    """Class of the norms of the special tokens."""
-
-    tok_norm: str
-    """Class of the norm of the other tokens."""
-
-
-class Conversion:
-    """What `convert_to_sepnorm` did to a model: printed, it is a table; `undo` takes it back.
-
-    A copy of the model has a conversion of its own if both are copied at once:
-    `copy.deepcopy((model, conversion))`.
-    """
-
-    sites: tuple[Site, ...]
-    """In the order of the model's modules."""
-
-    def __init__(
-        self,
-        sites: tuple[Site, ...],
-        places: list[_Place],
-        settings: list[_Setting],
-        hooks: list[RemovableHandle],
-    ) -> None:
-        self.sites = sites
-        self._places, self._settings, self._hooks = places, settings, hooks
-
-    def undo(self) -> None:
-        """Put the old norms back, in place; a second time does nothing.
-
-        Where `tok_norm` was None the norm of the tokens is the old norm itself, so it keeps what
-        it has learned since; otherwise the old norm returns as it was. What the special tokens'
-        norms have learned is gone.
-
-        Raises:
-            ConfigError: something else has taken the place of a converted norm; nothing is changed.
-        """
-        for place in self._places:
-            if getattr(place.parent, place.attribute, None) is not place.new:
-                raise ConfigError(
-                    f"cannot undo the conversion: '{place.attribute}' of a "
-                    f"{type(place.parent).__name__} is no longer the SepNorm that was put there"
-                )
-        for place in self._places:
-            if place.old is not place.new.tok_norm:  # it has missed what happened to the model
-                for beside in place.new.parameters():
-                    place.old.to(beside.device)
-            setattr(place.parent, place.attribute, place.old.train(place.new.training))
-        for setting in self._settings:
-            setattr(setting.module, setting.attribute, setting.old)
-        for hook in self._hooks:
-            hook.remove()
-        self._places, self._settings, self._hooks = [], [], []
-
-    def __str__(self) -> str:
-        head = ("site", "width", "special", "layout", "cls_norm", "tok_norm")
-        rows = [head] + [
-            (
-                site.name,
-                str(site.width),
-                str(site.special_tokens),
-                "batch first" if site.batch_first else "sequence first",
-                site.cls_norm + (" *" if site.is_first else ""),
-                site.tok_norm,
-            )
-            for site in self.sites
-        ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        if any(site.is_first for site in self.sites):
-            lines.append(
-                "* before the first layer: a special token is alike in all sequences there"
-            )
-        return "\n".join(lines)
+__all__ = ["convert_to_sepnorm"]
 
 
 def convert_to_sepnorm(
@@ -125,6 +27,7 @@ def convert_to_sepnorm(
     where: Where | None = None,
     *,
     first_cls_norm: MakeNorm = nn.LayerNorm,
+    first: Where | None = None,
     special_tokens: int | None = None,
     batch_first: bool | None = None,
 ) -> Conversion:
@@ -145,7 +48,7 @@ def convert_to_sepnorm(
 
     Where the tokens' norm is a batch norm it must not count padding: the mask is read from each
     call of the model, from `attention_mask` or `src_key_padding_mask`. Special tokens come first,
-    so padding must stand at the end.
+    so padding must stand at the end. With gradient checkpointing call `backward` after each call.
 
     The fused inference path of `nn.TransformerEncoder`, which does not call the norms, is off
     until `undo`.
@@ -158,16 +61,19 @@ def convert_to_sepnorm(
         where: which modules to replace, exactly: names as in `model.named_modules()`, one or
             several, in which `*` stands for anything, dots too; or a function of name and module.
             Sites inside a known network take from it what follows.
-        first_cls_norm: in the place of `cls_norm` at sites before the first layer. In a model with
-            no known network that is the first site in the order of modules.
+        first_cls_norm: in the place of `cls_norm` at sites before the first layer.
+        first: which these are, in the form of `where`. None: as the known network says; of sites
+            outside of known networks the first in the order of modules.
         special_tokens: how many slots at the beginning of each sequence are special. None: as the
             known network says, else 1.
         batch_first: whether sequences are (B, S, C), or (S, B, C). None: as the known network
             says, else True.
 
     Raises:
-        ConfigError: the model is converted already or unknown, nothing matches, a match is no norm
-            over one dimension of channels, a maker makes no module, or there is no special token.
+        ConfigError: the model is converted already, wrapped by DDP, unknown or a causal decoder, or
+            normalises sequences in pieces; nothing matches, a match is no norm over one dimension
+            of channels, a maker makes no norm of (n, channels), there is no special token, or an
+            argument is of the wrong kind.
 
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
     arXiv 2309.12931, section 3; they train MAE, SimCSE's BERT and RoBERTa, and Graphormer so.
@@ -186,22 +92,28 @@ def convert_to_sepnorm(
     >>> encoder.layers[0].norm1
     LayerNorm((8,), eps=1e-05, elementwise_affine=True...)
     """
+    _check_arguments(model, cls_norm, tok_norm, first_cls_norm, special_tokens, batch_first)
     known = find_known(model)
     chosen = chosen_norms(model, where, known)
-    contexts: dict[str, PaddingContext] = {}  # name of what is called with the mask -> context
+    homes = {name: next((each for each in known if each.contains(name)), None) for name in chosen}
+    first_ones = _first_ones(homes) if first is None else matching(chosen, first, "first")
+    contexts: dict[Known | None, PaddingContext] = {}
     sites: list[Site] = []
     replacements: dict[nn.Module, LeadingSepNorm] = {}
+    like = next(model.parameters(), None)
     for name, norm in chosen.items():
-        home = next((each for each in known if each.contains(name)), None)
-        is_first = home.is_first(name) if home else not known and not sites
+        home, is_first = homes[name], name in first_ones
+        if home:
+            home.architecture.check(home.module)
+        make_like = partial(made_like, norm, next(norm.parameters(), like))
         new = LeadingSepNorm(
             channels_of(name, norm),
-            partial(_made_like, norm, first_cls_norm if is_first else cls_norm),
-            partial(_kept, norm) if tok_norm is None else partial(_made_like, norm, tok_norm),
+            partial(make_like, first_cls_norm if is_first else cls_norm),
+            partial(_kept, norm) if tok_norm is None else partial(make_like, tok_norm),
             special_tokens=_of(home, "special_tokens", special_tokens, 1),
             batch_first=_of(home, "batch_first", batch_first, True),
         )
-        new.padding = contexts.setdefault(home.name if home else "", new.padding)
+        new.padding = contexts.setdefault(home, new.padding)
         replacements[norm] = new.train(norm.training)
         sites.append(_site(name, new, is_first))
     # all checks are done: from here on the model changes
@@ -212,11 +124,44 @@ def convert_to_sepnorm(
         if isinstance(new.tok_norm, MaskedBatchNorm1d)
     }
     hooks = [
-        _hook(model.get_submodule(name), padding)
-        for name, padding in contexts.items()
+        module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
+        for home, padding in contexts.items()
         if id(padding) in masked
+        for module in (home.called_with_masks() if home else [model])
     ]
-    return Conversion(tuple(sites), places, _leave_fast_path(model), hooks)
+    return Conversion(model, tuple(sites), places, _leave_fast_path(model), hooks)
+
+
+def _check_arguments(
+    model: Any,
+    cls_norm: Any,
+    tok_norm: Any,
+    first_cls_norm: Any,
+    special_tokens: Any,
+    batch_first: Any,
+) -> None:
+    """That each is of its kind."""
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
+    if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
+        raise ConfigError(
+            "the model is wrapped by DistributedDataParallel, which would not know the new norms: "
+            "convert before wrapping"
+        )
+    for argument, make in {"cls_norm": cls_norm, "first_cls_norm": first_cls_norm}.items():
+        check_maker(argument, make)
+    if tok_norm is not None:
+        check_maker("tok_norm", tok_norm)
+    if special_tokens is not None and type(special_tokens) is not int:
+        raise ConfigError(f"special_tokens= must be an int or None; got {special_tokens!r}")
+    if batch_first is not None and type(batch_first) is not bool:
+        raise ConfigError(f"batch_first= must be True, False or None; got {batch_first!r}")
+
+
+def _first_ones(homes: dict[str, Known | None]) -> list[str]:
+    """The sites before the first layer: as known networks say, and the first outside of them."""
+    outside = [name for name, home in homes.items() if home is None]
+    return outside[:1] + [name for name, home in homes.items() if home and home.is_first(name)]
 
 
 def _of(home: Known | None, fact: str, given: Any, otherwise: Any) -> Any:
@@ -228,28 +173,6 @@ def _of(home: Known | None, fact: str, given: Any, otherwise: Any) -> Any:
 
 def _kept(norm: nn.Module, width: int) -> nn.Module:
     return norm
-
-
-@torch.no_grad()
-def _made_like(old: nn.Module, make: MakeNorm, width: int) -> nn.Module:
-    """A norm with the weights of another, on its device, in float32 or more."""
-    eps = getattr(old, "eps", getattr(old, "variance_epsilon", None))
-    takes_eps = make in (nn.LayerNorm, nn.RMSNorm) and eps is not None
-    new = make(width, eps=eps) if takes_eps else make(width)  # type: ignore[call-arg]
-    if not isinstance(new, nn.Module):
-        raise ConfigError(
-            "cls_norm, tok_norm and first_cls_norm must make a module from a number of channels, "
-            f"as nn.LayerNorm does; got a {type(new).__name__}"
-        )
-    beside = next(old.parameters(), None)
-    if beside is not None:
-        double = beside.dtype == torch.float64
-        new = new.to(beside.device, torch.float64 if double else torch.float32)
-    for name in ("weight", "bias"):
-        source, target = getattr(old, name, None), getattr(new, name, None)
-        if source is not None and target is not None and source.shape == target.shape:
-            target.copy_(source)
-    return new
 
 
 def _site(name: str, norm: LeadingSepNorm, is_first: bool) -> Site:
@@ -264,25 +187,10 @@ def _site(name: str, norm: LeadingSepNorm, is_first: bool) -> Site:
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    parent: nn.Module
-    attribute: str
-    old: nn.Module
-    new: LeadingSepNorm
-
-
-@dataclass(frozen=True)
-class _Setting:
-    module: nn.Module
-    attribute: str
-    old: Any
-
-
-def _replace(model: nn.Module, new: dict[nn.Module, LeadingSepNorm]) -> list[_Place]:
+def _replace(model: nn.Module, new: dict[nn.Module, LeadingSepNorm]) -> list[Place]:
     """A module that is known by several names is replaced in all of these places."""
     places = [
-        _Place(parent, attribute, child, new[child])
+        Place(parent, attribute, child, new[child])
         for parent in model.modules()
         for attribute, child in parent._modules.items()
         if child is not None and child in new
@@ -292,11 +200,7 @@ def _replace(model: nn.Module, new: dict[nn.Module, LeadingSepNorm]) -> list[_Pl
     return places
 
 
-def _hook(module: nn.Module, padding: PaddingContext) -> RemovableHandle:
-    return module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
-
-
-def _leave_fast_path(model: nn.Module) -> list[_Setting]:
+def _leave_fast_path(model: nn.Module) -> list[Setting]:
     """Keep torch's encoders from their fused path, which reads the norms' weights and never calls
     them. Both `forward` look at an attribute each before they look at the norms (so in torch 2.4
     to 2.13): the layer at its kind of activation, which it needs for nothing else, the encoder at
@@ -307,7 +211,7 @@ def _leave_fast_path(model: nn.Module) -> list[_Setting]:
             wanted.append((module, "use_nested_tensor", False))
         elif isinstance(module, nn.TransformerEncoderLayer) and _has_sepnorm(module):
             wanted.append((module, "activation_relu_or_gelu", 0))
-    settings = [_Setting(module, name, getattr(module, name)) for module, name, _ in wanted]
+    settings = [Setting(module, name, getattr(module, name)) for module, name, _ in wanted]
     for module, name, value in wanted:
         setattr(module, name, value)
     return settings

@@ -89,7 +89,7 @@ class LeadingSepNorm(nn.Module):
         self._check_sequences(x, slots)
         rest = self._others(x)
         if isinstance(self.tok_norm, MaskedBatchNorm1d):
-            real = self._real(x, mask)
+            real = self._real(x, mask) if self.tok_norm.counts_rows else None
             y = self.tok_norm(rest, None if real is None else self._others(real))
         else:
             y = self.tok_norm(rest)
@@ -105,6 +105,8 @@ class LeadingSepNorm(nn.Module):
         return x[:, special:] if self.batch_first else x[special:]
 
     def _check_sequences(self, x: Tensor, slots: int) -> None:
+        if x.is_nested:
+            raise ValueError("SepNorm takes padded sequences, not a nested tensor")
         layout = "(batch, slots, channels)" if self.batch_first else "(slots, batch, channels)"
         if x.dim() != 3:
             raise ValueError(f"SepNorm expects {layout} or (slots, channels); got {_shape(x)}")
@@ -117,7 +119,10 @@ class LeadingSepNorm(nn.Module):
 
     def _real(self, x: Tensor, mask: Tensor | None) -> Tensor | None:  # x's first two dimensions
         """Where no padding stands."""
-        mask = self.padding.real if mask is None else mask
+        if mask is None:
+            if self.padding.unreadable:
+                raise ValueError(self.padding.unreadable)
+            mask = self.padding.real
         if mask is None:
             return None
         real = mask.unsqueeze(0) if mask.dim() == 1 else mask
@@ -133,14 +138,16 @@ class LeadingSepNorm(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Also of a network that was not converted: each norm takes the weights of the one norm
-        that was here, and keeps its own running statistics."""
+        """Also of a network that was not converted: each norm takes a copy of the weights of the
+        one norm that was here, and keeps its own running statistics."""
         old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
         if any(value is not None for value in old.values()):
             for name, own in self.state_dict().items():
                 value = old.get(name.rpartition(".")[2])
-                fits = value is not None and value.shape == own.shape
-                state_dict.setdefault(prefix + name, value if fits else own)
+                if value is not None and value.shape == own.shape:
+                    state_dict.setdefault(prefix + name, value.clone())
+                elif not own.is_meta:
+                    state_dict.setdefault(prefix + name, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def extra_repr(self) -> str:

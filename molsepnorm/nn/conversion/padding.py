@@ -15,15 +15,19 @@ __all__ = ["PaddingContext", "PaddingHook"]
 class PaddingContext:
     """What a `PaddingHook` writes and the norms of one network read.
 
-    It is kept until the next call, as gradient checkpointing runs layers again in `backward`.
+    It is kept until the next call, as gradient checkpointing runs layers again in `backward`: with
+    that, `backward` must follow each call before the next one comes.
     """
 
     real: Tensor | None = None
     """bool (B, S), or (S,) for a single sequence: where no padding stands. None: nothing is known
     of padding, so every slot counts."""
 
+    unreadable: str | None = None
+    """Why the mask of the call says nothing of single slots, if so."""
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"real": None}  # a copy of a network does not take its last batch along
+        return {}  # a copy of a network does not take its last batch along
 
 
 class PaddingHook:
@@ -53,17 +57,16 @@ class PaddingHook:
         self.padding = padding
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Read the masks of a call of `module`.
-
-        Raises:
-            ValueError: a mask does not say slot by slot what is padding.
-        """
-        self.padding.real = None
+        """Read the mask of a call of `module`."""
+        self.padding.real = self.padding.unreadable = None
         for name, read in _READERS.items():
             place = self.places.get(name, len(args))
             mask = args[place] if place < len(args) else kwargs.get(name)
             if mask is not None:
-                self.padding.real = read(mask)
+                try:
+                    self.padding.real = read(mask)
+                except ValueError as error:  # in evaluation nobody asks
+                    self.padding.unreadable = str(error)
                 return
 
 

@@ -12,7 +12,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.nn.conversion.architectures import ARCHITECTURES, Known
 from molsepnorm.nn.conversion.leading import LeadingSepNorm
 
-__all__ = ["Where", "channels_of", "chosen_norms"]
+__all__ = ["Where", "channels_of", "chosen_norms", "matching"]
 
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
 """Names, in which `*` stands for anything, or a function of name and module."""
@@ -30,36 +30,56 @@ def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> d
             f"this {type(model).__name__} is converted already: undo() that conversion first"
         )
     if where is not None:
-        return _matching(modules, where)
+        return matching(modules, where, "where")
     norms = {name: norm for each in known for name, norm in each.norms().items()}
     if not norms:
         classes = sorted(name.rpartition(".")[2] for each in ARCHITECTURES for name in each.classes)
         raise ConfigError(
             f"no known norm of token sequences is in this {type(model).__name__}; known are "
-            f"{', '.join(classes)}. For another transformer pass where=, such as "
+            f"{', '.join(classes)}, but not as decoders, whose first token sees no other. For "
+            "another transformer pass where=, such as "
             "where='*.layers.*.norm?', with special_tokens= and batch_first="
         )
     return {name: module for name, module in modules.items() if name in norms}
 
 
-def _matching(modules: dict[str, nn.Module], where: Where) -> dict[str, nn.Module]:
-    if callable(where):
-        matching = {name: module for name, module in modules.items() if where(name, module)}
-        if not matching:
-            raise ConfigError("where= is a function that is true for no module of the model")
-        return matching
-    patterns = [where] if isinstance(where, str) else list(where)
+def matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[str, nn.Module]:
+    """Those of the modules that a rule says, in order; patterns pass over identities.
+
+    Raises:
+        ConfigError: the rule, which is the argument of that name, is none, or matches nothing.
+    """
+    if callable(rule) and not isinstance(rule, type):
+        chosen = {name: module for name, module in modules.items() if rule(name, module)}
+        if not chosen:
+            raise ConfigError(f"{argument}= is a function that is true for no module of the model")
+        return chosen
+    patterns = _patterns(rule, argument)
+    norms = {name: each for name, each in modules.items() if not isinstance(each, nn.Identity)}
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in modules):
+        if not any(fnmatchcase(name, pattern) for name in norms):
             raise ConfigError(
-                f"where='{pattern}' matches no module; the model's norms are: "
+                f"{argument}='{pattern}' matches no module; the norms are: "
                 f"{', '.join(_names_of_norms(modules)) or 'none'}"
             )
     return {
         name: module
-        for name, module in modules.items()
+        for name, module in norms.items()
         if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
+
+
+def _patterns(rule: Where, argument: str) -> list[str]:
+    """The names, with `*`, of a rule that is no function."""
+    patterns = [rule] if isinstance(rule, str) else rule
+    if isinstance(patterns, Iterable):
+        patterns = list(patterns)
+        if patterns and all(isinstance(pattern, str) for pattern in patterns):
+            return patterns
+    raise ConfigError(
+        f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function of a "
+        f"module's name and the module; got {rule!r}"
+    )
 
 
 def _names_of_norms(modules: dict[str, nn.Module]) -> list[str]:

@@ -125,7 +125,9 @@ def timm_plain() -> Case:
 def timm_registers() -> Case:
     """Four prefix tokens, a norm before the blocks, images of another size, norms of q and k."""
     model = small_timm(reg_tokens=3, pre_norm=True, dynamic_img_size=True, qk_norm=True)
-    return Case(model, {"x": torch.randn(BATCH, 3, 12, 16)}, ("norm_pre",), 6, special=4)
+    return Case(
+        model, {"x": torch.randn(BATCH, 3, 12, 16)}, ("norm_pre", "blocks.0.norm1"), 6, special=4
+    )
 
 
 def torch_encoder(batch_first: bool, norm_first: bool, bias: bool = True) -> Case:
@@ -224,7 +226,8 @@ def test_sites_are_the_norms_on_sequences(case: Case) -> None:
         assert site.cls_norm == ("LayerNorm" if site.is_first else "BatchNorm1d")
         assert site.width == shapes[site.name][-1]
         assert site.name in str(conversion)
-    assert str(conversion).count("*") == (2 if case.first else 0)
+    marks = len(case.first) + 1 if case.first else 0  # and one before what they mean
+    assert str(conversion).count("*") == marks
 
 
 def test_every_site_normalises_as_said(case: Case) -> None:
@@ -285,6 +288,23 @@ def test_evaluation_agrees_with_training(name: str, make: Callable[[str], Case])
     difference = (trained - evaluated)[real_answer].norm() / trained[real_answer].norm()
     assert difference < 0.1
     assert difference > 0
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "vit", "mae", "timm", "timm-registers"])
+def test_no_batch_norm_gets_tokens_that_are_alike(name: str, make: Callable[[str], Case]) -> None:
+    """The special tokens that it normalises differ from sequence to sequence, in training."""
+    case = make(name)
+    conversion = convert_to_sepnorm(case.model.train())
+    smallest: dict[str, float] = {}
+    for site in conversion.sites:
+        case.model.get_submodule(site.name).register_forward_hook(
+            lambda module, args, output, name=site.name: smallest.update(
+                {name: args[0][:, : case.special].var(0).mean(-1).min().item()}
+            )
+        )
+    case.answer(case.model)
+    alike = {name for name, variance in smallest.items() if variance < 1e-9}
+    assert alike == {site.name for site in conversion.sites if site.is_first}
 
 
 def quick_batch_norm(width: int) -> nn.Module:
@@ -428,6 +448,36 @@ def test_a_state_from_before_the_conversion_can_be_loaded(case: Case, tok_norm: 
     torch.testing.assert_close(case.answer(other), case.answer(expected_model), rtol=0, atol=0)
 
 
+def test_a_state_from_before_that_is_assigned(make: Callable[[str], Case]) -> None:
+    """Its tensors are not shared among norms; what a meta model lacks afterwards is told."""
+    case = make("bert")
+    before = copy.deepcopy(case.model.state_dict())
+    hollow = copy.deepcopy(case.model).to("meta")
+    convert_to_sepnorm(case.model)
+    case.model.load_state_dict(before, assign=True)
+    for sepnorm in sepnorms(case.model):
+        with torch.no_grad():
+            expected = sepnorm.tok_norm.weight.clone()
+            sepnorm.cls_norms[0].weight.add_(1)
+        torch.testing.assert_close(sepnorm.tok_norm.weight, expected, rtol=0, atol=0)
+    convert_to_sepnorm(hollow)
+    with pytest.raises(
+        RuntimeError, match="Missing key.*output.LayerNorm.cls_norms.0.running_mean"
+    ):
+        hollow.load_state_dict(before, assign=True)
+
+
+def test_undo_follows_the_model(make: Callable[[str], Case]) -> None:
+    """A norm that was put aside becomes what the others have become since: double, or half."""
+    for dtype in (torch.float64, torch.bfloat16):
+        case = make("torch-batch-post")
+        conversion = convert_to_sepnorm(case.model, tok_norm=nn.LayerNorm)
+        case.model.to(dtype)
+        conversion.undo()
+        assert {parameter.dtype for parameter in case.model.parameters()} == {dtype}
+        case.model(case.inputs["src"].to(dtype))
+
+
 # --- padding ------------------------------------------------------------------------------------
 
 
@@ -469,6 +519,37 @@ def test_padding_leaves_no_trace(name: str, make: Callable[[str], Case]) -> None
     for one, other in zip(*results["with"], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(*(result[0] for result in results["without"]), rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_layers_called_one_by_one_hear_of_padding(
+    norm_first: bool, make: Callable[[str], Case]
+) -> None:
+    """As if their encoder had been called."""
+    case = make(f"torch-batch-{'pre' if norm_first else 'post'}")
+    convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
+    alone = copy.deepcopy(case.model)
+    expected = case.answer(case.model)
+    x, padding = case.inputs["src"], case.inputs["src_key_padding_mask"]
+    for layer in alone.layers:
+        x = layer(x, src_key_padding_mask=padding)
+    torch.testing.assert_close(x, expected if alone.norm is None else x)
+    for (name, one), other in zip(alone.named_buffers(), case.model.buffers(), strict=True):
+        if name.startswith("layers"):
+            torch.testing.assert_close(one, other)
+
+
+def test_masks_are_read_where_they_are_needed(make: Callable[[str], Case]) -> None:
+    """A mask (B, S, S) does not say slot by slot what is padding: training stops, evaluation
+    needs none."""
+    case = make("bert")
+    convert_to_sepnorm(case.model.eval(), tok_norm=nn.BatchNorm1d)
+    ids, mask = case.inputs["input_ids"], real()[:, None].expand(-1, SLOTS, -1).long()
+    torch.testing.assert_close(case.model(ids, attention_mask=mask).logits, case.answer(case.model))
+    with pytest.raises(
+        ValueError, match=r"must be of shape \(batch, slots\).*got shape \(24, 6, 6"
+    ):
+        case.model.train()(ids, attention_mask=mask)
 
 
 def test_a_mask_by_place_and_no_mask(make: Callable[[str], Case]) -> None:

@@ -254,12 +254,20 @@ def test_masks_are_found_by_name_and_by_place(
 
 
 def test_masks_that_do_not_tell_the_padding_are_refused() -> None:
-    """Such as one over pairs of slots."""
-    module = Reader()
-    module.register_forward_pre_hook(PaddingHook(module, PaddingContext()), with_kwargs=True)
-    with pytest.raises(ValueError, match=r"attention_mask must be .*; got shape \(1, 1, 3, 3\)"):
-        module(torch.zeros(1), torch.ones(1, 1, 3, 3))
-    with pytest.raises(ValueError, match="attention_mask must be .*; got dict"):
-        module(torch.zeros(1), {})
-    with pytest.raises(ValueError, match=r"src_key_padding_mask must be .*; got shape \(1, 2, 3\)"):
-        module(torch.zeros(1), src_key_padding_mask=torch.zeros(1, 2, 3))
+    """Such as one over pairs of slots: where the mask is needed, and only there."""
+    module, norm = Reader(), LeadingSepNorm(4, tok_norm=nn.BatchNorm1d)
+    hook = PaddingHook(module, norm.padding)
+    module.register_forward_pre_hook(hook, with_kwargs=True)
+    x = torch.randn(2, 3, 4)
+    for name, mask, told in (
+        ("attention_mask", torch.ones(1, 1, 3, 3), r"shape \(1, 1, 3, 3\)"),
+        ("attention_mask", {}, "dict"),
+        ("src_key_padding_mask", torch.zeros(1, 2, 3), r"shape \(1, 2, 3\)"),
+    ):
+        module(torch.zeros(1), **{name: mask})
+        with pytest.raises(ValueError, match=f"{name} must be .*; got {told}"):
+            norm.train()(x)
+        assert norm.eval()(x).shape == x.shape
+        assert norm.train()(x, torch.ones(2, 3).bool()).shape == x.shape
+    module(torch.zeros(1))
+    assert norm.train()(x).shape == x.shape

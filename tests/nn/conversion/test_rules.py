@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,13 +142,60 @@ def test_a_rule_inside_a_known_network_takes_its_facts() -> None:
     conversion = convert_to_sepnorm(model, where=["encoder.layers.?.norm1", "head"])
     sites = {site.name: site for site in conversion.sites}
     assert list(sites) == ["encoder.layers.0.norm1", "encoder.layers.1.norm1", "head"]
-    assert [site.is_first for site in conversion.sites] == [True, False, False]
+    assert [site.is_first for site in conversion.sites] == [True, False, True]  # first outside it
     assert [site.batch_first for site in conversion.sites] == [False, False, True]
     conversion.undo()
     conversion = convert_to_sepnorm(model, batch_first=True, special_tokens=3)
     assert {site.batch_first for site in conversion.sites} == {True}
     assert {site.special_tokens for site in conversion.sites} == {3}
     assert "head" not in {site.name for site in conversion.sites}
+
+
+def test_first_sites_can_be_said() -> None:
+    """Several of them, or none; by names or by a function."""
+    rules = [
+        (None, ["0.norm1"]),
+        ("layers.0.*", ["0.norm1", "0.norm2"]),
+        (["*norm1"], ["0.norm1", "1.norm1"]),
+        (lambda name, module: name.endswith("1.norm2"), ["1.norm2"]),
+    ]
+    for first, expected in rules:
+        conversion = convert_to_sepnorm(Network(), where="layers.*.norm?", first=first)
+        told = [site.name for site in conversion.sites if site.is_first]
+        assert told == [f"layers.{name}" for name in expected]
+    with pytest.raises(
+        ConfigError, match=r"first='\*norm2' matches no module; the norms are: layer"
+    ):
+        convert_to_sepnorm(Network(), where="*norm1", first="*norm2")
+
+
+def test_patterns_pass_over_identities() -> None:
+    """Which stand where a norm is left out."""
+    model = Network()
+    model.layers[0].norm2 = nn.Identity()
+    convert_to_sepnorm(model, where="layers.*.norm?")
+    assert names(model) == ["layers.0.norm1", "layers.1.norm1", "layers.1.norm2"]
+    with pytest.raises(ConfigError, match="'layers.0.norm2' matches no module"):
+        convert_to_sepnorm(Network().apply(without_norm2), where="layers.0.norm2")
+
+
+def without_norm2(module: nn.Module) -> None:
+    if isinstance(module, Block):
+        module.norm2 = nn.Identity()
+
+
+def test_a_norm_without_weights_takes_the_model_s_type() -> None:
+    """And its device."""
+    for change, dtype, device in (
+        ({"dtype": torch.float64}, torch.float64, "cpu"),
+        ({"device": "meta"}, torch.float32, "meta"),
+    ):
+        model = Network()
+        model.layers[0].norm1 = nn.LayerNorm(WIDTH, elementwise_affine=False)
+        model.to(**change)
+        convert_to_sepnorm(model, where="layers.0.norm1")
+        weight = model.layers[0].norm1.cls_norms[0].weight
+        assert (weight.dtype, weight.device.type) == (dtype, device)
 
 
 # --- torch's encoders ---------------------------------------------------------------------------
@@ -269,6 +317,11 @@ def test_a_layer_alone_and_layers_in_a_list() -> None:
     conversion = convert_to_sepnorm(stacks)
     assert len(conversion.sites) == 12
     assert [site.name for site in conversion.sites if site.is_first] == ["a.0.norm1", "b.0.norm1"]
+    towers = nn.ModuleList(
+        nn.ModuleList(encoder_layer(norm_first=True) for _ in range(2)) for _ in range(2)
+    )
+    conversion = convert_to_sepnorm(towers)
+    assert [site.name for site in conversion.sites if site.is_first] == ["0.0.norm1", "1.0.norm1"]
 
 
 def test_of_an_encoder_and_a_decoder_the_encoder_is_known() -> None:
@@ -311,6 +364,12 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
     def no_module(width: int) -> object:
         return torch.ones(width)
 
+    def too_wide(width: int) -> nn.Module:
+        return nn.LayerNorm(width + 1)
+
+    def flat(width: int) -> nn.Module:
+        return nn.Flatten(0)
+
     refused = [
         ({}, r"no known norm of token sequences is in this Network; known are BertModel.*where="),
         ({"where": "layers.*.norm3"}, r"where='layers.\*.norm3' matches no module.*layers.0.norm1"),
@@ -321,6 +380,18 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
         ({"where": ["*norm1", "pooled"]}, "'pooled' .* BatchNorm1d is no norm over one"),
         ({"where": "layers.0"}, "'layers.0' .* Block is no norm over one"),
         ({"where": "*norm1", "cls_norm": no_module}, "must make a module .*; got a Tensor"),
+        ({"where": "*norm1", "cls_norm": nn.BatchNorm2d}, "got a BatchNorm2d, .*expected 4D input"),
+        ({"where": "*norm1", "tok_norm": too_wide}, r"LayerNorm, which says of an input \(2, 8\)"),
+        ({"where": "*norm1", "first_cls_norm": flat}, r"Flatten that makes \(16,\) of \(2, 8\)"),
+        ({"where": "*norm1", "cls_norm": "batch"}, "cls_norm= must make a norm .* got 'batch'"),
+        ({"where": "*norm1", "first_cls_norm": None}, "first_cls_norm= must make .* got None"),
+        ({"where": "*norm1", "tok_norm": nn.LayerNorm(8)}, "tok_norm= must .* got LayerNorm"),
+        ({"where": "*norm1", "special_tokens": "1"}, "special_tokens= must be an int .* got '1'"),
+        ({"where": "*norm1", "batch_first": "no"}, "batch_first= must be True, .* got 'no'"),
+        ({"where": []}, r"where= must be a name such as .*; got \[\]"),
+        ({"where": 5}, "where= must be a name such as .*; got 5"),
+        ({"where": nn.LayerNorm}, "where= must be a name .* got <class 'torch.nn.*LayerNorm'>"),
+        ({"where": [nn.LayerNorm]}, "where= must be a name .* got .<class"),
     ]
     model = Network()
     before = dict(model.named_modules())
@@ -328,8 +399,10 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
         with pytest.raises(ConfigError, match=message):
             convert_to_sepnorm(model, **options)
         assert dict(model.named_modules()) == before
-    with pytest.raises(ConfigError, match="the model's norms are: none"):
+    with pytest.raises(ConfigError, match="the norms are: none"):
         convert_to_sepnorm(nn.Sequential(nn.Linear(2, 2)), where="norm")
+    with pytest.raises(ConfigError, match=r"only an nn\.Module can be converted; got a dict"):
+        convert_to_sepnorm({})
 
 
 def test_a_converted_model_is_not_converted_again() -> None:
@@ -347,6 +420,82 @@ def test_layers_that_do_not_tell_their_layout() -> None:
     with pytest.raises(ConfigError, match="Block inside .* does not tell its layout: pass"):
         convert_to_sepnorm(model)
     assert len(convert_to_sepnorm(model, batch_first=True).sites) == 4
+
+
+def test_layers_whose_norms_are_not_known() -> None:
+    """They are told of, rather than left as they are beside others that are replaced."""
+
+    class Stranger(nn.TransformerEncoderLayer):
+        def __init__(self) -> None:
+            super().__init__(WIDTH, 2, 12, batch_first=True)
+            self.norm_a, self.norm_b = self.norm1, self.norm2
+            self.norm1 = self.norm2 = nn.Identity()
+
+    model = nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(WIDTH))
+    model.layers = nn.ModuleList([Stranger(), Stranger()])
+    with pytest.raises(ConfigError, match=r"no known norm is in 'layers.0', a Stranger: .*where="):
+        convert_to_sepnorm(model)
+    assert len(convert_to_sepnorm(model, where=["layers.*.norm_?", "norm"]).sites) == 5
+
+
+def test_a_model_in_ddp_is_refused(tmp_path: Path) -> None:
+    """It would not average the gradients of norms that it has never seen."""
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        wrapped = nn.parallel.DistributedDataParallel(Network())
+        with pytest.raises(ConfigError, match="by DistributedDataParallel.*convert before wrapp"):
+            convert_to_sepnorm(wrapped, where="*norm1")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_bert_as_a_decoder_and_in_pieces() -> None:
+    """A decoder's first token sees no other, so it is no CLS; of two sorts the encoder is known.
+    A feed-forward that works in pieces would have several first tokens."""
+    transformers = pytest.importorskip("transformers")
+    small = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    size = {"vocab_size": 9, "hidden_size": WIDTH, **small}
+    decoder = transformers.BertConfig(**size, is_decoder=True, add_cross_attention=True)
+    with pytest.raises(ConfigError, match="BertModel.* but not as decoders, whose first token"):
+        convert_to_sepnorm(transformers.BertModel(decoder))
+    encoder = transformers.BertConfig(**size)
+    both = transformers.EncoderDecoderModel(
+        encoder=transformers.BertModel(encoder), decoder=transformers.BertLMHeadModel(decoder)
+    )
+    sites = convert_to_sepnorm(both).sites
+    assert [site.name.split(".")[0] for site in sites] == ["encoder"] * 3
+    pieces = transformers.BertModel(transformers.BertConfig(**size, chunk_size_feed_forward=2))
+    with pytest.raises(ConfigError, match="in pieces, .*chunk_size_feed_forward = 0"):
+        convert_to_sepnorm(pieces)
+
+
+def test_a_nested_tensor_is_refused() -> None:
+    """By the norm, which says so."""
+    norm = LeadingSepNorm(WIDTH)
+    nested = torch.nested.nested_tensor([torch.randn(2, WIDTH), torch.randn(3, WIDTH)])
+    with pytest.raises(ValueError, match="takes padded sequences, not a nested tensor"):
+        norm(nested)
+
+
+def test_timm_before_its_first_block(timm: object) -> None:
+    """A norm of constants is constant: with `pre_norm` two norms, or one and a block's many, come
+    before a layer has mixed the tokens."""
+    from timm.models import vision_transformer as vit
+
+    size = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "num_heads": 2, "depth": 2}
+    for block, expected in (
+        (vit.Block, ["blocks.0.norm1"]),
+        (vit.ResPostBlock, []),
+        (vit.ParallelScalingBlock, ["blocks.0.in_norm"]),
+        (vit.ParallelThingsBlock, ["blocks.0.attns.0.norm", "blocks.0.attns.1.norm"]),
+    ):
+        for pre in (False, True):
+            model = vit.VisionTransformer(**size, pre_norm=pre, block_fn=block)
+            sites = convert_to_sepnorm(model).sites
+            assert [site.name for site in sites if site.is_first] == ["norm_pre"] * pre + expected
+    none = vit.VisionTransformer(**size | {"depth": 0})
+    assert [site.name for site in convert_to_sepnorm(none).sites] == ["norm"]
 
 
 def test_timm_without_a_class_token(timm: object) -> None:
