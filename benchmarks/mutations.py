@@ -877,8 +877,8 @@ MUTATIONS = [
     Mutation(
         "geometry: singular values of the cloud as it lies, not centred",
         "geometry/measures.py",
-        "torch.linalg.svdvals(points - points.mean(0))",
-        "torch.linalg.svdvals(points)",
+        "    centred = exact - exact.mean(0)",
+        "    centred = exact",
         tests(
             "geometry/test_measures.py",
             "test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies",
@@ -887,29 +887,29 @@ MUTATIONS = [
     Mutation(
         "geometry: rounding counts as a direction",
         "geometry/measures.py",
-        "return torch.where(values > rounding * torch.linalg.matrix_norm(points), values, 0)",
-        "return values",
-        tests("geometry/test_measures.py", "test_a_single_point_has_none"),
+        "rounding = _ROUNDING * ",
+        "rounding = 0 * ",
+        tests("geometry/test_measures.py", "test_rounding_is_no_spread"),
     ),
     Mutation(
         "geometry: uniformity counts each point with itself",
         "geometry/measures.py",
-        "exponents.masked_fill(itself, -torch.inf)",
-        "exponents",
+        "            exponents.diagonal(start).fill_(-torch.inf)  # itself\n",
+        "",
         tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
     ),
     Mutation(
         "geometry: uniformity of points of any length",
         "geometry/measures.py",
-        "    directions = F.normalize(points, dim=1)\n    exponents",
-        "    directions = points\n    exponents",
+        "        directions = F.normalize(at_least_float32(points), dim=1)",
+        "        directions = points",
         tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
     ),
     Mutation(
         "geometry: alignment of points of any length",
         "geometry/measures.py",
-        "(F.normalize(points, dim=1) - F.normalize(others, dim=1))",
-        "(points - others)",
+        "        return (u - v).square()",
+        "        return (points - others).square()",
         tests("geometry/test_measures.py", "test_alignment_of_turned_points_is_their_chord"),
     ),
     Mutation(
@@ -926,8 +926,8 @@ MUTATIONS = [
     Mutation(
         "geometry: a regression is asked of molecules that it was fitted to",
         "geometry/correlation.py",
-        "read_off = cross_val_predict(",
-        "read_off = (lambda model, x, y, cv: model.fit(x, y).predict(x))(",
+        "ridge.fit(points[fit], values[fit])",
+        "ridge.fit(points, values)",
         tests(
             "geometry/test_correlation.py",
             "test_noise_is_not_read_off_although_a_regression_without_folds_would",
@@ -998,8 +998,8 @@ MUTATIONS = [
     Mutation(
         "contrastive: views of any length",
         "nn/contrastive.py",
-        "F.normalize(first, dim=1) @ F.normalize(second, dim=1).T",
-        "first @ second.T",
+        "logits = u @ v.T / temperature",
+        "logits = first @ second.T / temperature",
         tests(
             "nn/test_contrastive.py", "test_the_loss_is_the_probability_of_the_partner_both_ways"
         ),
@@ -1172,6 +1172,59 @@ MUTATIONS = [
         "place.old.to(None if dtype == self._dtype else dtype)",
         "pass",
         tests("nn/conversion/test_convert.py", "test_undo_follows_the_model"),
+    ),
+    Mutation(
+        "geometry: points far from the origin lose their rank",
+        "geometry/measures.py",
+        "float(torch.linalg.matrix_norm(exact))",
+        "float(torch.linalg.matrix_norm(exact)) * len(points) ** 0.5",
+        tests("geometry/test_measures.py", "test_single_precision_far_from_the_origin"),
+    ),
+    Mutation(
+        "geometry: pairs of other pieces are left out",
+        "geometry/measures.py",
+        "products = directions[some] @ directions.T",
+        "products = directions[some] @ directions[:_PAIRED_AT_ONCE].T",
+        tests(
+            "geometry/test_measures.py", "test_uniformity_in_pieces_and_of_points_without_direction"
+        ),
+    ),
+    Mutation(
+        "geometry: points without direction are far apart",
+        "geometry/measures.py",
+        "squares = directions.square().sum(1)",
+        "squares = torch.ones_like(directions[:, 0])",
+        tests(
+            "geometry/test_measures.py", "test_uniformity_in_pieces_and_of_points_without_direction"
+        ),
+    ),
+    Mutation(
+        "geometry: runs are shown different molecules",
+        "geometry/analysis.py",
+        "if not _same_molecules(first, other):",
+        "if not np.array_equal(*(each.store.sizes[each.graphs] for each in (first, other))):",
+        tests("geometry/test_analysis.py", "test_other_molecules_are_refused"),
+    ),
+    Mutation(
+        "geometry: a class is a number",
+        "geometry/report.py",
+        "named = analysis.classes and name == analysis.colour",
+        "named = False",
+        tests("geometry/test_report.py", "test_classes_are_named"),
+    ),
+    Mutation(
+        "geometry: a name is a formula",
+        "geometry/figure.py",
+        '.replace("$", r"\\$")',
+        "",
+        tests("geometry/test_report.py", "test_names_are_drawn_as_they_are"),
+    ),
+    Mutation(
+        "dropout: what is rounded to zero draws at random",
+        "nn/dropout.py",
+        "each.dropped if isinstance(each, ByteDropout) else each.p",
+        "each.p",
+        tests("nn/test_contrastive.py", "test_what_draws_at_random"),
     ),
 ]
 

@@ -16,7 +16,8 @@ The command line prints the message alone and leaves with the class's `exit_code
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "ConfigError",
@@ -26,6 +27,7 @@ __all__ = [
     "MolsepnormError",
     "StorageError",
     "did_you_mean",
+    "prefixed",
 ]
 
 
@@ -70,3 +72,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {', '.join(known)}."
+
+
+@contextmanager
+def prefixed(where: object) -> Iterator[None]:
+    """Let the messages of errors within begin with where they happened.
+
+    >>> with prefixed("runs/a"):
+    ...     raise ConfigError("no such split")
+    Traceback (most recent call last):
+    molsepnorm.errors.ConfigError: runs/a: no such split
+    """
+    try:
+        yield
+    except MolsepnormError as error:
+        if str(error).startswith(str(where)):
+            raise
+        raise type(error)(f"{where}: {error}") from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.options import column_options, configuration, options, source_options
+from molsepnorm.cli.options import configuration, options, source_options, split_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,14 @@ __all__ = ["analyze"]
     "follow, or be given by --model again.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
-@options(source_options, column_options)
+@options(source_options)
+@click.option("--smiles-column", help="Of the file of --data. [default: smiles]")
+@click.option(
+    "--targets",
+    callback=split_names,
+    help="Of the model's, separated by commas: those that embeddings are correlated with. The "
+    "first one colours the maps. [default: the first three]",
+)
 @click.option(
     "--split",
     help="train, val, test, or all. [default: val; all for a table that was not trained on]",
@@ -48,6 +55,7 @@ __all__ = ["analyze"]
 def analyze(
     models: tuple[Path, ...],
     more: tuple[Path, ...],
+    targets: list[str] | None,
     split: str | None,
     molecules: int,
     output: Path,
@@ -68,13 +76,14 @@ def analyze(
     """
     from molsepnorm.cli.console import make_console
     from molsepnorm.geometry import analyze as look
-    from molsepnorm.geometry.report import write_report
+    from molsepnorm.geometry.report import require_place, write_report
     from molsepnorm.geometry.subjects import load_subjects
 
-    if given["dataset"] is not None and given["data"] is not None:
-        raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
+    if given["smiles_column"] is not None and given["data"] is None:
+        raise click.UsageError("--smiles-column is of a file: name it by --data FILE.csv")
     named = given["dataset"] is not None or given["data"] is not None
     data = configuration(given).data if named else None
+    require_place(output)
     subjects = load_subjects([*models, *more], data, split, molecules)
     console = make_console()
 
@@ -82,7 +91,7 @@ def analyze(
         if not as_json:
             console.print(f"{name} …")
 
-    analysis = look(subjects, device, told)
+    analysis = look(subjects, device, told, targets)
     write_report(analysis, output)
     if as_json:
         click.echo(json.dumps(analysis.to_json(), indent=2))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.batch import GraphTensors
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, prefixed
 from molsepnorm.geometry.correlation import Correlation, correlate
 from molsepnorm.geometry.measures import (
     alignment,
@@ -30,6 +30,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.store import GraphStore
+from molsepnorm.tasks import Target
 
 __all__ = ["ATOMS", "MEASURES", "TOKEN", "Analysis", "Cloud", "Run", "Subject", "analyze"]
 
@@ -119,8 +120,11 @@ class Analysis:
     smiles: tuple[str, ...] | None
     """Of each molecule, where the source has them."""
     numbers: tuple[str, ...]
-    """What embeddings are correlated with: size, in atoms, and the first three targets that are
-    numbers, or yes and no."""
+    """What embeddings are correlated with: size, in atoms, and targets."""
+    colour: str
+    """The target that colours a map."""
+    classes: tuple[str, ...] = ()
+    """Of that target, where it has several."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -165,6 +169,7 @@ def analyze(
     subjects: Sequence[Subject],
     device: str = "auto",
     told: Callable[[str], None] = lambda name: None,
+    targets: Sequence[str] | None = None,
 ) -> Analysis:
     """Measure the graph token's embeddings, and the mean of the atoms', layer by layer.
 
@@ -176,30 +181,55 @@ def analyze(
         subjects: one or more, all with the same molecules and targets.
         device: where to run the networks, and where they stay: auto, cpu, cuda, …
         told: is told the name of each subject when its turn comes.
+        targets: with which the embeddings are correlated, those of several classes left out, and
+            of which the first one colours the maps; by default the first three.
 
     Raises:
-        ConfigError: no such device, no subject, fewer than two molecules, or the subjects' targets
-            or molecules are not the same.
+        ConfigError: no such device or target, no subject, fewer than two molecules, or the
+            subjects' targets or molecules are not the same.
+        DataError: a network makes infinite embeddings, or NaN.
     """
     _require_same_molecules(subjects)
     place = pick_device(device)
     first = subjects[0]
     sizes = first.store.sizes[first.graphs]
     labels = np.asarray(first.store.labels[first.graphs])
-    readable = [
-        (target.name, column)
-        for column, target in enumerate(first.model.task.targets)
-        if target.kind != "multiclass"
-    ]
+    chosen = _chosen_targets(first.model.task.targets, targets)
     numbers = {"size": sizes.astype(float)}
-    numbers |= {name: labels[:, at].astype(float) for name, at in readable[:_MOST_TARGETS]}
+    for target in chosen:
+        if target.kind != "multiclass":
+            column = first.store.targets.index(target.name)
+            numbers[target.name] = labels[:, column].astype(float)
     runs = []
     for subject in subjects:
         told(subject.name)
-        runs.append(_run(subject, numbers, place))
+        with prefixed(subject.name):
+            runs.append(_run(subject, numbers, place))
     return Analysis(
-        tuple(runs), sizes, labels, first.store.targets, first.smiles, numbers=tuple(numbers)
+        tuple(runs),
+        sizes,
+        labels,
+        first.store.targets,
+        first.smiles,
+        numbers=tuple(numbers),
+        colour=chosen[0].name,
+        classes=chosen[0].classes,
     )
+
+
+def _chosen_targets(every: Sequence[Target], names: Sequence[str] | None) -> list[Target]:
+    """Those with these names; by default the first ones that are no classes, or else the first.
+
+    Raises:
+        ConfigError: there is no such target.
+    """
+    if names is None:
+        numbers = [target for target in every if target.kind != "multiclass"]
+        return (numbers or list(every[:1]))[:_MOST_TARGETS]
+    known = {target.name: target for target in every}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"the model predicts {', '.join(known)}, and not {', '.join(unknown)}")
+    return [known[name] for name in names]
 
 
 def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) -> Run:
@@ -228,8 +258,8 @@ def _embedded(
     tensors: GraphTensors,
     graphs: np.ndarray,
     call: Callable[[GraphBatch], Tensor],
-) -> Tensor:  # float64 (n, 2, sites, C)
-    return infer(network, tensors, graphs, call=call).double()
+) -> Tensor:  # (n, 2, sites, C)
+    return infer(network, tensors, graphs, call=call)
 
 
 def _with_dropout(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
@@ -269,12 +299,24 @@ def _require_same_molecules(subjects: Sequence[Subject]) -> None:
                 f"{first.name} predicts {', '.join(first.store.targets)}, and {other.name} "
                 f"{', '.join(other.store.targets)}: runs of the same targets can be compared"
             )
-        mine, theirs = (each.store.sizes[each.graphs] for each in (first, other))
-        if not np.array_equal(mine, theirs):
+        if not _same_molecules(first, other):
             raise ConfigError(
                 f"{first.name} and {other.name} are shown different molecules, as runs are whose "
                 "splits differ: choose the same for all, such as --split all"
             )
+
+
+def _same_molecules(one: Subject, other: Subject) -> bool:
+    """By sizes and labels, and by SMILES where both have them."""
+    if one.smiles is not None and other.smiles is not None and one.smiles != other.smiles:
+        return False
+    sizes, labels = (
+        [getattr(each.store, name)[each.graphs] for each in (one, other)]
+        for name in ("sizes", "labels")
+    )
+    return np.array_equal(sizes[0], sizes[1]) and np.array_equal(
+        labels[0], labels[1], equal_nan=True
+    )
 
 
 def _json(cloud: Cloud) -> dict[str, Any]:

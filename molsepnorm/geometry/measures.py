@@ -1,7 +1,8 @@
 """What a cloud of embeddings looks like, in a few numbers.
 
-A cloud is a tensor (n, d): n molecules' embeddings of d channels. Everything here is plain torch in
-the precision of what comes in, so that a measure can also be a loss.
+A cloud is a tensor (n, d): n molecules' embeddings of d channels, of any floating-point type: what
+cannot be told from its rounding counts as nothing. Sums are in float64; those of `uniformity` and
+`alignment`, which can be losses, in float32 or more, also under autocast.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import DataError
+from molsepnorm.nn.batch_norm import at_least_float32
 
 __all__ = [
     "alignment",
@@ -24,18 +26,24 @@ __all__ = [
     "uniformity",
 ]
 
+_ROUNDING = 16
+"""Steps of the type of the embeddings that a network's rounding amounts to, beside their length: in
+networks whose token is one and the same vector by construction it was 2."""
 
-def singular_values(points: Tensor) -> Tensor:  # (min(n, d),)
+_PAIRED_AT_ONCE = 1024  # rows of the table of pairs that are in memory
+
+
+def singular_values(points: Tensor) -> Tensor:  # float64 (min(n, d),)
     """Singular values of the centred cloud, from the largest: √n times its standard deviations
-    along its principal axes. What is within rounding of a single point counts as one.
+    along its principal axes; 0 for those within rounding.
 
-    >>> singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
-    tensor([4.2426, 1.4142])
+    >>> values = singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    >>> [round(value, 4) for value in values.tolist()]
+    [4.2426, 1.4142]
     """
-    _require_cloud(points)
-    values = torch.linalg.svdvals(points - points.mean(0))
-    rounding = torch.finfo(points.dtype).eps * max(points.shape)
-    return torch.where(values > rounding * torch.linalg.matrix_norm(points), values, 0)
+    centred, rounding = _centred(points)
+    values = torch.linalg.svdvals(centred)
+    return torch.where(values > rounding, values, 0)
 
 
 def effective_rank(points: Tensor) -> float:
@@ -73,11 +81,17 @@ def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
     tensor(-8.)
     """
     count = _require_cloud(points)
-    directions = F.normalize(points, dim=1)
-    exponents = 2 * t * (directions @ directions.T - 1)  # ‖u − v‖² = 2 − 2 u·v
-    itself = torch.eye(count, dtype=torch.bool, device=points.device)
-    others = exponents.masked_fill(itself, -torch.inf)
-    return others.flatten().logsumexp(0) - math.log(count * (count - 1))
+    with torch.autocast(points.device.type, enabled=False):
+        directions = F.normalize(at_least_float32(points), dim=1)
+        squares = directions.square().sum(1)  # 1, but for points at the origin
+        sums = []
+        for start in range(0, count, _PAIRED_AT_ONCE):
+            some = slice(start, start + _PAIRED_AT_ONCE)
+            products = directions[some] @ directions.T
+            exponents = t * (2 * products - squares[some, None] - squares)
+            exponents.diagonal(start).fill_(-torch.inf)  # itself
+            sums.append(exponents.logsumexp(1))
+        return torch.cat(sums).logsumexp(0) - math.log(count * (count - 1))
 
 
 def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
@@ -92,14 +106,18 @@ def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
     tensor(2.)
 
     Raises:
-        DataError: the clouds differ in shape.
+        DataError: the clouds differ in shape, or are no clouds.
     """
+    _require_cloud(points, fewest=1)
+    _require_cloud(others, fewest=1)
     if points.shape != others.shape:
         raise DataError(
             f"two views of the same molecules have the same shape; got {tuple(points.shape)} and "
             f"{tuple(others.shape)}"
         )
-    return (F.normalize(points, dim=1) - F.normalize(others, dim=1)).square().sum(1).mean()
+    with torch.autocast(points.device.type, enabled=False):
+        u, v = (F.normalize(at_least_float32(each), dim=1) for each in (points, others))
+        return (u - v).square().sum(1).mean()
 
 
 def mean_cosine(points: Tensor) -> float:
@@ -109,7 +127,7 @@ def mean_cosine(points: Tensor) -> float:
     -0.33...
     """
     count = _require_cloud(points)
-    directions = F.normalize(points, dim=1)
+    directions = F.normalize(points.double(), dim=1)
     lengths = directions.square().sum()  # n, but for points at the origin
     return float((directions.sum(0).square().sum() - lengths) / (count * (count - 1)))
 
@@ -124,39 +142,54 @@ def outlier_share(points: Tensor, share: float = 0.05) -> float:
     Args:
         points: (n, d).
         share: how many of them are the furthest, 0 to 1; at least one is.
+
+    Raises:
+        DataError: it is no share, or the points are no cloud.
     """
-    count = _require_cloud(points)
-    squares = (points - points.mean(0)).square().sum(1)
-    furthest = squares.topk(max(1, round(share * count))).values
-    return float(furthest.sum() / squares.sum().clamp(min=torch.finfo(points.dtype).tiny))
+    if not 0 <= share <= 1:
+        raise DataError(f"a share lies in 0 to 1; got {share}")
+    centred, _ = _centred(points)
+    squares = centred.square().sum(1)
+    furthest = squares.topk(max(1, round(share * len(points)))).values
+    return float(furthest.sum() / squares.sum().clamp(min=torch.finfo(torch.float64).tiny))
 
 
-def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # (n, 2), (2,)
+def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # float64 (n, 2), (2,)
     """The cloud seen along its two longest axes, and which share of its variance each has.
 
     The sign of an axis is chosen so that its largest coordinate is positive. A cloud of a single
     channel has a second coordinate of zero.
 
-    >>> principal_map(torch.tensor([[0.0, 1.0], [0.0, -1.0], [3.0, 0.0], [-3.0, 0.0]]))[1]
-    tensor([0.9000, 0.1000])
+    >>> _, shares = principal_map(torch.tensor([[0.0, 1.0], [0.0, -1.0], [3.0, 0.0], [-3.0, 0.0]]))
+    >>> shares.tolist()
+    [0.9..., 0.1...]
     """
-    _require_cloud(points)
-    left, values, _ = torch.linalg.svd(points - points.mean(0), full_matrices=False)
+    centred, _ = _centred(points)
+    left, values, _ = torch.linalg.svd(centred, full_matrices=False)
     places = F.pad(left * values, (0, 2))[:, :2]
     furthest = places.gather(0, places.abs().argmax(0, keepdim=True))
     shares = F.pad(values.square(), (0, 2))[:2] / values.square().sum().clamp(min=1e-30)
     return places * torch.where(furthest < 0, -1, 1), shares
 
 
-def _require_cloud(points: Tensor) -> int:
+def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
+    """The cloud about its mean, all zeros if that is rounding; and what rounding comes to."""
+    _require_cloud(points)
+    exact = points.double()
+    rounding = _ROUNDING * torch.finfo(points.dtype).eps * float(torch.linalg.matrix_norm(exact))
+    centred = exact - exact.mean(0)
+    return torch.where(torch.linalg.matrix_norm(centred) > rounding, centred, 0), rounding
+
+
+def _require_cloud(points: Tensor, fewest: int = 2) -> int:
     """How many points there are.
 
     Raises:
-        DataError: fewer than two, not of shape (n, d), or not all are finite.
+        DataError: fewer than `fewest`, not of shape (n, d), or not all are finite.
     """
-    if points.dim() != 2 or len(points) < 2:
+    if points.dim() != 2 or len(points) < fewest:
         raise DataError(
-            "a cloud of embeddings has two points or more and the shape (n, d); got "
+            f"a cloud of embeddings has {fewest} points or more and the shape (n, d); got "
             f"{tuple(points.shape)}"
         )
     if not points.isfinite().all():

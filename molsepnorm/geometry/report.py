@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from molsepnorm._version import __version__
-from molsepnorm.files import replacing, write_json
+from molsepnorm.files import clear_errors, replacing, write_json
 from molsepnorm.geometry.analysis import ATOMS, MEASURES, TOKEN, Analysis
-from molsepnorm.geometry.figure import draw_maps, draw_measures, to_svg
+from molsepnorm.geometry.figure import draw_maps, draw_measures, require_matplotlib, to_svg
 
-__all__ = ["table_of", "write_report"]
+__all__ = ["require_place", "table_of", "write_report"]
 
 _MEANING = {
     "effective rank": "in how many directions the embeddings spread: exp of the entropy of their "
-    "normalised singular values (Roy and Vetterli 2007)",
+    "normalised singular values (Roy and Vetterli 2007); of n molecules at most n − 1",
     "uniformity": "log mean exp(−2‖u−v‖²) over pairs of embeddings of length one; less is more "
     "even, 0 is a single direction (Wang and Isola 2020)",
     "alignment": "mean ‖u−v‖² of two views of a molecule that differ by dropout; — where a "
@@ -39,6 +40,20 @@ dt { font-weight: 600; float: left; clear: left; width: 8.5rem } dd { margin: 0 
 """
 
 
+def require_place(folder: Path | str) -> None:
+    """Make the folder of a report, before there is much work to lose.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+        StorageError: the folder cannot be made or written.
+    """
+    require_matplotlib()
+    with clear_errors(folder, "write into"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+
+
 def write_report(analysis: Analysis, folder: Path | str) -> None:
     """Write `geometry.json`, `measures.png`, `maps.png` and `index.html` into a folder.
 
@@ -55,8 +70,8 @@ def write_report(analysis: Analysis, folder: Path | str) -> None:
             figure.savefig(scratch, format="png", dpi=130)
     write_json(folder / "geometry.json", analysis.to_json())
     drawings = [
-        to_svg(figures["measures"]),
-        to_svg(figures["maps"], list(_titles(analysis))),
+        to_svg(figures["measures"], "measures layer by layer"),
+        to_svg(figures["maps"], "maps of the molecules", list(_titles(analysis))),
     ]
     with replacing(folder / "index.html") as scratch:
         scratch.write_text(_page(analysis, *drawings), encoding="utf-8")
@@ -119,9 +134,8 @@ def _titles(analysis: Analysis) -> Iterator[str]:
     for place, size in enumerate(analysis.sizes):
         told = [analysis.smiles[place]] if analysis.smiles is not None else []
         told.append(f"{size} atoms")
-        told += [
-            f"{name} {value:.4g}"
-            for name, value in zip(analysis.targets, analysis.labels[place], strict=True)
-            if np.isfinite(value)
-        ]
+        for name, value in zip(analysis.targets, analysis.labels[place], strict=True):
+            if np.isfinite(value):
+                named = analysis.classes and name == analysis.colour
+                told.append(f"{name} {analysis.classes[int(value)] if named else f'{value:.4g}'}")
         yield ", ".join(told)

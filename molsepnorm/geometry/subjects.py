@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from molsepnorm.datasets import DataConfig
-from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.errors import ConfigError, ModelError, prefixed
 from molsepnorm.geometry.analysis import Subject
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
@@ -43,7 +43,8 @@ def load_subjects(
         most: of more molecules so many are drawn, always the same ones.
 
     Raises:
-        ConfigError: no folder, one of them twice, no such split, or the data do not fit a model.
+        ConfigError: no folder, one of them twice, no such split, or the data do not fit a model;
+            which one, the message says.
         DataError: the data cannot be had or used.
         ModelError: a folder holds no complete model.
     """
@@ -55,7 +56,8 @@ def load_subjects(
     data = data or _own_data(runs[0].folder)
     subjects = []
     for run in runs:
-        model, dataset, _, graphs = select(run.folder, data, split, usual="val")
+        with prefixed(run.folder):
+            model, dataset, _, graphs = select(run.folder, data, split, usual="val")
         if len(graphs) > most:
             graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
         rows = dataset.store.rows[graphs]
@@ -72,7 +74,9 @@ def _runs_in(folder: Path) -> list[_Found]:
         ModelError: there is none.
     """
     if _holds_model(folder):
-        return [_Found(folder, folder)]
+        of_run = folder.name == "model" and RunFolder.of_model(folder)
+        whole = folder.parent if of_run else folder
+        return [_Found(whole, whole)]
     found = [_Found(run, run.parent) for run in _models_below(folder, _DEPTH)]
     if not found:
         raise ModelError(f"{folder} holds neither a model nor finished runs")

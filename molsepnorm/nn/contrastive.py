@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.batch_norm import at_least_float32
 from molsepnorm.nn.dropout import draws_at_random
 from molsepnorm.nn.graphormer import Graphormer
 
@@ -18,7 +19,7 @@ def dropout_views(network: Graphormer, batch: GraphBatch) -> tuple[Tensor, Tenso
     """Two embeddings of every molecule under two draws of dropout, the least of augmentations.
 
     Each view is a pass of its own, so that in training a batch norm sees one view at a time and
-    cannot tell by its statistics which two belong together.
+    cannot tell by its statistics which two belong together; running statistics take two steps.
 
     Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
     arXiv 2104.08821, section 3. What differs: there both views go through in one batch, which
@@ -43,7 +44,8 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
         -\frac1{2B} \sum_i \Bigl[ \log\frac{e_{ii}}{\sum_j e_{ij}}
             + \log\frac{e_{ii}}{\sum_j e_{ji}} \Bigr], \qquad e_{ij} = e^{u_i \cdot v_j / \tau}
 
-    with u and v the views (B, d), scaled to length one. Views that are all alike give log B.
+    with u and v the views (B, d), scaled to length one, in float32 or more. Views that are all
+    alike give log B.
 
     Source: van den Oord et al., "Representation Learning with Contrastive Predictive Coding",
     arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
@@ -67,9 +69,10 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
             "a contrastive loss takes two views (B, d) of two molecules or more; got "
             f"{tuple(first.shape)} and {tuple(second.shape)}"
         )
-    if temperature <= 0:
+    if not temperature > 0:
         raise ConfigError(f"a temperature is above 0; got {temperature}")
-    cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
-    logits = cosines / temperature
-    partner = torch.arange(len(first), device=first.device)
-    return (F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2
+    with torch.autocast(first.device.type, enabled=False):
+        u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
+        logits = u @ v.T / temperature  # (B, B)
+        partner = torch.arange(len(first), device=first.device)
+        return (F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2

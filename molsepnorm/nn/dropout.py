@@ -114,8 +114,10 @@ _RANDOM = (ByteDropout, StochasticDepth, nn.Dropout)
 
 
 def draws_at_random(network: nn.Module) -> bool:
-    """Whether two passes in training differ: some dropout is more than zero."""
-    return any(module.p > 0 for module in network.modules() if isinstance(module, _RANDOM))
+    """Whether two passes in training differ: some dropout is more than zero, and not rounded to
+    it."""
+    dropouts = (module for module in network.modules() if isinstance(module, _RANDOM))
+    return any(each.dropped if isinstance(each, ByteDropout) else each.p for each in dropouts)
 
 
 @contextmanager

@@ -94,5 +94,7 @@ def test_mistakes_are_told_plainly(runs, refused, tmp_path):
     message = refused("analyze", "--model", tmp_path / "alone")
     assert "does not know its data" in message and "--data" in message
     both = ("--data", runs / "data.csv", "--dataset", "zinc")
-    assert "one source" in refused("analyze", "--model", run, *both)
+    assert "both sources: give one" in refused("analyze", "--model", run, *both)
+    assert "name it by --data" in refused("analyze", "--model", run, "--smiles-column", "s")
+    assert "predicts y, and not z" in refused("analyze", "--model", run, "--targets", "z")
     assert "unknown split 'tset'" in refused("analyze", "--model", run, "--split", "tset")

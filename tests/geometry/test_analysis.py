@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from molsepnorm.batch import GraphTensors
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.geometry import (
     Analysis,
     Subject,
@@ -125,9 +125,20 @@ def test_json_has_every_number(subject):
     )
 
 
+def relabelled(subject):
+    """Molecules of the same sizes."""
+    store = replace(subject.store, labels=np.roll(subject.store.labels, 1, axis=0))
+    return replace(subject, store=store)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda each: relabelled(each), "one and other are shown different"),
+        (
+            lambda each: replace(each, smiles=tuple("C" for _ in each.smiles)),
+            "one and other are shown different",
+        ),
         (lambda each: replace(each, graphs=each.graphs[::-1]), "one and other are shown different"),
         (lambda each: replace(each, graphs=each.graphs[:1]), "one and other are shown different"),
     ],
@@ -146,6 +157,39 @@ def test_nothing_to_compare_is_refused(subject):
     other = replace(other, store=replace(other.store, targets=("logS",)))
     with pytest.raises(ConfigError, match="one predicts y, active, colour, and other logS"):
         analyze([subject("one"), other])
+
+
+def test_targets_can_be_chosen(subject):
+    """In their order; the first colours the map."""
+    analysis = analyze([subject("one")], "cpu", targets=["active", "y"])
+    assert (analysis.numbers, analysis.colour) == (("size", "active", "y"), "active")
+    assert analysis.classes == ()
+    classes = analyze([subject("one")], "cpu", targets=["colour"])
+    assert (classes.numbers, classes.colour) == (("size",), "colour")
+    assert classes.classes == ("red", "green", "blue")
+    with pytest.raises(ConfigError, match="predicts y, active, colour, and not logS"):
+        analyze([subject("one")], targets=["logS"])
+
+
+def test_a_network_that_makes_nan_is_named(subject):
+    broken = subject("broken")
+    with torch.no_grad():
+        for parameter in broken.model.network.parameters():
+            parameter.fill_(torch.inf)
+    with pytest.raises(DataError, match="broken: embeddings must be finite"):
+        analyze([subject("one"), broken], "cpu")
+
+
+def test_a_token_that_is_one_and_the_same_has_no_rank(subject):
+    """But for rounding, which is no spread: attention reads nothing."""
+    blind = subject("blind")
+    with torch.no_grad():
+        for name, parameter in blind.model.network.named_parameters():
+            if "qkv" in name:
+                parameter.zero_()
+    cloud = analyze([blind], "cpu").runs[0].cloud()
+    assert cloud.effective_rank == 0
+    assert cloud.correlations["y"] is None
 
 
 def test_what_is_found_is_frozen(subject):

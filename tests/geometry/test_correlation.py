@@ -33,6 +33,24 @@ def test_noise_is_not_read_off_although_a_regression_without_folds_would():
     assert found.linear < 0.4 and found.axis < 0.4
 
 
+@pytest.mark.parametrize(("molecules", "channels"), [(30, 64), (100, 64), (20, 16)])
+def test_noise_is_about_zero_on_average(molecules, channels):
+    """Not below it, as it is where the folds' predictions are put together first: −0.2 to −0.3."""
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(40):
+        points = rng.normal(size=(molecules, channels))
+        found.append(correlate(points, points[:, 0], rng.normal(size=molecules)).linear)
+    assert abs(np.mean(found)) < 4 * np.std(found) / 40**0.5
+    assert abs(np.mean(found)) < 0.12
+
+
+def test_a_single_yes_among_many_no():
+    """No fold has it both in its fit and left out."""
+    assert correlate(POINTS, AXIS, np.eye(400)[7]) is None
+    assert correlate(POINTS, AXIS, np.where(np.arange(400) < 40, 1.0, 0.0)) is not None
+
+
 def test_molecules_whose_number_is_not_known_do_not_count():
     values = POINTS[:, 3].copy()
     values[::2] = np.nan

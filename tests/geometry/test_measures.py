@@ -128,6 +128,51 @@ def test_a_single_outlier_has_nearly_all():
     assert outlier_share(torch.ones(5, 3)) == 0
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0, 10000.0])
+def test_single_precision_far_from_the_origin(offset):
+    """Of many points too: what is taken for rounding does not grow with their number."""
+    points = gaussian(4000, 16)
+    single = (points + offset).float()
+    assert effective_rank(single) == pytest.approx(effective_rank(points), rel=1e-3)
+    assert outlier_share(single) == pytest.approx(outlier_share(points), rel=1e-3)
+    shares = principal_map(points)[1]
+    torch.testing.assert_close(principal_map(single)[1], shares, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_no_spread(dtype):
+    """One vector that a network has computed with other sums for each molecule."""
+    steps = torch.randint(-2, 3, (200, 16), generator=torch.Generator().manual_seed(0))
+    vector = torch.linspace(1, 2, 16).double()
+    points = (vector * (1 + steps.double() * torch.finfo(dtype).eps)).to(dtype)
+    assert len(points.unique(dim=0)) > 100
+    assert effective_rank(points) == 0
+    assert outlier_share(points) == 0
+    assert not singular_values(points).any()
+    assert not principal_map(points)[0].any()
+
+
+def test_uniformity_in_pieces_and_of_points_without_direction():
+    """More points than are paired at once; and those at the origin, which coincide."""
+    points = gaussian(2100, 3)
+    directions = points / points.norm(dim=1, keepdim=True)
+    pairs = torch.pdist(directions)
+    expected = math.log(float((-2 * pairs.square()).exp().mean()))
+    assert float(uniformity(points)) == pytest.approx(expected)
+    assert float(uniformity(torch.zeros(3, 2))) == pytest.approx(0, abs=1e-7)
+    half = torch.cat([torch.zeros(1, 2), torch.ones(1, 2)])
+    assert float(uniformity(half)) == pytest.approx(-2)
+
+
+def test_losses_under_autocast_are_exact():
+    """As in float32: a half of its bits would be a wrong figure."""
+    points = gaussian(50, 8).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = uniformity(points), alignment(points, points.flip(0))
+    torch.testing.assert_close(found, (uniformity(points), alignment(points, points.flip(0))))
+    assert found[0].dtype is torch.float32
+
+
 def test_measures_can_be_losses():
     """Their gradients are those of finite differences, at coinciding points too."""
     points = gaussian(5, 3).requires_grad_()
@@ -151,14 +196,14 @@ def test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip():
 
 def test_a_single_channel_has_a_flat_map():
     places, shares = principal_map(torch.tensor([[1.0], [2.0], [6.0]]))
-    torch.testing.assert_close(places, torch.tensor([[-2.0, 0], [-1, 0], [3, 0]]))
+    torch.testing.assert_close(places, torch.tensor([[-2.0, 0], [-1, 0], [3, 0]]).double())
     assert shares.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("measure", [singular_values, uniformity, mean_cosine, principal_map])
 @pytest.mark.parametrize("shape", [(1, 3), (4,), (2, 3, 4)])
 def test_what_is_no_cloud_is_refused(measure, shape):
-    with pytest.raises(DataError, match=r"two points or more and the shape \(n, d\)"):
+    with pytest.raises(DataError, match=r"2 points or more and the shape \(n, d\)"):
         measure(torch.ones(shape))
 
 
@@ -167,3 +212,10 @@ def test_embeddings_that_are_not_finite_are_refused():
         effective_rank(torch.tensor([[1.0, 2.0], [torch.nan, 0.0]]))
     with pytest.raises(DataError, match="same shape"):
         alignment(torch.ones(3, 2), torch.ones(2, 2))
+    with pytest.raises(DataError, match="must be finite"):
+        alignment(torch.ones(1, 2), torch.tensor([[torch.nan, 0.0]]))
+    with pytest.raises(DataError, match="1 points or more"):
+        alignment(torch.ones(0, 2), torch.ones(0, 2))
+    for share in (-0.1, 2, math.nan):
+        with pytest.raises(DataError, match="a share lies in 0 to 1"):
+            outlier_share(torch.ones(3, 2), share)

@@ -94,7 +94,7 @@ def test_what_is_no_pair_of_views_is_refused(shapes):
         info_nce(*(torch.ones(shape) for shape in shapes))
 
 
-@pytest.mark.parametrize("temperature", [0, -1.0])
+@pytest.mark.parametrize("temperature", [0, -1.0, math.nan])
 def test_a_temperature_is_above_zero(temperature):
     with pytest.raises(ConfigError, match="temperature is above 0; got"):
         info_nce(*views(), temperature=temperature)
@@ -125,3 +125,14 @@ def test_what_draws_at_random():
     for name in nothing:
         assert draws_at_random(network_of(**{**nothing, name: 0.1})[0])
     assert draws_at_random(network_of(**nothing, drop_path=0.2)[0])
+    rounded = network_of(**{**nothing, "dropout": 0.001})[0]  # less than 1/512
+    assert not draws_at_random(rounded)
+    with pytest.raises(ConfigError, match="two views by dropout need"):
+        dropout_views(rounded.train(), network_of()[1])
+
+
+def test_the_loss_under_autocast_is_exact():
+    first, second = (view.float() for view in views())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = info_nce(first, second)
+    torch.testing.assert_close(found, info_nce(first, second), rtol=0, atol=0)
