@@ -78,6 +78,7 @@ def convert_to_sepnorm(
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
     arXiv 2309.12931, section 3; they train MAE, SimCSE's BERT and RoBERTa, and Graphormer so.
 
+    >>> import torch
     >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True, norm_first=True)
     >>> encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
     >>> conversion = convert_to_sepnorm(encoder)
