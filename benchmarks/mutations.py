@@ -1226,6 +1226,36 @@ MUTATIONS = [
         "each.p",
         tests("nn/test_contrastive.py", "test_what_draws_at_random"),
     ),
+    Mutation(
+        "processes: what is in cycles keeps the group's threads",
+        "training/distributed.py",
+        "    atexit.register(gc.collect)  #",
+        "    pass  #",
+        tests(
+            "training/test_distributed.py",
+            "test_no_thread_of_a_process_group_is_left_when_python_ends",
+        ),
+    ),
+    Mutation(
+        "processes: DDP's import keeps the group's threads",
+        "training/distributed.py",
+        '    importlib.import_module("torch.distributed.nn.functional")\n',
+        "    pass\n",
+        tests(
+            "training/test_distributed.py",
+            "test_no_thread_of_a_process_group_is_left_when_python_ends",
+        ),
+    ),
+    Mutation(
+        "processes: a group whose other processes are gone is kept",
+        "training/distributed.py",
+        "                _leave()  # NCCL",
+        "                pass  # NCCL",
+        tests(
+            "training/test_distributed.py",
+            "test_no_thread_of_a_process_group_is_left_when_python_ends",
+        ),
+    ),
 ]
 
 

@@ -7,6 +7,8 @@ tests too, with `World()`.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import math
 import os
 import sys
@@ -241,8 +243,15 @@ def message_of(action: Callable[[], Any]) -> str:
     return "nothing"
 
 
+def threads() -> str:
+    """The names of this process's threads, a line each."""
+    return "".join(each.read_text() for each in sorted(Path("/proc/self/task").glob("*/comm")))
+
+
 def main() -> None:
     out = Path(sys.argv[1])
+    gc.disable()  # so that what is in cycles waits for the collection at the end
+    atexit.register(lambda: (out / "threads.txt").write_text(threads()))  # the last to be called
     with World.join("cpu") as world:
         found: dict[str, Any] = {"world": world}
         for cut in CUTS:
@@ -264,6 +273,7 @@ def main() -> None:
         with World.join("cpu") as world:
             if not world.first:
                 os._exit(0)  # as if it had been killed
+            (out / "threads-before.txt").write_text(threads())
             world.any(False)
     except MolsepnormError as error:
         (out / "lost.txt").write_text(str(error))

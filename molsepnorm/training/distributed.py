@@ -8,6 +8,9 @@ torchrun there is one process, a `World()`, for which everything here is a matte
 
 from __future__ import annotations
 
+import atexit
+import gc
+import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +33,10 @@ T = TypeVar("T")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # a World's, in order
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _PATIENCE = timedelta(hours=12)  # the first process may have a large data set to prepare
+
+
+class _LostProcess(MolsepnormError):
+    pass
 
 
 @dataclass(frozen=True)
@@ -77,14 +84,16 @@ class World:
         place = device_of_rank(device, world)
         if place.type == "cuda":
             torch.cuda.set_device(place)
-        with _lost_processes_told(world):
-            dist.init_process_group(_BACKENDS[place.type], timeout=_PATIENCE)
-            try:
+        _let_groups_end_before_python()
+        try:
+            with _lost_processes_told(world):
+                dist.init_process_group(_BACKENDS[place.type], timeout=_PATIENCE)
                 yield world
-            except MolsepnormError:
-                dist.destroy_process_group()
-                raise  # after anything unforeseen, taking leave could wait for the others
-            dist.destroy_process_group()
+        except MolsepnormError as error:
+            if place.type == "cpu" or not isinstance(error, _LostProcess):
+                _leave()  # NCCL might wait for the lost one
+            raise  # after anything unforeseen, taking leave could wait for the others
+        _leave()
 
     @property
     def first(self) -> bool:
@@ -279,6 +288,23 @@ def _of_the_program() -> World:
     return World(rank, size, told.local_rank, told.local_size)
 
 
+def _let_groups_end_before_python() -> None:
+    """See to it that nothing keeps a group that was left, nor its threads, until Python ends.
+
+    One of them that lets go of a tensor in that moment aborts the process, whose work is done
+    (https://github.com/pytorch/pytorch/issues/190489).
+    """
+    # its functions' default arguments are the group that there is when DDP imports it: now, none
+    importlib.import_module("torch.distributed.nn.functional")
+    atexit.unregister(gc.collect)
+    atexit.register(gc.collect)  # DDP is in cycles of references
+
+
+def _leave() -> None:
+    if dist.is_initialized():  # what failed may have been the meeting
+        dist.destroy_process_group()
+
+
 def _attempt(action: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return action(), None
@@ -295,7 +321,7 @@ def _lost_processes_told(world: World) -> Iterator[None]:
         if not isinstance(error, dist.DistError) and "gloo" not in str(error).lower():
             raise
         what = str(error).strip().partition("\n")[0].partition(". ")[0]
-        raise MolsepnormError(
+        raise _LostProcess(
             f"process {world.rank} of {world.size} lost another one, which may have said why: "
             f"{what}. Go on with the run by --resume"
         ) from error

@@ -209,6 +209,13 @@ def test_a_process_that_is_gone_is_told(out: Path) -> None:
     assert message.endswith("Go on with the run by --resume")
 
 
+def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> None:
+    """One that lets go of a tensor then aborts the process, now and then."""
+    before, after = ((out / f"threads{when}.txt").read_text() for when in ("-before", ""))
+    assert before.count("gloo") > 0
+    assert after.count("gloo") == after.count("tcpstore") == 0
+
+
 # --- a process of its own ------------------------------------------------------------------------
 
 
