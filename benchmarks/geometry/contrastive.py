@@ -36,10 +36,7 @@ from molsepnorm.training import TrainConfig, load_config  # noqa: E402
 from molsepnorm.training.ablation import variants_of  # noqa: E402
 from molsepnorm.training.optim import learning_rate, make_optimizer  # noqa: E402
 from molsepnorm.training.run import architecture  # noqa: E402
-from molsepnorm.training.statistics import estimate_statistics  # noqa: E402
-
-STATISTICS = 1024
-"""Training molecules of which batch norms take their statistics at the end."""
+from molsepnorm.training.statistics import estimate_statistics, statistics_batches  # noqa: E402
 
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
@@ -92,8 +89,7 @@ def train(config: TrainConfig, folder: Path, temperature: float) -> None:
         losses.append(total / len(train_split))
         seconds = time.perf_counter() - begun
         print(f"{folder}: epoch {epoch + 1}, loss {losses[-1]:.4f}, {seconds:.0f} s", flush=True)
-    sample = np.random.default_rng(run.seed).permutation(train_split)[:STATISTICS]
-    batches = np.split(sample, range(run.batch_size, len(sample), run.batch_size))
+    batches = statistics_batches(train_split, tensors.sizes, run)
     estimate_statistics(network, (tensors.cut(graphs, run.blocks) for graphs in batches))
     PropertyModel(network, dataset.store.featurizer, task).save_pretrained(folder / "model")
     seconds = time.perf_counter() - begun

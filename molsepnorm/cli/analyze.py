@@ -68,7 +68,7 @@ def analyze(
     How many directions the graph token's embeddings use, how evenly they fill the sphere, how far
     dropout moves them, and whether size and target can be read off them; the same of the atoms'
     mean. Runs of a series are told of together, mean ± sd. Without --dataset or --data the
-    molecules are those of the first run.
+    molecules are those of the first run; those of --data need no labels.
 
     \b
     molsepnorm analyze --model runs/zinc-ablation --output runs/zinc-ablation/geometry

@@ -33,8 +33,14 @@ def featurizer_of(config: DataConfig) -> str:
     return zinc.SETS[config.dataset].featurizer
 
 
-def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
+def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
     """Load what the configuration names, from the cache where it was encoded before.
+
+    Args:
+        config: what to load.
+        encoding: what to encode it with.
+        labelled: whether a table must have the columns of its targets; otherwise those that it
+            lacks are blank.
 
     Raises:
         ConfigError: an unknown name or column.
@@ -45,7 +51,7 @@ def load(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     if config.dataset is None:
         from molsepnorm.datasets.table import load_table
 
-        return load_table(config, encoding)
+        return load_table(config, encoding, labelled)
     data_dir = data_folder(config.data_dir)
     if config.dataset in OGB_SETS:
         return ogb.load_ogb(config.dataset, data_dir, encoding)

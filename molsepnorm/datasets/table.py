@@ -23,8 +23,8 @@ from molsepnorm.tables.formats import format_of
 __all__ = ["load_table"]
 
 
-def load_table(config: DataConfig, encoding: EncodingSpec) -> Dataset:
-    """Load `config.table`, split as the configuration says.
+def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
+    """Load `config.table`, split as the configuration says; arguments as of `datasets.load`.
 
     Raises:
         ConfigError: a column is missing.
@@ -34,6 +34,9 @@ def load_table(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
     require_column(table.columns, config.smiles_column, config.table)
+    if not labelled:
+        for name in {*(config.targets or ())} - {*table.columns}:
+            table[name] = ""
     labels, weights = read_labels(table, config), read_weights(table, config)
     column = None
     if config.splits_column is not None:

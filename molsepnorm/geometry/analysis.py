@@ -96,8 +96,10 @@ class Run:
     group: str
     clouds: tuple[Cloud, ...]
     """Layer by layer, the graph token's and, where there is one, the atoms'."""
+    read: str
+    """`TOKEN` or, where the network does not read that, `ATOMS`: whose map this is."""
     places: np.ndarray
-    """float64 (n, 2): the graph token's embeddings, at the end, along their two longest axes."""
+    """float64 (n, 2): its embeddings, at the end, along their two longest axes."""
     shares: tuple[float, float]
     """Of the variance, along these."""
 
@@ -151,7 +153,12 @@ class Analysis:
             "molecules": len(self.sizes),
             "summary": {of: self.summary(of) for of in (TOKEN, ATOMS)},
             "runs": [
-                {"name": run.name, "group": run.group, "clouds": [_json(c) for c in run.clouds]}
+                {
+                    "name": run.name,
+                    "group": run.group,
+                    "read": run.read,
+                    "clouds": [_json(cloud) for cloud in run.clouds],
+                }
                 for run in self.runs
             ],
         }
@@ -249,8 +256,10 @@ def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) 
             if not here.isnan().any():
                 pair = [view[:, row, index] for view in views]
                 clouds.append(_cloud(site, of, here, pair, numbers))
-    places, shares = principal_map(points[:, 0, -1])
-    return Run(subject.name, subject.group, tuple(clouds), places.numpy(), tuple(shares.tolist()))
+    read = TOKEN if network.pooling.token else ATOMS
+    places, shares = principal_map(points[:, (TOKEN, ATOMS).index(read), -1])
+    found = (tuple(clouds), read, places.numpy(), tuple(shares.tolist()))
+    return Run(subject.name, subject.group, *found)
 
 
 def _embedded(

@@ -93,8 +93,8 @@ def _add_legend(figure: Figure, analysis: Analysis) -> None:
 
 
 def draw_maps(analysis: Analysis, most: int = 12) -> Figure:
-    """For the first run of each group a dot per molecule, along the two longest axes of the graph
-    token's embeddings at the end, its colour telling the first target.
+    """For the first run of each group a dot per molecule, along the two longest axes of what is
+    read at the end, the graph token's embeddings or the atoms'; its colour tells the first target.
 
     Args:
         analysis: what to draw.
@@ -115,7 +115,7 @@ def draw_maps(analysis: Analysis, most: int = 12) -> Figure:
         run = analysis.of_group(group)[0]
         dots = axes.scatter(*run.places.T, **look)
         dots.set_gid(f"{_MAP}{number}")
-        axes.set_title(_plain(run.name, 36), fontsize=9)
+        axes.set_title(f"{_plain(run.name, 36)}\n{run.read}", fontsize=9)
         axes.set_xlabel(f"{run.shares[0]:.0%} of the variance", fontsize=8)
         axes.set_ylabel(f"{run.shares[1]:.0%}", fontsize=8)
         axes.set_xticks([])
@@ -193,14 +193,15 @@ def _draw_spectra(axes: Axes, analysis: Analysis) -> None:
     axes.set_yscale("log")
     axes.set_ylim(_FAINTEST, 1.5)
     axes.locator_params(axis="x", integer=True)
-    axes.set_title("singular values of the graph token, at the end", fontsize=10)
+    read = " or ".join(dict.fromkeys(run.read for run in analysis.runs))
+    axes.set_title(f"singular values of the {read}, at the end", fontsize=10)
     axes.set_xlabel("rank of the value")
     axes.set_ylabel("share of the largest")
     axes.grid(alpha=0.3)
 
 
 def _shares(run: Run) -> np.ndarray:  # (C,)
-    cloud = run.cloud()
+    cloud = run.cloud(run.read)
     assert cloud is not None
     values = np.array(cloud.singular_values)
     return values / (values.max() or np.nan)  # a collapsed cloud has no spectrum

@@ -112,8 +112,8 @@ def _page(analysis: Analysis, measures: str, maps: str) -> str:
 of a group's runs, a band reaches from the least to the most of them.</p>
 {measures}
 <h2>The molecules along the two longest axes</h2>
-<p>Of the graph token's embeddings, at the end; one run of each group. Rest the pointer on a dot to
-see its molecule.</p>
+<p>Of the embeddings that are read at the end, the graph token's or the atoms'; one run of each
+group. Rest the pointer on a dot to see its molecule.</p>
 {maps}
 <p>molsepnorm {escape(__version__)}; all numbers are in geometry.json.</p>
 </body></html>

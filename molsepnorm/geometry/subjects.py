@@ -37,7 +37,8 @@ def load_subjects(
     Args:
         folders: of runs or models; or of an ablation or a series, whose finished runs are all
             taken, those that differ by their seed being one group.
-        data: the molecules; by default what the first run was trained on.
+        data: the molecules, a table of SMILES alone if need be; by default what the first run was
+            trained on.
         split: train, val, test, or all; by default val, so that test is not looked at, or all of a
             table that the run was not trained on.
         most: of more molecules so many are drawn, always the same ones.
@@ -57,7 +58,7 @@ def load_subjects(
     subjects = []
     for run in runs:
         with prefixed(run.folder):
-            model, dataset, _, graphs = select(run.folder, data, split, usual="val")
+            model, dataset, _, graphs = select(run.folder, data, split, usual="val", labelled=False)
         if len(graphs) > most:
             graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
         rows = dataset.store.rows[graphs]

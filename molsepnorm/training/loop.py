@@ -26,13 +26,12 @@ from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import EpochRecord, Listener
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
-from molsepnorm.training.statistics import estimate_statistics
+from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 from molsepnorm.training.step import TINY, Examples, Stepper
 
 __all__ = ["Trainer"]
 
 _MANY_TARGETS = 20  # beyond these, an epoch is scored by the chosen metric alone
-_STATISTICS = 1024  # training molecules from which batch-norm statistics are estimated
 
 
 class Trainer:
@@ -142,8 +141,11 @@ class Trainer:
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
-        rng = np.random.default_rng((self.config.run.seed, epoch))
-        return self._cut_epoch(self.dataset.splits["train"], rng)
+        run, sizes = self.config.run, self.graphs.sizes
+        graphs, rng = self.dataset.splits["train"], np.random.default_rng((run.seed, epoch))
+        return epoch_batches(
+            graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs, self._fewest
+        )
 
     def take_steps(self, batches: Sequence[np.ndarray]) -> None:
         """Take a step on each batch, without waiting for the device."""
@@ -230,16 +232,15 @@ class Trainer:
         self.folder.append_history(record)
 
     def _sample(self) -> Iterator[GraphBatch]:
-        """Random batches of training molecules, the same at every validation."""
-        graphs = self.dataset.splits["train"]
-        rng = np.random.default_rng(self.config.run.seed)
-        for batch in self._cut_epoch(rng.permutation(graphs)[:_STATISTICS], rng):
-            yield self.graphs.cut(self.world.share(batch, least=1), self.config.run.blocks)
+        """Batches of training molecules, the same at every validation."""
+        run, graphs = self.config.run, self.dataset.splits["train"]
+        for batch in statistics_batches(graphs, self.graphs.sizes, run, self._fewest):
+            yield self.graphs.cut(self.world.share(batch, least=1), run.blocks)
 
-    def _cut_epoch(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-        run, sizes = self.config.run, self.graphs.sizes
-        fewest = max(2, self.world.size)
-        return epoch_batches(graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs, fewest)
+    @property
+    def _fewest(self) -> int:
+        """Molecules of a batch."""
+        return max(2, self.world.size)
 
     def _count_steps(self) -> int:
         """Of the whole run."""

@@ -32,7 +32,7 @@ class Evaluation(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A model, and molecules with labels encoded for it."""
+    """A model, and molecules encoded for it."""
 
     model: PropertyModel
     dataset: Dataset
@@ -80,6 +80,7 @@ def select(
     data: DataConfig,
     split: str | None = None,
     usual: str = "test",
+    labelled: bool = True,
 ) -> Selection:
     """Molecules to show a model; errors as in `evaluate`, and arguments too.
 
@@ -88,6 +89,7 @@ def select(
         data: where the molecules come from.
         split: which of them.
         usual: the split in place of None, where the data have splits.
+        labelled: whether a table must have the model's targets, as in `datasets.load`.
     """
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
@@ -100,7 +102,9 @@ def select(
     split = split or usual
     data = _fit_to_model(data, model)
     dataset = datasets.load(
-        data.model_copy(update={"split": None}) if split == "all" else data, model.encoding
+        data.model_copy(update={"split": None}) if split == "all" else data,
+        model.encoding,
+        labelled,
     )
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)

@@ -77,6 +77,24 @@ def test_several_runs_and_a_model_on_its_own(runs, ok, tmp_path):
     assert [each["group"] for each in told(tmp_path / "out")["runs"]] == ["seed-0", "alone"]
 
 
+def test_molecules_need_no_labels(runs, ok, tmp_path):
+    """All that needs none is as it is with them."""
+    lines = (runs / "data.csv").read_text().splitlines()
+    (tmp_path / "bare.csv").write_text("\n".join(line.split(",")[0] for line in lines) + "\n")
+    shutil.copy(runs / "data.csv", tmp_path / "copy.csv")
+    for name in ("bare", "copy"):
+        table = tmp_path / f"{name}.csv"
+        ok("analyze", "--model", runs / "norms", "--data", table, "-o", tmp_path / name)
+    bare, copy = (told(tmp_path / name) for name in ("bare", "copy"))
+    assert bare["molecules"] == copy["molecules"] == 30
+    for one, other in zip(bare["runs"], copy["runs"], strict=True):
+        for cloud, labelled in zip(one["clouds"], other["clouds"], strict=True):
+            assert cloud["correlations"].pop("y") is None
+            assert labelled["correlations"].pop("y") is not None
+            assert cloud == labelled
+    assert ">CO, 2 atoms<" in (tmp_path / "bare" / "index.html").read_text()
+
+
 def test_a_finished_run_counts_and_one_under_way_does_not(runs, ok, tmp_path):
     shutil.copytree(runs / "norms" / "sep", tmp_path / "series")
     (tmp_path / "series" / "seed-1" / "metrics.json").unlink()

@@ -53,6 +53,23 @@ def _known(array: np.ndarray) -> list:
 # What becomes of the rows
 
 
+def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write):
+    kinds = {"y": "regression", "self": "binary", "colour": "multiclass"}
+    config = DataConfig(
+        table=write(_csv(_twenty(lambda i: i % 2), "smiles,self")),
+        featurizer="zinc",
+        targets=list(kinds),
+        task_type=kinds,
+        classes={"colour": ["red", "green"]},
+        split=None,
+    )
+    dataset = load(config, ZINC, labelled=False)
+    assert _known(dataset.store.labels) == [[None, i % 2, None] for i in range(20)]
+    assert dataset.kinds == tuple(kinds.values())
+    with pytest.raises(ConfigError, match="no column 'y'"):
+        load(config, ZINC)
+
+
 def test_a_table_becomes_molecules_with_labels_in_its_order(write):
     dataset = _load(write(_csv(_twenty(lambda i: i / 4))))
     assert dataset.name == "my.csv"

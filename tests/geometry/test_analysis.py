@@ -35,12 +35,13 @@ def embeddings(subject: Subject) -> torch.Tensor:  # (n, R)
     return torch.cat(rows).double()
 
 
-def test_the_end_is_what_the_read_out_reads(subject):
-    shown = subject("one", graphs=[*range(24, -1, -2), *range(1, 25, 2)])
+@pytest.mark.parametrize(("readout", "read"), [("token", TOKEN), ("mean", ATOMS)])
+def test_the_end_is_what_the_read_out_reads(subject, readout, read):
+    shown = subject("one", graphs=[*range(24, -1, -2), *range(1, 25, 2)], readout=readout)
     points = embeddings(shown)
     run = analyze([shown], device="cpu").runs[0]
-    cloud = run.cloud()
-    assert (cloud.of, cloud.site) == (TOKEN, "last norm")
+    cloud = run.cloud(run.read)
+    assert (cloud.of, cloud.site) == (read, "last norm")
     assert cloud.effective_rank == pytest.approx(effective_rank(points), rel=1e-4)
     assert cloud.uniformity == pytest.approx(float(uniformity(points)), rel=1e-4)
     assert cloud.mean_cosine == pytest.approx(mean_cosine(points), abs=1e-5)

@@ -13,6 +13,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.geometry import analyze
+from molsepnorm.geometry.analysis import ATOMS
 from molsepnorm.geometry.figure import draw_maps, draw_measures, to_svg
 from molsepnorm.geometry.report import require_place, table_of, write_report
 
@@ -139,6 +140,16 @@ def texts_of(figure) -> list[str]:
     legends = [text for legend in figure.legends for text in legend.get_texts()]
     axes = [part for each in figure.axes for part in (each.title, each.yaxis.label)]
     return [text.get_text() for text in (*legends, *axes) if text.get_text()]
+
+
+def test_spectrum_and_map_are_of_what_is_read(subject):
+    analysis = analyze([subject("a"), subject("b", readout="sum")], "cpu")
+    spectrum = draw_measures(analysis).axes[0]
+    assert "of the graph token or mean of atoms" in spectrum.get_title()
+    values = np.array(analysis.runs[1].cloud(ATOMS).singular_values)
+    np.testing.assert_allclose(spectrum.get_lines()[1].get_ydata(), values / values.max())
+    titles = [axes.get_title() for axes in draw_maps(analysis).axes]
+    assert titles[:2] == ["a\ngraph token", "b\nmean of atoms"]
 
 
 def test_names_are_drawn_as_they_are(subject, tmp_path):
