@@ -1256,6 +1256,23 @@ MUTATIONS = [
             "test_no_thread_of_a_process_group_is_left_when_python_ends",
         ),
     ),
+    Mutation(
+        "geometry: the map is of the token, whatever is read",
+        "geometry/analysis.py",
+        "    read = TOKEN if network.pooling.token else ATOMS",
+        "    read = TOKEN",
+        tests("geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+    ),
+    Mutation(
+        "table: no labels are needed where there must be some",
+        "datasets/table.py",
+        "    if not labelled:",
+        "    if True:",
+        tests(
+            "datasets/test_table.py",
+            "test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed",
+        ),
+    ),
 ]
 
 
