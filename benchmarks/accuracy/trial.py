@@ -139,15 +139,17 @@ class _Heard(Listener):
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
     """Every setting by its dotted name, but for the seed, the place of the files and what
-    follows from the data."""
-    derived = ("model.atom_sizes", "model.bond_sizes", "model.outputs")
-    left_out = (*derived, "run.seed", "data.data_dir", "data.table")
-    return {
+    follows from the data; of a table its file's name."""
+    derived = ("model.atom_sizes", "model.bond_sizes", "model.outputs", "run.seed", "data.data_dir")
+    settings = {
         name: value
         for section, content in config.model_dump(mode="json").items()
         for key, value in content.items()
-        if (name := f"{section}.{key}") not in left_out
+        if (name := f"{section}.{key}") not in derived
     }
+    if config.data.table is not None:
+        settings["data.table"] = config.data.table.name
+    return settings
 
 
 def described(config: TrainConfig) -> dict[str, Any]:
