@@ -58,3 +58,10 @@ def test_the_table_of_mutations_is_the_scripts() -> None:
     ]
     assert {row[3] for row in table} == {"caught"}
     assert len(table) >= 24
+
+
+def test_what_a_mutation_breaks_is_there_once() -> None:
+    """A line that has changed since would be guarded in name alone."""
+    for mutation in runpy.run_path(str(TOP / "benchmarks" / "mutations.py"))["MUTATIONS"]:
+        source = (TOP / "molsepnorm" / mutation.file).read_text(encoding="utf-8")
+        assert source.count(mutation.old) == 1, mutation.what

@@ -258,8 +258,14 @@ def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) 
                 clouds.append(_cloud(site, of, here, pair, numbers))
     read = TOKEN if network.pooling.token else ATOMS
     places, shares = principal_map(points[:, (TOKEN, ATOMS).index(read), -1])
-    found = (tuple(clouds), read, places.numpy(), tuple(shares.tolist()))
-    return Run(subject.name, subject.group, *found)
+    return Run(
+        subject.name,
+        subject.group,
+        clouds=tuple(clouds),
+        read=read,
+        places=places.numpy(),
+        shares=tuple(shares.tolist()),
+    )
 
 
 def _embedded(

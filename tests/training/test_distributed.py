@@ -212,6 +212,8 @@ def test_a_process_that_is_gone_is_told(out: Path) -> None:
 def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> None:
     """One that lets go of a tensor then aborts the process, now and then."""
     before, after = ((out / f"threads{when}.txt").read_text() for when in ("-before", ""))
+    if not before:
+        pytest.skip("threads are told by name in /proc, which is Linux's")
     assert before.count("gloo") > 0
     assert after.count("gloo") == after.count("tcpstore") == 0
 
