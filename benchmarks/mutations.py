@@ -943,8 +943,8 @@ MUTATIONS = [
     Mutation(
         "geometry: the last site is the first",
         "geometry/analysis.py",
-        "(TOKEN, ATOMS).index(read), -1]",
-        "(TOKEN, ATOMS).index(read), 0]",
+        "_ROWS.index(read), -1]",
+        "_ROWS.index(read), 0]",
         tests("geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
     ),
     Mutation(

@@ -46,6 +46,7 @@ MEASURES = {
 }
 """Of a `Cloud`, in the order of a summary, by how a person calls them."""
 
+_ROWS = (TOKEN, ATOMS)  # of what `Graphormer.layer_embeddings` gives of a molecule
 _SEED = 0  # of the dropout views
 _MOST_TARGETS = 3  # that are correlated with embeddings: of hundreds nobody reads a table
 
@@ -251,13 +252,13 @@ def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) 
             views = [embedded(partial(_with_dropout, network)) for _ in range(2)]
     clouds = []
     for index, site in enumerate(network.sites):
-        for row, of in enumerate((TOKEN, ATOMS)):
+        for row, of in enumerate(_ROWS):
             here = points[:, row, index]
             if not here.isnan().any():
                 pair = [view[:, row, index] for view in views]
                 clouds.append(_cloud(site, of, here, pair, numbers))
     read = TOKEN if network.pooling.token else ATOMS
-    places, shares = principal_map(points[:, (TOKEN, ATOMS).index(read), -1])
+    places, shares = principal_map(points[:, _ROWS.index(read), -1])
     return Run(
         subject.name,
         subject.group,

@@ -239,7 +239,7 @@ class Trainer:
 
     @property
     def _fewest(self) -> int:
-        """Molecules of a batch."""
+        """How few molecules a batch may have: a batch norm needs two, and each process one."""
         return max(2, self.world.size)
 
     def _count_steps(self) -> int:

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from molsepnorm.nn import convert_to_sepnorm
 from molsepnorm.nn.conversion.leading import LeadingSepNorm
 
-transformers = pytest.importorskip("transformers")
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install 'molsepnorm[dev]'"
+)
 
 DOCS = Path(__file__).parents[3] / "docs" / "sepnorm.md"
 LAYERS = 3
