@@ -13,6 +13,7 @@ import torch
 
 from molsepnorm import datasets, featurize
 from molsepnorm.datasets import Dataset
+from molsepnorm.datasets.leaks import shared_molecules
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import write_json
 from molsepnorm.inference import on_device, predict
@@ -90,6 +91,9 @@ def _train(
     with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
         torch.manual_seed(config.run.seed)
         task, dataset = _fit_task(config, dataset)
+        leaked = shared_molecules(dataset)
+        if leaked:
+            dataset = _with_remark(dataset, _leak_remark(leaked))
         network = Graphormer(replace(network_config, outputs=task.outputs))
         model = PropertyModel(network, dataset.store.featurizer, task)
         world.spread_random(config.run.seed)
@@ -111,7 +115,7 @@ def _train(
     if finished and best is not None:
         found = best
         metrics = world.together(
-            lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run)
+            lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run, leaked)
         )
     result = TrainingResult(run.path, finished, best, metrics)
     listener.finished(result)
@@ -153,11 +157,27 @@ def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
         f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or all "
         "of one class), so the best epoch is chosen by the loss."
     )
-    return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+    return replace(task, metric="loss"), _with_remark(dataset, remark)
+
+
+def _with_remark(dataset: Dataset, remark: str) -> Dataset:
+    return replace(dataset, remarks=(*dataset.remarks, remark))
+
+
+def _leak_remark(molecules: int) -> str:
+    return (
+        f"{molecules:,} molecule{'s are' if molecules > 1 else ' is'} in more than one split, so "
+        "the scores are too optimistic. `molsepnorm data check` lists the rows."
+    )
 
 
 def _finish(
-    config: TrainConfig, dataset: Dataset, model: PropertyModel, trainer: Trainer, run: RunFolder
+    config: TrainConfig,
+    dataset: Dataset,
+    model: PropertyModel,
+    trainer: Trainer,
+    run: RunFolder,
+    leaked: int | None,
 ) -> dict[str, Any]:
     """Score the best model, the test split for the first and only time, and write the results."""
     task, splits = model.task, dataset.splits
@@ -184,6 +204,7 @@ def _finish(
         "parameters": sum(p.numel() for p in model.network.parameters()),
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
+        "molecules_in_several_splits": leaked,
         **{split: json_scores(values) for split, values in scores.items()},
         "test_interval_95": {
             name: list(both)
