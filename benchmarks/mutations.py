@@ -416,16 +416,23 @@ MUTATIONS = [
     Mutation(
         "RWSE: begins with no step, where every walk is at home",
         "nn/walks.py",
-        "each[:, 1 : steps + 1]",
-        "each[:, :steps]",
+        "each[:, 1 : self.steps + 1]",
+        "each[:, : self.steps]",
         tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
     ),
     Mutation(
-        "RWSE: padding and graph tokens count in its batch norm",
+        "RWSE: padding and graph tokens get an encoding",
         "nn/walks.py",
-        "self.norm(returns, mask)",
-        "self.norm(returns)",
+        "self.linear(returns) * mask[:, None]",
+        "self.linear(returns)",
         tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
+    ),
+    Mutation(
+        "RWSE: a network with a batch norm is converted without its shift",
+        "nn/walks.py",
+        "+ weight @ shift",
+        "",
+        tests("nn/test_walks.py", "test_a_network_with_a_batch_norm_here_is_converted"),
     ),
     Mutation(
         "RRWP: the longest walks, not the shortest",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,6 @@ from torch.nn import functional as F
 
 from molsepnorm.codes import SELF
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
 from molsepnorm.nn.neighbours import distances, squares
 
 __all__ = ["PairBias", "ResistanceKernels", "WalkEncoding", "resistances", "walk_probabilities"]
@@ -72,13 +72,16 @@ def resistances(
 
 
 class WalkEncoding(nn.Module):
-    r"""How likely a walk is back where it began after 1 … W steps, for the atoms' vectors.
+    r"""A linear map of the probabilities that a walk is back at its atom after 1 … W steps.
 
-    .. math:: W \, \mathrm{norm}([M_{ii}, M^2_{ii}, \ldots, M^W_{ii}])
+    .. math:: A \, [M_{ii}, M^2_{ii}, \ldots, M^W_{ii}] + b
 
-    with a batch norm over atoms. Source: Dwivedi et al., "Graph Neural Networks with Learnable
-    Structural and Positional Representations", ICLR 2022, arXiv 2110.07875 (RWSE in Rampášek et
-    al., NeurIPS 2022).
+    Source: Dwivedi et al., "Graph Neural Networks with Learnable Structural and Positional
+    Representations", ICLR 2022, arXiv 2110.07875 (RWSE in Rampášek et al., NeurIPS 2022).
+
+    What differs: no batch norm over the atoms. Odd steps return only in odd rings. If no training
+    molecule has one, a batch norm divides these channels by √ε, and the first five-membered ring
+    comes out a hundred times too large. Probabilities are bounded as they are.
 
     Args:
         steps: W.
@@ -87,15 +90,37 @@ class WalkEncoding(nn.Module):
 
     def __init__(self, steps: int, width: int) -> None:
         super().__init__()
-        self.norm = MaskedBatchNorm1d(steps)
+        self.steps = steps
         self.linear = nn.Linear(steps, width)
 
     def forward(self, walks: Sequence[Tensor], mask: Tensor) -> Tensor:  # (M, C)
-        """Encode; walks as `walk_probabilities` gives them, of W steps or more."""
-        steps = self.norm.num_features
+        """Encode the result of `walk_probabilities` for W steps or more."""
         own = [torch.diagonal(each, dim1=1, dim2=2) for each in walks]  # (graphs, W + 1, S)
-        returns = torch.cat([each[:, 1 : steps + 1].mT.flatten(0, 1) for each in own])
-        return self.linear(self.norm(returns, mask)) * mask[:, None]
+        returns = torch.cat([each[:, 1 : self.steps + 1].mT.flatten(0, 1) for each in own])
+        return self.linear(returns) * mask[:, None]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        """Read the weights of today, or those of a network that had a batch norm here."""
+        names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+        if f"{prefix}norm.running_var" in state_dict:
+            norm = {name: state_dict.pop(f"{prefix}norm.{name}") for name in names}
+            _fold_norm(norm, state_dict, f"{prefix}linear")
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _fold_norm(norm: dict[str, Tensor], state_dict: dict[str, Tensor], linear: str) -> None:
+    """Replace a batch norm and the linear map after it by one linear map, in `state_dict`.
+
+    Both give the same in evaluation. A channel without variance in training has taught the network
+    nothing, so it gets the weight 0.
+    """
+    variance = norm["running_var"]
+    scale = norm["weight"] * torch.rsqrt(variance + 1e-5)
+    scale = torch.where(variance > 1e-10, scale, 0)
+    weight = state_dict[f"{linear}.weight"]
+    shift = norm["bias"] - norm["running_mean"] * scale
+    state_dict[f"{linear}.bias"] = state_dict[f"{linear}.bias"] + weight @ shift
+    state_dict[f"{linear}.weight"] = weight * scale
 
 
 class ResistanceKernels(nn.Module):

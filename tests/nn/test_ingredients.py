@@ -217,10 +217,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     x = model.embedding(batch_of([graph], config))
     if model.walk_encoding is not None:
         returns = given["walks"].diagonal()[1 : config.node_walks + 1].T[1:]
-        norm = model.walk_encoding.norm
-        standard = (returns - norm.running_mean) / (norm.running_var + norm.eps).sqrt()
-        encoded = model.walk_encoding.linear(standard * norm.weight + norm.bias)
-        x = torch.cat([x[:1], x[1:] + encoded])
+        x = torch.cat([x[:1], x[1:] + model.walk_encoding.linear(returns)])
     for layer in model.layers:
         pre = config.norm_order == "pre"
         h = slow_norm(layer.attention_norm, x) if pre else x

@@ -10,7 +10,7 @@ from support import batch_of
 
 from molsepnorm import featurize
 from molsepnorm.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.walks import (
     PairBias,
     ResistanceKernels,
@@ -110,16 +110,73 @@ def test_blocks_do_not_matter(blocks: int) -> None:
 
 
 def test_walk_encoding_reads_the_returns() -> None:
-    """The diagonals of the powers 1 to K, standardised over the atoms, through a linear map."""
+    """The diagonals of the powers 1 to K through a linear map."""
     batch = some_batch(2)
     encoding = WalkEncoding(STEPS, 4)
     walks = walk_probabilities(batch, STEPS + 2)  # more than it reads
     returns = torch.cat([each.diagonal(dim1=1, dim2=2).mT.flatten(0, 1) for each in walks])
     returns = returns[batch.mask][:, 1 : STEPS + 1]
-    standard = (returns - returns.mean(0)) / (returns.var(0, unbiased=False) + 1e-5).sqrt()
     y = encoding(walks, batch.mask)
-    torch.testing.assert_close(y[batch.mask], encoding.linear(standard))
+    torch.testing.assert_close(y[batch.mask], encoding.linear(returns))
     assert not y[~batch.mask].any()
+
+
+def _with_batch_norm(seed: int, constant: list[int]) -> dict[str, torch.Tensor]:
+    """The state of a `WalkEncoding` of the past; these channels did not vary in training."""
+    torch.manual_seed(seed)
+    variance = torch.rand(STEPS) * 1e-2 + 1e-6
+    variance[constant] = 0
+    mean = torch.rand(STEPS).index_fill(0, torch.tensor(constant, dtype=torch.long), 0)
+    return {
+        "norm.weight": torch.randn(STEPS),
+        "norm.bias": torch.randn(STEPS),
+        "norm.running_mean": mean,
+        "norm.running_var": variance,
+        "norm.num_batches_tracked": torch.tensor(3),
+        "linear.weight": torch.randn(4, STEPS),
+        "linear.bias": torch.randn(4),
+    }
+
+
+@pytest.mark.parametrize("constant", [[], [0, 2, 4]])
+def test_a_network_with_a_batch_norm_here_is_converted(constant: list[int]) -> None:
+    """The same encoding as batch norm and linear map gave; channels constant in training are 0."""
+    old = _with_batch_norm(0, constant)
+    encoding = WalkEncoding(STEPS, 4)
+    encoding.load_state_dict(dict(old))
+    batch = some_batch()
+    walks = walk_probabilities(batch, STEPS)
+    returns = walks[0].diagonal(dim1=1, dim2=2).mT.flatten(0, 1)[:, 1:][batch.mask]
+    returns[:, constant] = 0
+    y = (returns - old["norm.running_mean"]) / (old["norm.running_var"] + 1e-5).sqrt()
+    y = y * old["norm.weight"] + old["norm.bias"]
+    expected = torch.nn.functional.linear(y, old["linear.weight"], old["linear.bias"])
+    found = encoding(walks, batch.mask)[batch.mask]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert set(encoding.state_dict()) == {"linear.weight", "linear.bias"}
+
+
+def test_rings_that_training_lacked_stay_bounded() -> None:
+    """Return probabilities are at most 1, whatever the training molecules were."""
+    config = GraphormerConfig(layers=2, width=16, ffn_width=16, heads=2, node_walks=6, init="xavier")
+    torch.manual_seed(0)
+    network = Graphormer(config).train()
+    zinc = featurize.get("zinc")
+    even = batch_of([zinc(text) for text in ("CCO", "C1CCCCC1", "CCCC", "C1CCC1C")], config)
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(20):
+        optimizer.zero_grad()
+        (network(even) - torch.tensor([[0.0], [1.0], [2.0], [3.0]])).square().mean().backward()
+        optimizer.step()
+    network.eval()
+    odd = batch_of([zinc(text) for text in ("C1CCCC1", "C1CC1", "C1CCCCCC1")], config)
+    walks = [walk_probabilities(batch, 6) for batch in (even, odd)]
+    encoding = network.walk_encoding
+    sizes = [
+        encoding(walk, batch.mask)[batch.mask].abs().max()
+        for walk, batch in zip(walks, (even, odd), strict=True)
+    ]
+    assert sizes[1] < 2 * sizes[0]
 
 
 def test_kernels() -> None:
