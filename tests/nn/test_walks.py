@@ -158,7 +158,7 @@ def test_a_network_with_a_batch_norm_here_is_converted(constant: list[int]) -> N
 
 def test_rings_that_training_lacked_stay_bounded() -> None:
     """Return probabilities are at most 1, whatever the training molecules were."""
-    config = GraphormerConfig(layers=2, width=16, ffn_width=16, heads=2, node_walks=6, init="xavier")
+    config = GraphormerConfig(layers=2, width=16, heads=2, node_walks=6, init="xavier")
     torch.manual_seed(0)
     network = Graphormer(config).train()
     zinc = featurize.get("zinc")
