@@ -513,3 +513,11 @@ def test_large_molecules_are_taken_few_at_a_time(predictor):
     assert [len(which) for which, _ in groups][:2] == [128, 128]
     assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
     assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
+
+
+@pytest.mark.parametrize("call", ["predict", "stream", "outcomes"])
+@pytest.mark.parametrize("smiles", ["CCO", b"CCO", {"ethanol": "CCO"}])
+def test_one_smiles_is_not_taken_for_its_characters(predictor, call, smiles):
+    """At the call itself, not when the first prediction is taken."""
+    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
+        getattr(predictor, call)(smiles)

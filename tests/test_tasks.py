@@ -720,3 +720,9 @@ def test_a_task_of_before_there_were_classes() -> None:
     assert Task.from_json(json.loads(text)) == Task(targets, "loss")
     assert Task.from_json(json.loads(text)).outputs == 2
     assert Task.from_json(json.loads(text)).regression_loss == "l1"
+
+
+def test_one_name_is_not_taken_for_its_letters():
+    labels = np.array([[0.0, 1.0], [1.0, 2.0]])
+    with pytest.raises(ConfigError, match="names must be a list, and is one text"):
+        Task.fit("ab", ["regression"] * 2, labels)

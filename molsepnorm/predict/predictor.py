@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.inference import Precision, pick_device
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
@@ -96,18 +96,26 @@ class Predictor:
         return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
 
     def predict(self, smiles: Iterable[str]) -> list[Prediction]:
-        """Predictions in the order of the SMILES."""
+        """Return the predictions in the order of the SMILES.
+
+        Raises:
+            ConfigError: `smiles` is one text, a mapping or a table, not a list of texts.
+        """
         return list(self.stream(smiles))
 
     def stream(self, smiles: Iterable[str]) -> Iterator[Prediction]:
         """The same, one after the other, in memory that does not grow with their number."""
-        for texts, outcome in self._parts(smiles):
-            yield from self._by_row(texts, outcome)
+        require_several(smiles, "smiles")  # here, not when the first prediction is taken
+        return (
+            prediction
+            for texts, outcome in self._parts(smiles)
+            for prediction in self._by_row(texts, outcome)
+        )
 
     def outcomes(self, smiles: Iterable[str]) -> Iterator[Outcome]:
         """The same in columns, some thousand rows at once: for many SMILES the quicker way."""
-        for _, outcome in self._parts(smiles):
-            yield outcome
+        require_several(smiles, "smiles")
+        return (outcome for _, outcome in self._parts(smiles))
 
     def predict_graphs(self, graphs: list[MolGraph]) -> np.ndarray:
         """Predictions for molecules that are graphs already: float32 (G, O), a column for each of

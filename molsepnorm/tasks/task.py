@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.errors import ConfigError, did_you_mean, require_several
 from molsepnorm.metrics import (
     METRICS,
     Kind,
@@ -83,6 +83,7 @@ class Task:
             DataError: a target has no label, or a single value, among the training molecules; or
                 a label does not fit its target.
         """
+        require_several(names, "names")
         targets = tuple(
             Target.fit(name, kind, column, classes[i] if classes else (), class_weight, strict)
             for i, (name, kind, column) in enumerate(zip(names, kinds, labels.T, strict=True))
