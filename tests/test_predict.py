@@ -17,7 +17,9 @@ import molsepnorm.predict.predictor as module
 import molsepnorm.predict.rows as rows_module
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.featurize import get
+from molsepnorm.featurize.pyg import to_data
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
@@ -509,7 +511,7 @@ def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
 def test_large_molecules_are_taken_few_at_a_time(predictor):
     """So that memory is bounded: a group's slot pairs are, see `by_size`."""
     graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
-    groups = encoded_groups(graphs, predictor.model.encoding)
+    groups = encoded_groups(graphs, predictor.model.encoding, (28,))
     assert [len(which) for which, _ in groups][:2] == [128, 128]
     assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
     assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
@@ -521,3 +523,16 @@ def test_one_smiles_is_not_taken_for_its_characters(predictor, call, smiles):
     """At the call itself, not when the first prediction is taken."""
     with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
         getattr(predictor, call)(smiles)
+
+
+def test_graphs_of_another_featuriser_are_refused(predictor):
+    """With the molecule's place in the list, whatever group it is predicted in."""
+    graphs = [get("zinc")(text) for text in ("CCCCCCCCCCCC", "CCO", "C")]
+    for odd in (get("ogb")("CCO"), MolGraph(np.array([[28]]), np.empty((0, 2)), np.empty((0, 1)))):
+        with pytest.raises(ConfigError, match=r"^molecule 2: atom features do not fit the sizes"):
+            predictor.predict_graphs([*graphs[:2], odd, graphs[2]])
+    for odd in (to_data(graphs[0]), Chem.MolFromSmiles("CC"), "CC"):
+        with pytest.raises(ConfigError, match=r"^molecule 1 must be a MolGraph; got "):
+            predictor.predict_graphs([graphs[0], odd])
+        with pytest.raises(ConfigError, match=r"^graphs must be a list of MolGraph; got "):
+            predictor.predict_graphs(odd)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -117,10 +117,15 @@ class Predictor:
         require_several(smiles, "smiles")
         return (outcome for _, outcome in self._parts(smiles))
 
-    def predict_graphs(self, graphs: list[MolGraph]) -> np.ndarray:
+    def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Predictions for molecules that are graphs already: float32 (G, O), a column for each of
-        the network's outputs; `Task.tables` names them."""
-        groups = encoded_groups(graphs, self.model.encoding)
+        the network's outputs; `Task.tables` names them.
+
+        Raises:
+            ConfigError: one is no `MolGraph`, or has other features than the model reads; the
+                message has its index.
+        """
+        groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 
     def _parts(self, smiles: Iterable[str]) -> Iterator[tuple[list[str], Outcome]]:
