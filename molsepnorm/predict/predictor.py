@@ -38,7 +38,8 @@ class Prediction:
 
 
 class Predictor:
-    """Predicts from SMILES. A molecule that cannot be read costs its row, never the job.
+    """Predicts from SMILES. A molecule that cannot be read costs its row, never the job. So does a
+    prediction that is not finite, for all targets of the row.
 
     All SMILES of one molecule are the same graph and get the same prediction, but for rounding:
     atoms come in the order of the text. So do predictions in other company, where a molecule is
@@ -119,7 +120,8 @@ class Predictor:
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Predictions for molecules that are graphs already: float32 (G, O), a column for each of
-        the network's outputs; `Task.tables` names them.
+        the network's outputs; `Task.tables` names them. Where one prediction of a molecule is not
+        finite, its row is NaN.
 
         Raises:
             ConfigError: one is no `MolGraph`, or has other features than the model reads; the

@@ -48,7 +48,7 @@ class Outcome:
     values: np.ndarray
     """float32 [R, O]: predictions as `Task.predictions` gives them; NaN where a row failed."""
     errors: list[str | None]
-    """Of each SMILES why it failed."""
+    """Of each SMILES why it failed: it could not be read, or a prediction is not finite."""
 
 
 class Prepare:
@@ -96,7 +96,23 @@ class Run:
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self._device)
             values[rows] = predict(self._model, tensors, np.arange(len(rows)), self._precision)
-        return Outcome(values, prepared.errors)
+        finite, errors = np.isfinite(values), list(prepared.errors)
+        odd = np.flatnonzero(~finite.all(axis=1))  # the rows without a molecule among them
+        for row in odd:
+            errors[row] = errors[row] or self._not_finite(finite[row])
+        values[odd] = np.nan
+        return Outcome(values, errors)
+
+    def _not_finite(self, finite: np.ndarray) -> str:
+        """Why a row has no prediction, from which of its outputs (O,) are finite."""
+        task = self._model.task
+        columns = zip(task.targets, task.columns(), strict=True)
+        names = [target.name for target, column in columns if not finite[column].all()]
+        overflow = "" if self._precision == "fp32" else f", or {self._precision} overflows"
+        return (
+            f"the prediction of {', '.join(names)} is not a finite number: the model's weights are "
+            f"damaged{overflow}, or the molecule is too unlike the training molecules"
+        )
 
 
 class Predict:
