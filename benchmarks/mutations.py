@@ -322,6 +322,40 @@ MUTATIONS = [
         tests(SEPNORM, "test_identity_leaves_the_input_alone"),
     ),
     Mutation(
+        "SepNorm: torch's encoder reads the weights of a layer norm",
+        "nn/sepnorm.py",
+        "class SepNorm(Unfused, nn.Module):",
+        "class SepNorm(nn.Module):",
+        tests("nn/test_sepnorm_in_torch.py", "test_a_layer_evaluates_as_its_norms_do"),
+    ),
+    Mutation(
+        "graphs: an atom feature beyond its size is taken",
+        "encodings/encode.py",
+        "        if (features.max(axis=0, initial=0) < sizes).all():\n",
+        "        if True:\n",
+        tests(
+            "encodings/test_encode.py",
+            "test_features_that_do_not_fit_are_told_with_the_molecule_s_number",
+        ),
+    ),
+    Mutation(
+        "predictions: an infinite output is a certain yes",
+        "tasks/task.py",
+        "values.masked_fill(~outputs.isfinite(), torch.nan).float()",
+        "values.float()",
+        tests("test_predict.py", "test_a_prediction_that_is_not_finite_is_an_error_of_its_row"),
+    ),
+    Mutation(
+        "scores: a target without finite predictions leaves the mean",
+        "tasks/task.py",
+        "            if not all(_all_finite(*both) for both in each.values()):\n",
+        "            if False:\n",
+        tests(
+            "test_tasks.py",
+            "test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean",
+        ),
+    ),
+    Mutation(
         "masked batch norm: unbiased for biased variance",
         "nn/batch_norm.py",
         "square_().mul_(share).sum(0)",

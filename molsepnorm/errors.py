@@ -16,7 +16,7 @@ The command line prints the message alone and leaves with the class's `exit_code
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "StorageError",
     "did_you_mean",
     "prefixed",
+    "require_several",
 ]
 
 
@@ -72,6 +73,35 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {', '.join(known)}."
+
+
+def require_several(values: object, name: str) -> None:
+    """Refuse a single text where several are expected: Python would iterate over its characters.
+
+    A mapping or a table is refused too: iteration gives its keys or column names.
+
+    >>> require_several(["CCO"], "smiles")
+    >>> require_several("CCO", "smiles")
+    Traceback (most recent call last):
+    molsepnorm.errors.ConfigError: smiles must be a list, and is one text: write ['CCO']
+
+    Args:
+        values: the argument of a public function.
+        name: of the argument.
+
+    Raises:
+        ConfigError: `values` is a text, a mapping, a table or no iterable.
+    """
+    if isinstance(values, str | bytes | bytearray):
+        shown = repr(values) if len(values) <= 60 else f"{values[:59]!r}…"
+        raise ConfigError(f"{name} must be a list, and is one text: write [{shown}]")
+    if isinstance(values, Mapping) or getattr(values, "ndim", 1) != 1:
+        raise ConfigError(
+            f"{name} must be a list, and is a {type(values).__name__}: pass one column of it, "
+            "such as table['smiles']"
+        )
+    if not isinstance(values, Iterable):
+        raise ConfigError(f"{name} must be a list; got {values!r}")
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from molsepnorm import errors
@@ -13,6 +15,7 @@ from molsepnorm.errors import (
     MolsepnormError,
     StorageError,
     did_you_mean,
+    require_several,
 )
 
 CLASSES = [ConfigError, DataError, InvalidMolecule, ModelError, StorageError]
@@ -48,7 +51,7 @@ def test_every_class_is_public():
         for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
-    assert defined == set(errors.__all__) - {"did_you_mean", "prefixed"}
+    assert defined == set(errors.__all__) - {"did_you_mean", "prefixed", "require_several"}
 
 
 def test_the_nearest_name_is_offered_and_all_are_listed_in_order():
@@ -62,3 +65,30 @@ def test_nothing_is_offered_where_nothing_is_near():
 
 def test_known_names_may_be_read_only_once():
     assert did_you_mean("on", iter(["one", "two"])) == "Did you mean 'one'? Known: one, two."
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("CCO", "smiles must be a list, and is one text: write ['CCO']"),
+        (b"CCO", "smiles must be a list, and is one text: write [b'CCO']"),
+        ("C" * 99, f"smiles must be a list, and is one text: write ['{'C' * 59}'…]"),
+        ({"a": "CCO"}, "smiles must be a list, and is a dict: pass one column of it"),
+        (pd.DataFrame({"a": ["C"]}), "smiles must be a list, and is a DataFrame: pass one column"),
+        (np.array("CCO"), "smiles must be a list, and is a ndarray"),
+        (None, "smiles must be a list; got None"),
+        (7, "smiles must be a list; got 7"),
+    ],
+    ids=["str", "bytes", "long", "dict", "table", "array", "none", "number"],
+)
+def test_one_text_is_not_taken_for_several(values, message):
+    with pytest.raises(ConfigError) as caught:
+        require_several(values, "smiles")
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "values", [["C"], ("C",), [], iter("C"), {"C"}, np.array(["C"]), pd.Series(["C"]), range(2)]
+)
+def test_anything_that_holds_several_texts_is_taken(values):
+    require_several(values, "smiles")

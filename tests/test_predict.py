@@ -17,7 +17,9 @@ import molsepnorm.predict.predictor as module
 import molsepnorm.predict.rows as rows_module
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.featurize import get
+from molsepnorm.featurize.pyg import to_data
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
@@ -509,7 +511,97 @@ def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
 def test_large_molecules_are_taken_few_at_a_time(predictor):
     """So that memory is bounded: a group's slot pairs are, see `by_size`."""
     graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
-    groups = encoded_groups(graphs, predictor.model.encoding)
+    groups = encoded_groups(graphs, predictor.model.encoding, (28,))
     assert [len(which) for which, _ in groups][:2] == [128, 128]
     assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
     assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
+
+
+@pytest.mark.parametrize("call", ["predict", "stream", "outcomes"])
+@pytest.mark.parametrize("smiles", ["CCO", b"CCO", {"ethanol": "CCO"}])
+def test_one_smiles_is_not_taken_for_its_characters(predictor, call, smiles):
+    """At the call itself, not when the first prediction is taken."""
+    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
+        getattr(predictor, call)(smiles)
+
+
+def test_graphs_of_another_featuriser_are_refused(predictor):
+    """With the molecule's place in the list, whatever group it is predicted in."""
+    graphs = [get("zinc")(text) for text in ("CCCCCCCCCCCC", "CCO", "C")]
+    for odd in (get("ogb")("CCO"), MolGraph(np.array([[28]]), np.empty((0, 2)), np.empty((0, 1)))):
+        with pytest.raises(ConfigError, match=r"^molecule 2: atom features do not fit the sizes"):
+            predictor.predict_graphs([*graphs[:2], odd, graphs[2]])
+    for odd in (to_data(graphs[0]), Chem.MolFromSmiles("CC"), "CC"):
+        with pytest.raises(ConfigError, match=r"^molecule 1 must be a MolGraph; got "):
+            predictor.predict_graphs([graphs[0], odd])
+        with pytest.raises(ConfigError, match=r"^graphs must be a list of MolGraph; got "):
+            predictor.predict_graphs(odd)
+
+
+def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
+    """Three targets, and a network one of whose five outputs has that bias."""
+    targets = (
+        Target("y", "regression", 1.0, 2.0),
+        Target("b", "binary"),
+        Target("c", "multiclass", classes=("p", "q", "r")),
+    )
+    with torch.random.fork_rng():
+        network = Graphormer(
+            GraphormerConfig(
+                layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=5
+            )
+        )
+    with torch.no_grad():
+        network.readout.bias[output] = value
+    return Predictor(
+        PropertyModel(network, "zinc", Task(targets, "loss")), "cpu", 1, precision=precision
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "name"),
+    [
+        (0, np.nan, "y"),
+        (0, np.inf, "y"),
+        (0, 3e38, "y"),  # finite until it is in the target's units
+        (1, np.inf, "b"),  # its sigmoid is 1
+        (1, -np.inf, "b"),
+        (3, np.nan, "c"),  # the first class is the argmax
+        (3, -np.inf, "c"),  # the softmax of the others is finite
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, name, precision):
+    """By all routes, and beside a SMILES that cannot be read, whose reason stays."""
+    predictor = _damaged(output, value, precision)
+    texts = [DRUGS[0], "C1CC", DRUGS[1]]
+    wanted = f"the prediction of {name} is not a finite number: the model's weights are damaged"
+    for rows in (predictor.predict(texts), list(predictor.stream(texts))):
+        assert [row.values for row in rows] == [None] * 3
+        assert all(not row.probabilities for row in rows)
+        assert rows[0].error.startswith(wanted)
+        assert rows[2].error == rows[0].error
+        assert "unclosed ring" in rows[1].error
+        assert ("bf16 overflows" in rows[0].error) == (precision == "bf16")
+    [outcome] = predictor.outcomes(texts)
+    assert np.isnan(outcome.values).all()
+    assert np.isnan(predictor.predict_graphs([get("zinc")(DRUGS[0])])).all()
+
+    table = "smiles\n" + "\n".join(texts)
+    rows, _, counts = _table(predictor, table)
+    assert counts == (3, 3)
+    assert all(not cell for row in rows for key, cell in row.items() if "_p" in key)
+    assert rows[0]["error"].startswith(wanted)
+    with pytest.raises(DataError, match=f"line 2: {wanted}"):
+        _table(predictor, table, on_invalid="fail")
+
+
+def test_one_molecule_whose_prediction_is_not_finite_costs_the_others_nothing(predictor):
+    broken = pickle.loads(pickle.dumps(predictor))
+    before = broken.predict(["CCC", "CCO"])
+    with torch.no_grad():
+        broken.model.network.embedding.atoms[1] = np.inf  # oxygen
+    after = broken.predict(["CCC", "CCO"])
+    assert after[0].values == pytest.approx(before[0].values, rel=1e-5)
+    assert after[1].values is None
+    assert after[1].error.startswith("the prediction of y, z is not a finite number")

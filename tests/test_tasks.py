@@ -720,3 +720,52 @@ def test_a_task_of_before_there_were_classes() -> None:
     assert Task.from_json(json.loads(text)) == Task(targets, "loss")
     assert Task.from_json(json.loads(text)).outputs == 2
     assert Task.from_json(json.loads(text)).regression_loss == "l1"
+
+
+def test_one_name_is_not_taken_for_its_letters():
+    labels = np.array([[0.0, 1.0], [1.0, 2.0]])
+    with pytest.raises(ConfigError, match="names must be a list, and is one text"):
+        Task.fit("ab", ["regression"] * 2, labels)
+
+
+THREE = Task(
+    (
+        Target("y", "regression", 1.0, 2.0),
+        Target("z", "regression"),
+        Target("c", "multiclass", classes=("p", "q")),
+    ),
+    "mae",
+)
+
+
+def test_outputs_that_are_not_finite_make_no_predictions() -> None:
+    """A sigmoid or a softmax would make numbers of some."""
+    outputs = torch.tensor([[0.0, 1.0, 0.0, 0.0], [torch.inf, 1.0, 0.0, -torch.inf]])
+    values = THREE.predictions(outputs).numpy()
+    assert values[0].tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert np.isnan(values[1]).tolist() == [True, False, False, True]
+    assert THREE.tables(values)[2]["c_pred"].tolist() == ["p", ""]
+    binary = Task((Target("b", "binary"),), "roc_auc")
+    assert binary.predictions(torch.tensor([[torch.inf], [-torch.inf]])).isnan().all()
+
+
+def test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean() -> None:
+    """The mean of the others would look better. Without a label it does not count."""
+    labels = np.array([[0.0, 1.0, 0.0], [1.0, 3.0, 1.0], [np.nan, 4.0, 1.0]] * 9)
+    predictions = np.array([[0.0, 1.5, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0], [5.0, 4.0, 0.5, 0.5]] * 9)
+    good = THREE.scores(predictions, labels)
+    assert good["mae"] == pytest.approx((0 + 0.5 / 3) / 2)
+    for bad in (np.nan, np.inf):
+        unlabelled, labelled = predictions.copy(), predictions.copy()
+        unlabelled[2, 0] = bad
+        assert THREE.scores(unlabelled, labels) == good
+        labelled[1, 0] = bad
+        scores = THREE.scores(labelled, labels)
+        assert np.isnan(scores["mae"])
+        assert np.isnan(scores["mae/y"])
+        assert scores["mae/z"] == good["mae/z"]
+        assert scores["accuracy"] == good["accuracy"]
+        intervals = THREE.intervals(labelled, labels, resamples=100)
+        assert "mae" not in intervals
+        assert "mae/z" in intervals
+        assert "mae" in THREE.intervals(unlabelled, labels, resamples=100)

@@ -58,10 +58,17 @@ def evaluate(
     scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
+        about |= {"not_finite": found.not_finite} if found.not_finite else {}
         click.echo(json.dumps({**about, **scores}, indent=2))
         return
     console = make_console()
     console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
     if found.dataset.rejected:
         console.print(f"Left out: {len(found.dataset.rejected)} row(s) that cannot be read")
+    if found.not_finite:
+        console.print(
+            f"{found.not_finite:,} molecule(s) have a prediction that is not a finite number, so "
+            "scores of these targets are undefined: the model's weights are damaged, or its "
+            "numbers overflow"
+        )
     console.print(scores_table({found.split: scores}))

@@ -13,6 +13,7 @@ import numpy as np
 
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
+from molsepnorm.featurize import SIZES
 from molsepnorm.files import fingerprint
 from molsepnorm.metrics import Kind
 from molsepnorm.molecule import MolGraph
@@ -131,10 +132,12 @@ def cached_store(
     with StoreWriter(path, encoding, featurizer, targets) as writer:
         molecules = iter(molecules)
         while chunk := list(islice(molecules, _CHUNK)):
+            graphs = [molecule.graph for molecule in chunk]
+            rows = np.array([molecule.row for molecule in chunk])
             writer.append(
-                encode([molecule.graph for molecule in chunk], encoding),
+                encode(graphs, encoding, SIZES[featurizer].atoms, rows),
                 np.array([molecule.labels for molecule in chunk]),
-                np.array([molecule.row for molecule in chunk]),
+                rows,
             )
         writer.notes = notes
     return GraphStore.open(path)

@@ -14,7 +14,7 @@ from molsepnorm.encodings.search import DirectedBonds, shortest_paths
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["EncodedGraphs", "EncodingSpec", "encode"]
+__all__ = ["EncodedGraphs", "EncodingSpec", "encode", "require_graphs"]
 
 
 _MOST_LABELS = 2**15 - 1  # labels are kept as int16
@@ -86,12 +86,26 @@ class EncodedGraphs:
         return len(self.sizes)
 
 
-def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
+def encode(
+    graphs: Sequence[MolGraph],
+    spec: EncodingSpec,
+    atom_sizes: tuple[int, ...] | None = None,
+    numbers: Sequence[int] | np.ndarray | None = None,
+) -> EncodedGraphs:
     """Encode molecules together; a few hundred at once are the fastest.
 
+    Args:
+        graphs: the molecules.
+        spec: the sizes that a model and its data share.
+        atom_sizes: the number of values of each atom feature, as in the model's configuration. An
+            index beyond it would read the embedding of another feature. None: not checked.
+        numbers: the molecules' numbers in error messages. [default: 0, 1, …]
+
     Raises:
-        ConfigError: a bond feature is outside `spec.bond_sizes`.
+        ConfigError: one of `graphs` is no `MolGraph`, or has other features than `spec.bond_sizes`
+            and `atom_sizes` have a place for; the message has its number.
     """
+    require_graphs(graphs, numbers)
     if not graphs:
         nothing = np.zeros(0, dtype=np.uint8)
         paths = PathVocabulary.from_levels([])
@@ -105,7 +119,12 @@ def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
         np.concatenate([graph.bonds for graph in graphs])
         + np.repeat(first_atom, bond_counts)[:, None]
     )
-    labels = bond_labels(np.concatenate([graph.bond_features for graph in graphs]), spec.bond_sizes)
+    atom_sizes = atom_sizes or (256,) * graphs[0].atom_features.shape[1]
+    atoms = _features("atom", [graph.atom_features for graph in graphs], atom_sizes, numbers)
+    bond_features = [graph.bond_features for graph in graphs]
+    labels = bond_labels(
+        _features("bond", bond_features, spec.bond_sizes, numbers), spec.bond_sizes
+    )
     bonds = DirectedBonds(
         sources=np.concatenate([ends[:, 0], ends[:, 1]]),
         targets=np.concatenate([ends[:, 1], ends[:, 0]]),
@@ -115,7 +134,7 @@ def encode(graphs: Sequence[MolGraph], spec: EncodingSpec) -> EncodedGraphs:
     pairs, paths = shortest_paths(sizes, bonds, spec.max_distance, spec.max_path_length)
     return EncodedGraphs(
         sizes=sizes,
-        atoms=np.concatenate([graph.atom_features for graph in graphs]),
+        atoms=atoms,
         degrees=degrees(int(sizes.sum()), bonds.sources, spec.max_degree),
         pairs=pairs,
         paths=paths,
@@ -129,11 +148,69 @@ def bond_labels(features: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     >>> bond_labels(np.array([[0, 0], [1, 0], [0, 1]]), sizes=(4, 2)).tolist()
     [0, 1, 4]
     """
-    if features.shape[1] != len(sizes) or (features >= np.array(sizes)).any():
-        largest = features.max(axis=0).tolist() if len(features) else []
-        raise ConfigError(
-            f"bond features do not fit the sizes {sizes}: "
-            f"{features.shape[1]} features, the largest values {largest}"
-        )
     place = np.cumprod((1, *sizes[:-1]))
     return features.astype(np.int64) @ place
+
+
+_CONVERTERS = {
+    "torch_geometric.data.data.Data": "molsepnorm.featurize.pyg.from_data(data, bond_offset=…)",
+    "rdkit.Chem.rdchem.Mol": "molsepnorm.featurize.get(name)(Chem.MolToSmiles(mol))",
+    "builtins.str": "molsepnorm.featurize.get(name)(smiles)",
+}
+"""By class, which is not imported: what makes a `MolGraph` of it."""
+
+
+def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = None) -> None:
+    """Check that these are several molecules.
+
+    Raises:
+        ConfigError: they are no sequence, or one of them is no `MolGraph`; the message names the
+            function that makes one of it.
+    """
+    if not isinstance(graphs, Sequence) or isinstance(graphs, str):
+        raise ConfigError(f"graphs must be a list of MolGraph; got {_described(graphs)}")
+    for place, graph in enumerate(graphs):
+        if not isinstance(graph, MolGraph):
+            raise ConfigError(
+                f"molecule {_number(place, numbers)} must be a MolGraph; got {_described(graph)}"
+            )
+
+
+def _described(value: object) -> str:
+    """Its class, and what makes a `MolGraph` of it, or else its text."""
+    classes = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]
+    maker = next((_CONVERTERS[name] for name in classes if name in _CONVERTERS), None)
+    shown = f"{maker} makes a MolGraph of it" if maker else repr(value)[:80]
+    return f"{type(value).__name__}: {shown}"
+
+
+def _features(
+    kind: str,
+    parts: list[np.ndarray],
+    sizes: tuple[int, ...],
+    numbers: Sequence[int] | np.ndarray | None,
+) -> np.ndarray:  # uint8 (Σ, F)
+    """The features of all atoms, or all bonds, one molecule after the other.
+
+    Raises:
+        ConfigError: a molecule has another number of features, or one out of range.
+    """
+    if all(part.shape[1] == len(sizes) for part in parts):
+        features = np.concatenate(parts)
+        if (features.max(axis=0, initial=0) < sizes).all():
+            return features
+    place, part = next(
+        (place, part)
+        for place, part in enumerate(parts)
+        if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any()
+    )
+    largest = part.max(axis=0).tolist() if len(part) else []
+    raise ConfigError(
+        f"molecule {_number(place, numbers)}: {kind} features do not fit the sizes {sizes}: "
+        f"{part.shape[1]} features, the largest values {largest}. Make the graph with the model's "
+        "featuriser"
+    )
+
+
+def _number(place: int, numbers: Sequence[int] | np.ndarray | None) -> int:
+    return place if numbers is None else int(numbers[place])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import torch
 from torch_geometric.data import Data
@@ -9,7 +11,7 @@ from torch_geometric.transforms import BaseTransform
 
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.encodings.paths import PathVocabulary
-from molsepnorm.featurize.pyg import from_data
+from molsepnorm.featurize.pyg import checked_offset, from_data
 
 __all__ = ["AddShortestPathEncoding"]
 
@@ -33,7 +35,8 @@ class AddShortestPathEncoding(BaseTransform):
     ...     edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
     ...     edge_attr=torch.tensor([[1], [1], [0], [0]]),
     ... )
-    >>> data = AddShortestPathEncoding(bond_sizes=(3,), max_path_length=2)(propene)
+    >>> transform = AddShortestPathEncoding(bond_sizes=(3,), bond_offset=0, max_path_length=2)
+    >>> data = transform(propene)
     >>> data.degree.tolist(), data.pair_distance.view(3, 3).tolist()
     ([1, 2, 1], [[0, 1, 2], [1, 0, 1], [2, 1, 0]])
     >>> data.pair_path.view(3, 3, 2)[0, 2].tolist()
@@ -41,24 +44,32 @@ class AddShortestPathEncoding(BaseTransform):
 
     Args:
         bond_sizes: how many values each bond feature has.
-        bond_offset: the attribute of the first bond label: 1 for PyTorch Geometric's ZINC.
+        bond_offset: the attribute of the first bond label, which must be given: 1 for PyTorch
+            Geometric's ZINC, 0 for OGB's data sets; see `molsepnorm.featurize.pyg.from_data`.
         max_degree, max_distance, max_path_length: as in `EncodingSpec`.
 
     Raises:
         InvalidMolecule: the data are no molecule; see `molsepnorm.featurize.pyg.from_data`.
-        ConfigError: a bond feature is outside `bond_sizes`.
+        ConfigError: `bond_offset` is missing, or a bond feature is outside `bond_sizes`.
     """
 
     def __init__(
         self,
         bond_sizes: tuple[int, ...],
-        bond_offset: int = 0,
+        bond_offset: int | None = None,
         max_degree: int = 15,
         max_distance: int = 39,
         max_path_length: int = 20,
     ) -> None:
-        self.spec = EncodingSpec(bond_sizes, max_degree, max_distance, max_path_length)
-        self.bond_offset = bond_offset
+        self.spec = EncodingSpec(tuple(bond_sizes), max_degree, max_distance, max_path_length)
+        self.bond_offset = checked_offset(bond_offset)
+
+    def __repr__(self) -> str:
+        """Every argument: PyTorch Geometric compares the repr of a `pre_transform` with that of
+        the processed files."""
+        arguments = {**asdict(self.spec), "bond_offset": self.bond_offset}
+        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return f"{type(self).__name__}({shown})"
 
     def forward(self, data: Data) -> Data:
         """Add the encodings to `data`."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["from_data", "to_data"]
+__all__ = ["checked_offset", "from_data", "to_data"]
 
 
 def to_data(
@@ -44,15 +45,18 @@ def to_data(
     return data
 
 
-def from_data(data: Data, bond_offset: int = 0) -> MolGraph:
+def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     """The graph in `data`; bonds in the order, and the direction, in which each first occurs.
 
     The inverse of `to_data`, for data from anywhere: `x` may be [N] or [N, A], `edge_attr` [E] or
     [E, F]. Every bond must be there in both directions, with equal attributes.
 
     Args:
-        bond_offset: the attribute of the first bond label, subtracted from all of `edge_attr`.
-            PyTorch Geometric's ZINC numbers its bonds 1, 2, 3: give 1 there.
+        bond_offset: the attribute of the first bond label, subtracted from all of `edge_attr`. It
+            must be given: a molecule without a triple bond does not show whether its labels begin
+            at 0 or at 1. PyTorch Geometric's ZINC numbers its bonds 1, 2, 3, so it is 1 there; it
+            is 0 for OGB's data sets, MoleculeNet and the data that `to_data` makes. For other data
+            it is the smallest `edge_attr` of the whole data set.
 
     >>> data = Data(
     ...     x=torch.tensor([0, 1]),
@@ -63,10 +67,12 @@ def from_data(data: Data, bond_offset: int = 0) -> MolGraph:
     [[1]]
 
     Raises:
+        ConfigError: `bond_offset` is missing, or no integer of 0 or more.
         InvalidMolecule: one of the three arrays is missing or misshapen, an edge is there in one
             direction only, twice, from an atom to itself or with two different attributes, or
             `MolGraph` refuses the rest.
     """
+    bond_offset = checked_offset(bond_offset)
     x = _column(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
     edge_attr = _column(data, "edge_attr", "[E] or [E, F]")
@@ -84,6 +90,24 @@ def from_data(data: Data, bond_offset: int = 0) -> MolGraph:
         )
     rows = _one_row_per_bond(edge_index.T.tolist(), edge_attr.tolist())
     return MolGraph(x, edge_index.T[rows], edge_attr[rows] - bond_offset)
+
+
+def checked_offset(bond_offset: int | None) -> int:
+    """The offset, if it is one.
+
+    Raises:
+        ConfigError: it is missing, or no integer of 0 or more.
+    """
+    if bond_offset is None:
+        raise ConfigError(
+            "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
+            "PyTorch Geometric's ZINC, and 0 for OGB's data sets, MoleculeNet and the data that "
+            "to_data makes. For other data it is the smallest value in the whole data set: "
+            "min(int(data.edge_attr.min()) for data in dataset if data.num_edges)"
+        )
+    if isinstance(bond_offset, bool) or not isinstance(bond_offset, Integral) or bond_offset < 0:
+        raise ConfigError(f"bond_offset must be an integer of 0 or more; got {bond_offset!r}")
+    return int(bond_offset)
 
 
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:

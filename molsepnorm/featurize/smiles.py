@@ -6,11 +6,11 @@ import re
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from rdkit import Chem, rdBase
 
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import InvalidMolecule, require_several
 from molsepnorm.molecule import MolGraph
 
 __all__ = ["CHUNK", "MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles", "oriented_mol"]
@@ -66,13 +66,15 @@ class Featurizer(ABC):
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         """For each SMILES its graph, or why it has none; some hundreds at once are the fastest."""
+        require_several(smiles, "smiles")
         return [self._or_error(self, text) for text in smiles]
 
     def stream(self, smiles: Iterable[str]) -> Iterator[MolGraph | InvalidMolecule]:
         """The same, one after the other, in memory that does not grow with their number."""
-        smiles = iter(smiles)
-        while chunk := list(islice(smiles, CHUNK)):
-            yield from self.many(chunk)
+        require_several(smiles, "smiles")
+        each = iter(smiles)
+        chunks = iter(lambda: list(islice(each, CHUNK)), [])
+        return chain.from_iterable(map(self.many, chunks))
 
     @staticmethod
     def _or_error(make: Callable[[str], MolGraph], smiles: str) -> MolGraph | InvalidMolecule:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from rdkit import Chem, rdBase
 
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import InvalidMolecule, require_several
 from molsepnorm.featurize import SIZES
 from molsepnorm.featurize.smiles import (
     CANONICAL,
@@ -108,6 +108,7 @@ class ZincFeaturizer(Featurizer):
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         """For each SMILES its graph, or why it has none; some hundreds at once are the fastest."""
+        require_several(smiles, "smiles")
         labels = [_firm_labels(text) for text in smiles]
         with rdBase.BlockLogs():
             orders = [

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.batch import GraphTensors
-from molsepnorm.errors import ConfigError, prefixed
+from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.geometry.correlation import Correlation, correlate
 from molsepnorm.geometry.measures import (
     alignment,
@@ -234,6 +234,7 @@ def _chosen_targets(every: Sequence[Target], names: Sequence[str] | None) -> lis
     if names is None:
         numbers = [target for target in every if target.kind != "multiclass"]
         return (numbers or list(every[:1]))[:_MOST_TARGETS]
+    require_several(names, "targets")
     known = {target.name: target for target in every}
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"the model predicts {', '.join(known)}, and not {', '.join(unknown)}")

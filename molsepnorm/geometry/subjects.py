@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from molsepnorm.datasets import DataConfig
-from molsepnorm.errors import ConfigError, ModelError, prefixed
+from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.geometry.analysis import Subject
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
@@ -49,6 +49,7 @@ def load_subjects(
         DataError: the data cannot be had or used.
         ModelError: a folder holds no complete model.
     """
+    require_several(folders, "folders")
     runs = [found for folder in folders for found in _runs_in(Path(folder))]
     if not runs:
         raise ConfigError("there is no model to analyze")

@@ -23,6 +23,11 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     Statistics are kept in float32, also under autocast; masked rows are normalised like the
     others but leave no trace in them. Where a single row counts, the variance is taken as 0.
 
+    As for `nn.BatchNorm1d`, `eval()` freezes the statistics, `requires_grad_(False)` does not.
+
+    Not by itself a norm of torch's `nn.TransformerEncoderLayer`, which in evaluation would compute
+    a layer norm with its weights: put `SharedNorm(width, nn.BatchNorm1d)` there.
+
     >>> norm = MaskedBatchNorm1d(2)
     >>> x = torch.tensor([[1.0, 0.0], [3.0, 2.0], [999.0, 999.0]])
     >>> norm(x, torch.tensor([True, True, False]))[:2].round().tolist()
@@ -54,7 +59,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     @property
     def counts_rows(self) -> bool:
         """Whether statistics are the input's own, as in training, so that a mask is read."""
-        return self.training or not self.track_running_stats
+        return self.training or self.running_mean is None  # as in nn.BatchNorm1d
 
     def _by_batch(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """x normalised with its own statistics, these, and how many rows they are of."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
 
 __all__ = ["AtomEmbedding", "label_embeddings"]
@@ -34,7 +35,17 @@ class AtomEmbedding(nn.Module):
         self.register_buffer("first_rows", first_rows, persistent=False)
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (M, C)
-        """Embed every slot of a batch."""
+        """Embed every slot of a batch.
+
+        Raises:
+            ConfigError: the atoms have another number of features.
+        """
+        if batch.atoms.shape[1] != len(self.get_buffer("first_rows")):
+            raise ConfigError(
+                f"the network reads {len(self.get_buffer('first_rows'))} features of each atom, "
+                f"and the batch has {batch.atoms.shape[1]}: make the graphs with the featuriser "
+                "that the model was trained with"
+            )
         rows = batch.atoms + self.get_buffer("first_rows")  # (M, A)
         x = F.embedding(rows, self.atoms).sum(dim=1) + F.embedding(batch.degrees, self.degrees)
         x = x * batch.mask[:, None]

@@ -15,10 +15,45 @@ from molsepnorm.nn.batch_norm import (
     mask_aware,
 )
 
-__all__ = ["SepNorm", "SharedNorm"]
+__all__ = ["SepNorm", "SharedNorm", "Unfused"]
 
 
-class SepNorm(nn.Module):
+class _NotFused(Tensor):
+    """A tensor that torch's fused encoder layer leaves alone, as it does with every subclass."""
+
+
+class Unfused:
+    """What keeps torch's `nn.TransformerEncoderLayer` from computing a norm by itself.
+
+    In evaluation that layer, and `nn.TransformerEncoder` with it, computes both of its norms as
+    layer norms, from their `eps`, `weight` and `bias`, and never calls them. It does so only where
+    both `eps` are equal and no weight is a subclass of a tensor.
+    """
+
+    tok_norm: nn.Module
+
+    @property
+    def eps(self) -> float:
+        """NaN, which equals nothing."""
+        return torch.nan
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight of the tokens' norm, of a class that is not fused."""
+        return _not_fused(self.tok_norm, "weight")
+
+    @property
+    def bias(self) -> Tensor:
+        """The bias of the tokens' norm, of a class that is not fused."""
+        return _not_fused(self.tok_norm, "bias")
+
+
+def _not_fused(norm: nn.Module, name: str) -> Tensor:
+    value = getattr(norm, name, None)
+    return torch.empty(0).as_subclass(_NotFused) if value is None else value.as_subclass(_NotFused)
+
+
+class SepNorm(Unfused, nn.Module):
     r"""Normalises slot 0 of a sequence, the graph token (or CLS), apart from the other slots.
 
     .. math:: y_0 = \mathrm{norm_{cls}}(x_0), \qquad y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge 1)
@@ -31,6 +66,12 @@ class SepNorm(nn.Module):
     - An `nn.BatchNorm1d` that `tok_norm` makes becomes a `MaskedBatchNorm1d`: it normalises
       channels, as the paper means, and counts real tokens only, never padding.
     - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is read.
+
+    It reads batches first. Where sequences are (l, n, d), as in torch's `batch_first=False`, slot 0
+    would be the first sequence: use `LeadingSepNorm(…, batch_first=False)` or `convert_to_sepnorm`.
+
+    As in PyTorch, `requires_grad_(False)` freezes weights alone. To freeze a batch norm's running
+    statistics in training, call `norm.cls_norm.eval()` after each `model.train()`.
 
     A batch norm of the graph token wants variance between the graphs. Before the first layer the
     token is one and the same vector in each, so `Graphormer` gives its first norm another kind.
@@ -47,6 +88,7 @@ class SepNorm(nn.Module):
         tok_norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         self.cls_norm = cls_norm(hidden_size)
         self.tok_norm = mask_aware(tok_norm(hidden_size))
 
@@ -62,10 +104,15 @@ class SepNorm(nn.Module):
                 token nor padding. Only a batch norm of the tokens reads it; without a mask all
                 slots but the graph token's count.
 
+        A nested tensor of sequences is padded, normalised and nested again.
+
         Raises:
-            ValueError: x is packed and `graph_token` is missing, or in training a batch norm of
-                the graph token gets a single graph.
+            ValueError: x or the mask has another shape; x is packed and `graph_token` is missing;
+                or in training a batch norm of the graph token gets a single graph.
         """
+        if x.is_nested:
+            return self._nested(x)
+        _check_shapes(x, mask, self.hidden_size)
         if x.dim() == 3:
             num_graphs, num_slots, width = x.shape
             first = torch.arange(0, num_graphs * num_slots, num_slots, device=x.device)
@@ -74,7 +121,8 @@ class SepNorm(nn.Module):
         if graph_token is None:
             raise ValueError(
                 f"SepNorm got a packed input of shape {tuple(x.shape)} and must be told where the "
-                "graph tokens are: pass graph_token=, or an input of shape (n, l, d)"
+                "graph tokens are: pass graph_token=, or an input of shape (n, l, d), a single "
+                "sequence being (1, l, d)"
             )
         if isinstance(self.tok_norm, MaskedBatchNorm1d):
             y = self.tok_norm(x, _others(x, graph_token) if mask is None else mask)
@@ -85,6 +133,16 @@ class SepNorm(nn.Module):
         if kind in (nn.LayerNorm, nn.RMSNorm) or issubclass(kind, MaskedBatchNorm1d):
             return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
         return y.index_copy(0, graph_token, token)
+
+    def _nested(self, x: Tensor) -> Tensor:
+        """Normalise sequences of several lengths, as torch's encoder makes them in evaluation."""
+        sizes = [len(sequence) for sequence in x.unbind()]
+        padded = x.to_padded_tensor(0.0)  # (n, l, d)
+        slots = torch.arange(padded.shape[1], device=x.device)
+        mask = (slots > 0) & (slots < torch.tensor(sizes, device=x.device)[:, None])
+        y = self.forward(padded, mask=mask)
+        rows = [row[:size] for row, size in zip(y, sizes, strict=True)]
+        return torch.nested.as_nested_tensor(rows, layout=x.layout)
 
     def tokens(self, x: Tensor) -> Tensor:  # (n, d), at least float32
         """Normalise graph tokens, x (n, d), alone.
@@ -116,17 +174,29 @@ def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least
     return norm(x if low else at_least_float32(x))
 
 
-class SharedNorm(nn.Module):
+class SharedNorm(Unfused, nn.Module):
     """One norm for all tokens, with the call of `SepNorm`: the baseline that SepNorm replaces."""
 
     def __init__(self, hidden_size: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         self.norm = mask_aware(norm(hidden_size))
+
+    @property
+    def tok_norm(self) -> nn.Module:  # type: ignore[override]
+        """The norm of all tokens."""
+        return self.norm
 
     def forward(
         self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:  # same shape as x
-        """Normalise every slot alike; arguments as in `SepNorm`, the token counting as real."""
+        """Normalise every slot alike; arguments as in `SepNorm`, the token counting as real.
+
+        Raises:
+            ValueError: x or the mask has another shape.
+        """
+        if not x.is_nested:
+            _check_shapes(x, mask, self.hidden_size)
         if not isinstance(self.norm, MaskedBatchNorm1d):
             return self.norm(x)
         if mask is not None and x.dim() == 3:
@@ -143,3 +213,21 @@ class SharedNorm(nn.Module):
 def _others(x: Tensor, graph_token: Tensor) -> Tensor:
     mask = torch.ones(len(x), dtype=torch.bool, device=x.device)
     return mask.index_fill_(0, graph_token, False)
+
+
+def _check_shapes(x: Tensor, mask: Tensor | None, width: int) -> None:
+    """That x is (n, l, d) or (m, d), with d as given, and the mask (n, l) or (m,).
+
+    Raises:
+        ValueError: it is not.
+    """
+    if x.dim() not in (2, 3) or x.shape[-1] != width or (x.dim() == 3 and not x.shape[1]):
+        raise ValueError(
+            "the norm expects (sequences, slots, channels), with a slot or more, or packed (slots, "
+            f"channels), and was made for {width} channels; got {tuple(x.shape)}"
+        )
+    if mask is not None and mask.shape != x.shape[:-1]:
+        raise ValueError(
+            f"the mask must have the shape {tuple(x.shape[:-1])} for an input of shape "
+            f"{tuple(x.shape)}; got {tuple(mask.shape)}"
+        )

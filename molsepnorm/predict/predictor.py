@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.inference import Precision, pick_device
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecule import MolGraph
@@ -38,7 +38,8 @@ class Prediction:
 
 
 class Predictor:
-    """Predicts from SMILES. A molecule that cannot be read costs its row, never the job.
+    """Predicts from SMILES. A molecule that cannot be read costs its row, never the job. So does a
+    prediction that is not finite, for all targets of the row.
 
     All SMILES of one molecule are the same graph and get the same prediction, but for rounding:
     atoms come in the order of the text. So do predictions in other company, where a molecule is
@@ -96,23 +97,37 @@ class Predictor:
         return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
 
     def predict(self, smiles: Iterable[str]) -> list[Prediction]:
-        """Predictions in the order of the SMILES."""
+        """Return the predictions in the order of the SMILES.
+
+        Raises:
+            ConfigError: `smiles` is one text, a mapping or a table, not a list of texts.
+        """
         return list(self.stream(smiles))
 
     def stream(self, smiles: Iterable[str]) -> Iterator[Prediction]:
         """The same, one after the other, in memory that does not grow with their number."""
-        for texts, outcome in self._parts(smiles):
-            yield from self._by_row(texts, outcome)
+        require_several(smiles, "smiles")  # here, not when the first prediction is taken
+        return (
+            prediction
+            for texts, outcome in self._parts(smiles)
+            for prediction in self._by_row(texts, outcome)
+        )
 
     def outcomes(self, smiles: Iterable[str]) -> Iterator[Outcome]:
         """The same in columns, some thousand rows at once: for many SMILES the quicker way."""
-        for _, outcome in self._parts(smiles):
-            yield outcome
+        require_several(smiles, "smiles")
+        return (outcome for _, outcome in self._parts(smiles))
 
-    def predict_graphs(self, graphs: list[MolGraph]) -> np.ndarray:
+    def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Predictions for molecules that are graphs already: float32 (G, O), a column for each of
-        the network's outputs; `Task.tables` names them."""
-        groups = encoded_groups(graphs, self.model.encoding)
+        the network's outputs; `Task.tables` names them. Where one prediction of a molecule is not
+        finite, its row is NaN.
+
+        Raises:
+            ConfigError: one is no `MolGraph`, or has other features than the model reads; the
+                message has its index.
+        """
+        groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 
     def _parts(self, smiles: Iterable[str]) -> Iterator[tuple[list[str], Outcome]]:

@@ -14,7 +14,7 @@ import torch
 
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode, require_graphs
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.inference import Precision, predict
 from molsepnorm.model import PropertyModel
@@ -48,7 +48,7 @@ class Outcome:
     values: np.ndarray
     """float32 [R, O]: predictions as `Task.predictions` gives them; NaN where a row failed."""
     errors: list[str | None]
-    """Of each SMILES why it failed."""
+    """Of each SMILES why it failed: it could not be read, or a prediction is not finite."""
 
 
 class Prepare:
@@ -62,6 +62,7 @@ class Prepare:
     def __init__(self, model: PropertyModel, device: torch.device) -> None:
         self._featurizer = featurize.get(model.featurizer)
         self._spec = model.encoding
+        self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
     def __call__(self, smiles: Sequence[str]) -> Prepared:
@@ -69,7 +70,7 @@ class Prepare:
         errors = [str(each) if isinstance(each, InvalidMolecule) else None for each in made]
         graphs = [each for each in made if not isinstance(each, InvalidMolecule)]
         places = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
-        groups = encoded_groups(graphs, self._spec, self._group)
+        groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
         return Prepared(errors, [(places[which], encoded) for which, encoded in groups])
 
 
@@ -95,7 +96,23 @@ class Run:
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self._device)
             values[rows] = predict(self._model, tensors, np.arange(len(rows)), self._precision)
-        return Outcome(values, prepared.errors)
+        finite, errors = np.isfinite(values), list(prepared.errors)
+        odd = np.flatnonzero(~finite.all(axis=1))  # the rows without a molecule among them
+        for row in odd:
+            errors[row] = errors[row] or self._not_finite(finite[row])
+        values[odd] = np.nan
+        return Outcome(values, errors)
+
+    def _not_finite(self, finite: np.ndarray) -> str:
+        """Why a row has no prediction, from which of its outputs (O,) are finite."""
+        task = self._model.task
+        columns = zip(task.targets, task.columns(), strict=True)
+        names = [target.name for target, column in columns if not finite[column].all()]
+        overflow = "" if self._precision == "fp32" else f", or {self._precision} overflows"
+        return (
+            f"the prediction of {', '.join(names)} is not a finite number: the model's weights are "
+            f"damaged{overflow}, or the molecule is too unlike the training molecules"
+        )
 
 
 class Predict:
@@ -110,11 +127,19 @@ class Predict:
 
 
 def encoded_groups(
-    graphs: Sequence[MolGraph], spec: EncodingSpec, group: int = _GROUP["cpu"]
+    graphs: Sequence[MolGraph],
+    spec: EncodingSpec,
+    atom_sizes: tuple[int, ...],
+    group: int = _GROUP["cpu"],
 ) -> list[Group]:
-    """Molecules encoded in groups of like size, large molecules in smaller groups."""
+    """Molecules encoded in groups of like size, large molecules in smaller groups.
+
+    Raises:
+        ConfigError: one is no `MolGraph`, or its features do not fit, as in `encode`.
+    """
+    require_graphs(graphs)
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     return [
-        (which, encode([graphs[place] for place in which], spec))
+        (which, encode([graphs[place] for place in which], spec, atom_sizes, which))
         for which in by_size(np.arange(len(graphs)), sizes, group)
     ]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.errors import ConfigError, did_you_mean, require_several
 from molsepnorm.metrics import (
     METRICS,
     Kind,
@@ -83,6 +83,7 @@ class Task:
             DataError: a target has no label, or a single value, among the training molecules; or
                 a label does not fit its target.
         """
+        require_several(names, "names")
         targets = tuple(
             Target.fit(name, kind, column, classes[i] if classes else (), class_weight, strict)
             for i, (name, kind, column) in enumerate(zip(names, kinds, labels.T, strict=True))
@@ -163,7 +164,8 @@ class Task:
         return Loss(self, outputs.device)(outputs, labels, weights)
 
     def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
-        """Outputs as values in the targets' own units and probabilities of yes or of a class."""
+        """Outputs as values in the targets' own units and probabilities of yes or of a class; NaN
+        for a target with an output that is not finite, which a sigmoid would hide."""
         outputs = outputs.double()
         values = torch.where(
             self._single("regression", outputs.device),
@@ -173,7 +175,7 @@ class Task:
         for target, columns in zip(self.targets, self.columns(), strict=True):
             if target.kind == "multiclass":
                 values[:, columns] = outputs[:, columns].softmax(dim=1)
-        return values.float()
+        return values.masked_fill(~outputs.isfinite(), torch.nan).float()
 
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Predictions (G, O) as columns for people, for each target: <target>_pred, a value, the
@@ -188,7 +190,9 @@ class Task:
             probabilities = {
                 f"{target.name}_prob_{name}": part[:, i] for i, name in enumerate(target.classes)
             }
-            tables.append({f"{target.name}_pred": names[part.argmax(1)], **probabilities})
+            chosen = names[part.argmax(1)]
+            chosen[~np.isfinite(part).all(axis=1)] = ""  # argmax of NaN is the first class
+            tables.append({f"{target.name}_pred": chosen, **probabilities})
         return tables
 
     def scores(
@@ -198,7 +202,8 @@ class Task:
         them where there are several.
 
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
-        out of the mean.
+        out of the mean. Where a prediction of a labelled molecule is not finite, the target's
+        scores and the means are NaN: without it they would look better.
 
         Args:
             predictions: (G, O), as `predictions` gives them.
@@ -211,6 +216,8 @@ class Task:
                 continue
             values = {target: score(name, *both) for target, both in each.items()}
             scores[name] = _mean(np.array(list(values.values())))
+            if not all(_all_finite(*both) for both in each.values()):
+                scores[name] = float("nan")
             if len(each) > 1:
                 scores |= {f"{name}/{target}": value for target, value in values.items()}
         return scores
@@ -231,7 +238,8 @@ class Task:
                 means = np.nansum(stacked, axis=0) / np.where(
                     defined.any(0), defined.sum(0), np.nan
                 )
-            intervals[name] = interval(means)
+            finite = all(_all_finite(*both) for both in each.values())
+            intervals[name] = interval(means) if finite else None
             if len(each) > 1:
                 intervals |= {f"{name}/{t}": interval(values) for t, values in columns.items()}
         return {name: both for name, both in intervals.items() if both is not None}
@@ -263,6 +271,11 @@ class Task:
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
     """Scores as JSON has them, an undefined one null: JSON knows no NaN."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
+
+
+def _all_finite(labels: np.ndarray, predictions: np.ndarray) -> bool:
+    """Whether all predictions (n,) or (n, K) of molecules with a label (n,) are finite."""
+    return bool(np.isfinite(predictions[~np.isnan(labels)]).all())
 
 
 def _mean(values: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files import replacing, write_json
 from molsepnorm.metrics import METRICS
 from molsepnorm.nn.config import NORMS
@@ -127,8 +127,10 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
             differs from its name.
 
     Raises:
-        ConfigError: an unknown norm, or a value twice.
+        ConfigError: an unknown norm, a value twice, or one text in place of a list of values.
     """
+    for name, values in vary.items():
+        require_several(values, name)
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
     for name, each in zip(vary, options, strict=True):
         if len({told for told, _ in each}) < len(each):

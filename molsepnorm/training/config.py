@@ -241,6 +241,8 @@ def _explain(error: Any, where: Path | str) -> str:
         return "no data: name a data set (--dataset zinc) or a table (--data FILE.csv)"
     message = error["msg"].removeprefix("Value error, ")
     shown = "" if isinstance(error["input"], dict) else f"; got {error['input']!r}"
+    if error["type"] == "list_type" and isinstance(error["input"], str):
+        shown += f", write [{error['input']!r}]"
     return f"{where}: {name}: {message}{shown}" if name else f"{where}: {message}"
 
 

@@ -29,6 +29,8 @@ class Evaluation(NamedTuple):
     """How many were scored."""
     scores: dict[str, float]
     """By metric, see `molsepnorm.tasks.Task.scores`."""
+    not_finite: int = 0
+    """Number of molecules with a prediction that is not finite: their targets have no scores."""
 
 
 class Selection(NamedTuple):
@@ -72,7 +74,8 @@ def evaluate(
     model.network.to(place)
     predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
     scores = score_on(dataset, model.task, predictions, labels)
-    return Evaluation(dataset, split, len(graphs), scores)
+    odd = int((~np.isfinite(predictions).all(axis=1)).sum())
+    return Evaluation(dataset, split, len(graphs), scores, odd)
 
 
 def select(

@@ -174,6 +174,8 @@ def test_mistakes_reach_the_user_as_one_line():
     for value in ("classification", {"y": "ordinal"}):
         with pytest.raises(ConfigError, match=r"data\.task_type.*'regression', 'binary' or 'multi"):
             load_config("my.csv", overrides={"data.task_type": value})
+    with pytest.raises(ConfigError, match=r"data\.targets: .*; got 'logS', write \['logS'\]"):
+        load_config("my.csv", overrides={"data.targets": "logS"})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rdkit import Chem
+from torch_geometric.data import Data
 
 from molsepnorm.codes import SELF
 from molsepnorm.encodings.centrality import degrees
@@ -116,3 +118,58 @@ def test_bond_labels_beyond_the_vocabulary_s_integers_are_not_mangled():
     graph = MolGraph(np.array([[0], [0]]), np.array([[0, 1]]), np.array([[255, 254]]))
     encoded = encode([graph], spec)
     assert encoded.paths.bonds_along(encoded.pairs[1]) == [255 + 254 * 256]
+
+
+def graph_of(atoms: list[list[int]], bond: list[int]) -> MolGraph:
+    return MolGraph(np.array(atoms), np.array([[0, 1]]), np.array([bond]))
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        (graph_of([[0], [1]], [0, 0]), r"atom features do not fit the sizes \(9, 4\): 1 features"),
+        (graph_of([[0, 3], [0, 4]], [0, 0]), r"the sizes \(9, 4\): 2 features, .* \[0, 4\]"),
+        (graph_of([[9, 0], [0, 0]], [0, 0]), r"the sizes \(9, 4\): 2 features, .* \[9, 0\]"),
+        (graph_of([[0, 0], [0, 0]], [0]), r"bond features do not fit the sizes \(5, 3\): 1 feat"),
+        (graph_of([[0, 0], [0, 0]], [0, 3]), r"the sizes \(5, 3\): 2 features, .* \[0, 3\]"),
+    ],
+)
+def test_features_that_do_not_fit_are_told_with_the_molecule_s_number(odd, message):
+    """A value beyond its feature's size would read the embedding of another feature."""
+    good = graph_of([[8, 3], [0, 0]], [4, 2])
+    encode([good, good], EncodingSpec((5, 3)), (9, 4))
+    with pytest.raises(ConfigError, match=f"^molecule 2: .*{message}"):
+        encode([good, good, odd, good], EncodingSpec((5, 3)), (9, 4))
+    with pytest.raises(ConfigError, match=f"^molecule 70: .*{message}"):
+        encode([good, odd], EncodingSpec((5, 3)), (9, 4), numbers=[60, 70])
+
+
+def test_molecules_must_have_equally_many_features():
+    one, two = graph_of([[0], [1]], [0]), graph_of([[0, 0], [1, 1]], [0])
+    with pytest.raises(ConfigError, match="^molecule 1: atom features do not fit the sizes"):
+        encode([one, two], EncodingSpec((3,)))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Data(), r"Data: molsepnorm\.featurize\.pyg\.from_data\(data, bond_offset=…\) makes a Mol"),
+        (Chem.MolFromSmiles("C"), r"Mol: molsepnorm\.featurize\.get\(name\)\(Chem\.MolToSmiles\("),
+        ("CCO", r"str: molsepnorm\.featurize\.get\(name\)\(smiles\) makes a MolGraph of it"),
+        (None, "NoneType: None"),
+    ],
+    ids=["data", "mol", "smiles", "none"],
+)
+def test_what_is_no_graph_is_told_with_what_makes_one(value, message):
+    graph = graph_of([[0], [0]], [0])
+    with pytest.raises(ConfigError, match=f"^molecule 1 must be a MolGraph; got {message}"):
+        encode([graph, value], EncodingSpec((3,)))
+    with pytest.raises(ConfigError, match=f"^graphs must be a list of MolGraph; got {message}"):
+        encode(value, EncodingSpec((3,)))
+
+
+def test_a_single_graph_is_no_list():
+    with pytest.raises(
+        ConfigError, match=r"must be a list of MolGraph; got MolGraph: MolGraph\(2 "
+    ):
+        encode(graph_of([[0], [0]], [0]), EncodingSpec((3,)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
 from molsepnorm import featurize
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.featurize.pyg import from_data, to_data
 from molsepnorm.molecule import MolGraph
 
@@ -42,7 +42,7 @@ def assert_equal(one: MolGraph, other: MolGraph) -> None:
 @given(graphs())
 def test_there_and_back(graph):
     data = to_data(graph)
-    assert_equal(from_data(data), graph)
+    assert_equal(from_data(data, bond_offset=0), graph)
     assert data.validate()
     assert data.is_undirected()
 
@@ -55,7 +55,7 @@ def test_edges_may_come_in_any_order(graph, chance):
     chance.shuffle(rows)
     data.edge_index = data.edge_index[:, rows]
     data.edge_attr = data.edge_attr[rows]
-    shuffled = from_data(data)
+    shuffled = from_data(data, bond_offset=0)
     assert bond_table(shuffled) == bond_table(graph)
     first = [tuple(edge) for edge in data.edge_index.T.tolist()]
     places = [first.index(tuple(bond)) for bond in shuffled.bonds.tolist()]
@@ -92,7 +92,7 @@ def test_batches_as_pyg_expects():
     batch = Batch.from_data_list(data)
     assert tuple(batch.x.shape) == (6, 1)
     assert tuple(batch.y.shape) == (3, 1)
-    assert_equal(from_data(batch.get_example(2)), featurize.get("zinc")("CC"))
+    assert_equal(from_data(batch.get_example(2), bond_offset=0), featurize.get("zinc")("CC"))
 
 
 def test_later_changes_to_the_data_leave_the_graph_alone():
@@ -117,7 +117,7 @@ def test_flat_attributes_and_the_offset_of_pyg_zinc():
     assert graph.atom_features.tolist() == [[0], [1]]
     assert graph.bonds.tolist() == [[0, 1]]
     assert graph.bond_features.tolist() == [[1]]
-    assert from_data(example()).bond_features.tolist() == [[2]]
+    assert from_data(example(), bond_offset=0).bond_features.tolist() == [[2]]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_flat_attributes_and_the_offset_of_pyg_zinc():
 )
 def test_refusals(changes, message):
     with pytest.raises(InvalidMolecule) as caught:
-        from_data(example(**changes))
+        from_data(example(**changes), bond_offset=0)
     assert str(caught.value) == message
 
 
@@ -186,3 +186,23 @@ def test_an_offset_above_the_labels_is_refused():
         "edge_attr holds 2, below bond_offset 3; "
         "bond_offset is the attribute of the first bond label"
     )
+
+
+def test_the_offset_must_be_given():
+    """In a molecule without a triple bond, labels from 1 on are labels from 0 on as well."""
+    with pytest.raises(ConfigError) as caught:
+        from_data(example())
+    assert str(caught.value).startswith("bond_offset is missing: pass the attribute of the first")
+    assert "1 for PyTorch Geometric's ZINC, and 0 for OGB's data sets" in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [-1, 1.0, True, "1"])
+def test_an_offset_that_is_none(offset):
+    with pytest.raises(ConfigError, match="bond_offset must be an integer of 0 or more; got "):
+        from_data(example(), bond_offset=offset)
+
+
+def test_the_recipe_of_the_message_gives_the_offset_of_pyg_zinc():
+    dataset = [example(), example(edge_attr=torch.tensor([1, 1]))]
+    offset = min(int(data.edge_attr.min()) for data in dataset if data.num_edges)
+    assert from_data(dataset[0], bond_offset=np.int64(offset)).bond_features.tolist() == [[1]]

@@ -269,3 +269,10 @@ def test_spellings_of_real_molecules():
         tested += 1
         assert canonical_smiles(spelling(smiles, index)) == canonical_smiles(smiles)
     assert tested > 390
+
+
+@pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
+@pytest.mark.parametrize("call", ["many", "stream"])
+def test_one_smiles_is_not_taken_for_its_characters(name, call):
+    with pytest.raises(ConfigError, match=r"smiles must be a list, and is one text: write \['CCO'"):
+        getattr(featurize.get(name), call)("CCO")

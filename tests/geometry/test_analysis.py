@@ -25,6 +25,7 @@ from molsepnorm.geometry import (
     uniformity,
 )
 from molsepnorm.geometry.analysis import ATOMS, TOKEN
+from molsepnorm.geometry.subjects import load_subjects
 
 
 def embeddings(subject: Subject) -> torch.Tensor:  # (n, R)
@@ -170,6 +171,8 @@ def test_targets_can_be_chosen(subject):
     assert classes.classes == ("red", "green", "blue")
     with pytest.raises(ConfigError, match="predicts y, active, colour, and not logS"):
         analyze([subject("one")], targets=["logS"])
+    with pytest.raises(ConfigError, match="targets must be a list, and is one text"):
+        analyze([subject("one")], targets="y")
 
 
 def test_a_network_that_makes_nan_is_named(subject):
@@ -198,3 +201,8 @@ def test_what_is_found_is_frozen(subject):
     assert isinstance(analysis, Analysis)
     with pytest.raises(AttributeError):
         analysis.runs = ()
+
+
+def test_one_folder_is_not_taken_for_its_letters():
+    with pytest.raises(ConfigError, match=r"folders must be a list, and is one text: write \['ru"):
+        load_subjects("runs/a")

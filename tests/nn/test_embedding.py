@@ -8,6 +8,7 @@ import torch
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings import EncodingSpec, encode
+from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphBatch
 from molsepnorm.nn.embedding import AtomEmbedding
 
@@ -95,3 +96,9 @@ def test_the_first_rows_are_no_weights() -> None:
         170,
         172,
     ]
+
+
+def test_atoms_with_another_number_of_features_are_refused() -> None:
+    """One feature would be taken for all nine: it would broadcast."""
+    with pytest.raises(ConfigError, match=r"network reads 9 features of each atom, .* batch has 1"):
+        some_embedding("ogb")(some_batch("zinc", 1))

@@ -118,6 +118,7 @@ def test_what_a_test_cannot_say():
     [
         ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "norm has a value twice"),
+        ({"norm": "sep"}, "norm must be a list, and is one text: write"),
         ({"norm": ["sep"]}, "compares two variants or more, such as norm=shared,sep"),
         ({}, "compares two variants or more"),
         ({"model.layer": [1, 2]}, "unknown setting 'model.layer'"),

@@ -7,10 +7,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics as sk
 
+from molsepnorm.cli.main import main
 from molsepnorm.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.model import PropertyModel
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.scoring import score_on
 
@@ -219,3 +222,27 @@ def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
     other.write_text((tmp_path / "columns.csv").read_text())
     with pytest.raises(ConfigError, match="the model predicts y, a, c, and the data have a, y, c"):
         evaluate(result.folder, data.model_copy(update={"table": other}))
+
+
+def test_predictions_that_are_not_finite_are_counted_and_told(coloured, capsys):
+    """Neither a traceback nor a better mean; the targets beside it keep their scores."""
+    config, result = coloured
+    good = evaluate(result.folder, config.data)
+    model = PropertyModel.from_pretrained(result.folder)
+    with torch.no_grad():
+        model.network.readout.bias[1] = torch.inf  # of a: its sigmoid would be 1
+    model.save_pretrained(result.folder / "model")
+    found = evaluate(result.folder, config.data)
+    assert (good.not_finite, found.not_finite) == (0, found.molecules)
+    assert np.isnan(found.scores["accuracy/a"])
+    assert np.isnan(found.scores["accuracy"])
+    assert found.scores["mae"] == good.scores["mae"]
+    assert found.scores["accuracy/c"] == good.scores["accuracy/c"]
+
+    args = ["evaluate", "--model", str(result.folder), "--data", str(config.data.table)]
+    main(args, standalone_mode=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{found.molecules} molecule(s) have a prediction that is not a finite number" in told
+    main([*args, "--json"], standalone_mode=False)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["not_finite"], shown["accuracy"]) == (found.molecules, None)

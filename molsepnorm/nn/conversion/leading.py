@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch_norm import MaskedBatchNorm1d, mask_aware
 from molsepnorm.nn.conversion.padding import PaddingContext
-from molsepnorm.nn.sepnorm import normalize_special
+from molsepnorm.nn.sepnorm import Unfused, normalize_special
 
 __all__ = ["LeadingSepNorm"]
 
 
-class LeadingSepNorm(nn.Module):
+class LeadingSepNorm(Unfused, nn.Module):
     r"""Normalises each of k leading special tokens by a layer of its own, all others by one layer.
 
     .. math::

@@ -1,0 +1,192 @@
+"""SepNorm as a norm of torch's own encoder: evaluation as in training, fused or not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, SepNorm, SharedNorm
+
+WIDTH = 16
+NORMS: dict[str, Callable[[], nn.Module]] = {
+    "sep": lambda: SepNorm(WIDTH),
+    "layers": lambda: SepNorm(WIDTH, nn.LayerNorm),
+    "batch": lambda: SepNorm(WIDTH, tok_norm=nn.BatchNorm1d),
+    "none": lambda: SepNorm(WIDTH, nn.Identity, nn.Identity),
+    "shared": lambda: SharedNorm(WIDTH),
+    "leading": lambda: LeadingSepNorm(WIDTH),
+}
+MODES: dict[str, Callable[[], AbstractContextManager]] = {
+    "grad": nullcontext,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:enable_nested_tensor is True"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
+]
+
+
+def layer_of(norm_first: bool, batch_first: bool = True) -> nn.TransformerEncoderLayer:
+    return nn.TransformerEncoderLayer(
+        WIDTH, 4, 24, dropout=0.1, norm_first=norm_first, batch_first=batch_first
+    )
+
+
+def trained(model: nn.Module) -> nn.Module:
+    """After a few steps, so that weights and running statistics are not the initial ones."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(torch.randn(6, 7, WIDTH)).square().mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    return model.eval()
+
+
+def unfused(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> Tensor:
+    """What the encoder computes call by call."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        return model(*args, **kwargs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("places", [("norm1",), ("norm2",), ("norm1", "norm2")])
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_layer_evaluates_as_its_norms_do(norm, places, norm_first, mode):
+    torch.manual_seed(0)
+    layer = layer_of(norm_first)
+    for place in places:
+        setattr(layer, place, NORMS[norm]())
+    trained(layer)
+    x = torch.randn(5, 7, WIDTH)
+    padding = torch.arange(7) >= torch.tensor([7, 3, 5, 1, 6])[:, None]
+    assert torch.backends.mha.get_fastpath_enabled()
+    with MODES[mode]():
+        for masks in ({}, {"src_key_padding_mask": padding}):
+            torch.testing.assert_close(layer(x, **masks), unfused(layer, x, **masks))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("which", ["before", "first", "last", "all"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_encoder_evaluates_as_its_norms_do(norm, which, mode):
+    """Put into the layer before the encoder is made, or into layers of one that would nest."""
+    torch.manual_seed(0)
+    layer = layer_of(norm_first=False)
+    if which == "before":
+        layer.norm1 = NORMS[norm]()
+    encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH))
+    for place in {"first": [0], "last": [1], "all": [0, 1]}.get(which, []):
+        encoder.layers[place].norm2 = NORMS[norm]()
+    if which == "last" and norm == "leading":
+        pytest.skip("refuses nested tensors; convert_to_sepnorm turns them off")
+    trained(encoder)
+    x = torch.randn(5, 7, WIDTH)
+    padding = torch.arange(7) >= torch.tensor([7, 3, 5, 1, 6])[:, None]
+    with MODES[mode]():
+        torch.testing.assert_close(encoder(x), unfused(encoder, x))
+        fused = encoder(x, src_key_padding_mask=padding)
+        plain = unfused(encoder, x, src_key_padding_mask=padding)
+        torch.testing.assert_close(fused[~padding], plain[~padding])
+
+
+def test_the_layer_would_be_fused_without():
+    """So the tests above are no empty ones: with two layer norms the norms are never called."""
+    layer, called = layer_of(norm_first=False).eval(), []
+    layer.norm1.forward = lambda x: called.append(1) or x
+    with torch.no_grad():
+        layer(torch.randn(2, 3, WIDTH))
+        assert not called
+        layer.norm2 = SepNorm(WIDTH).eval()
+        layer(torch.randn(2, 3, WIDTH))
+    assert called
+
+
+def test_what_keeps_it_unfused_is_no_parameter_and_is_copied():
+    norm = SepNorm(WIDTH)
+    assert norm.eps != norm.eps
+    assert {name.partition(".")[0] for name in norm.state_dict()} == {"cls_norm", "tok_norm"}
+    assert len(list(norm.parameters())) == 4
+    torch.testing.assert_close(torch.Tensor(norm.weight), norm.tok_norm.weight)
+    copied = copy.deepcopy(norm)
+    copied.load_state_dict(norm.state_dict())
+
+
+def test_nested_sequences_are_normalised_as_they_are_padded():
+    norm = trained(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
+    rows = [torch.randn(length, WIDTH) for length in (4, 2, 3)]
+    for mode in (False, True):
+        both = [copy.deepcopy(norm).train(mode) for _ in range(2)]
+        nested = both[0](torch.nested.nested_tensor(rows))
+        padded = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        mask = torch.arange(4) < torch.tensor([4, 2, 3])[:, None]
+        mask[:, 0] = False
+        expected = both[1](padded, mask=mask)
+        for got, wanted, row in zip(nested.unbind(), expected, rows, strict=True):
+            torch.testing.assert_close(got, wanted[: len(row)])
+
+
+@pytest.mark.parametrize("make", [SepNorm, SharedNorm])
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 5, WIDTH), (WIDTH,), (2, 3, WIDTH + 1), (2, WIDTH, 3), (2, 0, WIDTH)]
+)
+def test_other_shapes_are_refused(make, shape):
+    with pytest.raises(
+        ValueError, match=r"expects \(sequences, slots, channels\).* 16 channels; g"
+    ):
+        make(WIDTH)(torch.randn(shape))
+
+
+@pytest.mark.parametrize("make", [SepNorm, SharedNorm])
+def test_a_mask_of_another_shape_is_refused(make):
+    with pytest.raises(ValueError, match=r"mask must have the shape \(2, 3\) .*; got \(2, 4\)"):
+        make(WIDTH)(torch.randn(2, 3, WIDTH), mask=torch.ones(2, 4, dtype=torch.bool))
+
+
+def moved(model: nn.Module, x: Tensor) -> set[str]:
+    """The parts of the state that a training step's forward pass changes."""
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model(x)
+    return {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+
+
+@pytest.mark.parametrize("norm", ["sep", "batch", "leading"])
+def test_eval_on_a_norm_freezes_its_statistics_in_training(norm):
+    """As nn.BatchNorm1d's; frozen weights alone do not. A single sequence is no error then."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), NORMS[norm]())
+    x = torch.randn(6, 7, WIDTH)
+    model.requires_grad_(False).train()
+    assert any("running_mean" in name for name in moved(model, x))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.eval()
+    assert not moved(model, x)
+    assert model(x[:1]).shape == (1, 7, WIDTH)
+    model.train()
+    assert any("running_mean" in name for name in moved(model, x))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("tracks", [True, False, None])
+@pytest.mark.parametrize("momentum", [0.0, 0.3, None])
+def test_statistics_move_exactly_where_those_of_torch_do(momentum, tracks, training):
+    """None: no longer tracked after some steps."""
+    theirs = nn.BatchNorm1d(WIDTH, momentum=momentum, track_running_stats=tracks is not False)
+    ours = MaskedBatchNorm1d(WIDTH, momentum=momentum, track_running_stats=tracks is not False)
+    for norm in (theirs, ours):
+        norm(torch.arange(4.0 * WIDTH).view(4, WIDTH))
+        norm.track_running_stats = bool(tracks)
+        norm.train(training)
+    x = torch.randn(6, WIDTH)
+    torch.testing.assert_close(ours(x), theirs(x))
+    for name, value in theirs.state_dict().items():
+        torch.testing.assert_close(ours.state_dict()[name], value)
