@@ -58,7 +58,7 @@ def doctor(as_json: bool) -> None:
 
 def _in_columns(versions: dict[str, str | None]) -> list[str]:
     """Two packages a line."""
-    cells = [f"{name:16}{found or 'not installed':20}" for name, found in versions.items()]
+    cells = [f"{name:15} {found or 'not installed':20}" for name, found in versions.items()]
     return ["".join(cells[start : start + 2]).rstrip() for start in range(0, len(cells), 2)]
 
 

@@ -17,17 +17,18 @@ from molsepnorm.nn.fused_attention import fused_attention
 
 __all__ = ["check_attention", "check_batch_norm", "check_dropout", "check_fused_dropout"]
 
-_BOUND = 1e-5  # of single layers in float32
+_BOUND = 3e-5  # of single layers in float32
 _BLOCKS = (Block(3, 7), Block(2, 33), Block(1, 66))
 _DROPPED = 64  # of 256
 _SCALE = 256 / (256 - _DROPPED)
 
 
 def check_attention(device: torch.device, dropout: float = _DROPPED / 256) -> Verdict:
-    """The layer that a device uses, outputs and gradients, with dropout on a CPU too."""
+    """The layer that a device uses, outputs and gradients; with dropout only on a CPU, where the
+    mask can be drawn again."""
     torch.manual_seed(0)
     heads, width = 4, 32
-    layer = BiasedSelfAttention(width, heads, dropout if device.type == "cpu" else 0.0).to(device)
+    layer = BiasedSelfAttention(width, heads, dropout).to(device)
     slots = sum(block.graphs * block.slots for block in _BLOCKS)
     x = torch.randn(slots, width).to(device).requires_grad_()
     bias = [torch.randn(heads, b.graphs, b.slots, b.slots).to(device) for b in _BLOCKS]

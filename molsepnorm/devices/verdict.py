@@ -68,7 +68,7 @@ class Verdict:
 def apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest relative difference of two lists of tensors, in the Euclidean norm.
 
-    NaN where a value is not finite; infinite where shapes differ.
+    Not finite where a value is not, or where shapes differ.
     """
     if [each.shape for each in found] != [each.shape for each in expected]:
         return math.inf

@@ -207,7 +207,7 @@ def _device(name: str) -> Iterator[Verdict | str]:
             expected = outputs(config, Way(), torch.device("cpu"))
             bound = bound_of(config, "fp32")
             yield judge("network", bound, lambda: outputs(config, Way(), device), expected)
-        yield check_attention(device)
+        yield check_attention(device, dropout=0.0)
 
 
 def _steps(name: str, precision: Precision) -> Iterator[Verdict | str]:

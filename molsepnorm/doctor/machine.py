@@ -62,7 +62,7 @@ def _devices() -> dict[str, str]:
         import torch
     except ImportError:
         return {"cpu": said}
-    devices = {"cpu": f"{said}, {torch.get_num_threads()} threads for PyTorch"}
+    devices = {"cpu": f"{said}, PyTorch threads: {torch.get_num_threads()}"}
     if torch.cuda.is_available():
         from molsepnorm.devices.verdict import driver
 
