@@ -32,13 +32,13 @@ def doctor(as_json: bool) -> None:
 
     machine, checks = describe(), []
     if not as_json:
-        for heading, content in (
+        for heading, lines in (
             ("Versions", _in_columns(machine.versions)),
             ("Devices", [f"{name}: {said}" for name, said in machine.devices.items()]),
             ("Folders", [f"{name}: {said}" for name, said in machine.folders.items()]),
         ):
             click.echo(heading)
-            for line in content:
+            for line in lines:
                 click.echo(_wrapped(line))
         click.echo("Checks")
     for check in run_checks():

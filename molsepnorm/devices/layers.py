@@ -78,8 +78,8 @@ def check_batch_norm() -> Verdict:
         masked = isinstance(norm, MaskedBatchNorm1d)
         rows = x.clone().requires_grad_()
         y = norm(rows, mask)[mask] if masked else norm(rows[mask])
-        found = dict(_with_gradients(y, [rows, *norm.parameters()]))
-        results.append(found | {"statistics": [norm.running_mean, norm.running_var]})
+        found: dict[str, Sequence[Tensor]] = dict(_with_gradients(y, [rows, *norm.parameters()]))
+        results.append(found | {"statistics": [each.float() for each in norm.buffers()]})
     return judge("batch norm", _BOUND, lambda: results[0], results[1])
 
 

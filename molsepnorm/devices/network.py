@@ -156,8 +156,10 @@ def usable(config: GraphormerConfig, device: torch.device) -> bool:
 
 def small(config: GraphormerConfig) -> GraphormerConfig:
     """The same with at most two layers, no dropout, and weights that make every part matter."""
-    still = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "drop_path"), 0.0)
-    return replace(config, layers=min(config.layers, 2), init="xavier", outputs=2, **still)
+    still = replace(
+        config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, drop_path=0.0
+    )
+    return replace(still, layers=min(config.layers, 2), init="xavier", outputs=2)
 
 
 def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:

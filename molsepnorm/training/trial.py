@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn import fused_attention
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Loss, Target, Task
+from molsepnorm.training import step
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import World
 from molsepnorm.training.optim import WeightAverage, make_optimizer
@@ -80,7 +82,10 @@ def verdicts_on(config: TrainConfig, device: torch.device, captured: bool) -> tu
     """The verdicts on the fast paths of a run's steps, `captured` ones among them or not."""
     network, rate = small(config.model), config.model.attention_dropout
     wanted = Way(config.run.precision, usable(config.model, device), captured)
-    optim = {"clip_norm": config.optim.clip_norm, "ema": config.optim.ema is not None}
+    optim: dict[str, Any] = {
+        "clip_norm": config.optim.clip_norm,
+        "ema": config.optim.ema is not None,
+    }
     optim |= {"loss": config.optim.regression_loss, "decay": config.optim.weight_decay}
     settings = {
         "of": "steps",
@@ -109,7 +114,7 @@ def step_seconds(config: TrainConfig, device: torch.device, steps: int = 20) -> 
 
 
 def _fastest(config: TrainConfig, device: torch.device) -> Way:
-    return Way(config.run.precision, usable(config.model, device), True)
+    return Way(config.run.precision, usable(config.model, device), step.can_capture(device))
 
 
 def _compared(config: TrainConfig, wanted: Way, device: torch.device) -> Iterator[Verdict]:
@@ -128,8 +133,9 @@ def _results(
     trial = _Trial(config, architecture, way, device)
     found = {**trial.first_pass(), **trial.changes()}
     if way.captured and (config.model.dropout or config.model.attention_dropout):
-        dropouts = {"dropout": max(config.model.dropout, config.model.attention_dropout)}
-        _Trial(config, replace(architecture, **dropouts), way, device).require_other_masks()
+        dropout = max(config.model.dropout, config.model.attention_dropout)
+        random = replace(architecture, dropout=dropout)
+        _Trial(config, random, way, device).require_other_masks()
     return found
 
 
@@ -140,8 +146,8 @@ class _Trial:
         self, config: TrainConfig, architecture: GraphormerConfig, way: Way, device: torch.device
     ) -> None:
         self.way, self.device = way, device
-        steps = {"step": "captured" if way.captured else "eager", "precision": way.precision}
-        steps |= {"blocks": 4}
+        taken = "captured" if way.captured else "eager"
+        steps = {"step": taken, "precision": way.precision, "blocks": 4}
         config = config.model_copy(update={"run": config.run.model_copy(update=steps)})
         self.network = network_of(architecture, device)
         self.optimizer = make_optimizer(self.network, config.optim)
