@@ -45,16 +45,22 @@ def check_attention(device: torch.device, dropout: float = _DROPPED / 256) -> Ve
     return judge("attention", _BOUND, mine, _with_gradients(y, inputs))
 
 
-def check_fused_dropout(device: torch.device, heads: int, size: int, bound: float) -> Verdict:
+def check_fused_dropout(
+    device: torch.device,
+    heads: int,
+    size: int,
+    bound: float,
+    dtype: torch.dtype = torch.float32,
+) -> Verdict:
     """The kernels' dropout: the same mask forward and backward, of the right share."""
     generator = torch.Generator().manual_seed(0)
     slots = sum(block.graphs * block.slots for block in _BLOCKS)
-    qkv = torch.randn(slots, 3 * heads * size, generator=generator).to(device).requires_grad_()
+    qkv = torch.randn(slots, 3 * heads * size, generator=generator).to(device, dtype)
     bias = [
         torch.randn(heads, b.graphs, b.slots, b.slots, generator=generator).to(device)
         for b in _BLOCKS
     ]
-    inputs = [qkv, *(part.requires_grad_() for part in bias)]
+    inputs = [part.requires_grad_() for part in (qkv, *bias)]
 
     def fused() -> Results:
         torch.manual_seed(1)

@@ -31,6 +31,7 @@ from molsepnorm.nn import fused_attention
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Loss, Target, Task
 from molsepnorm.training import step
+from molsepnorm.training.capture import CaptureFailed
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import World
 from molsepnorm.training.optim import WeightAverage, make_optimizer
@@ -121,9 +122,11 @@ def _compared(config: TrainConfig, wanted: Way, device: torch.device) -> Iterato
     network = small(config.model)
     yield from compare(network, wanted, device, lambda way: _results(config, network, way, device))
     if wanted.fused and config.model.attention_dropout:
-        with undisturbed(device), products_in("fp32", device):
-            size = network.width // network.heads
-            yield check_fused_dropout(device, network.heads, size, bound_of(network, "fp32"))
+        precision, size = wanted.precision, network.width // network.heads
+        with undisturbed(device), products_in(precision, device):
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+            bound = bound_of(network, precision)
+            yield check_fused_dropout(device, network.heads, size, bound, dtype)
 
 
 def _results(
@@ -235,4 +238,5 @@ class _Trial:
 
     def _require_captured(self) -> None:
         if self.way.captured and not self.stepper.recordings:
-            raise ValueError("; ".join(self.notes) or "no step was captured")
+            reason = self.notes[0].partition(": ")[2] if self.notes else "no batch fits a plan"
+            raise CaptureFailed(reason)
