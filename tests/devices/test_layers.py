@@ -78,3 +78,13 @@ def test_dropout_of_the_kernels(monkeypatch):
     )
     verdict = layers.check_fused_dropout(CPU, heads=2, size=16, bound=1e-5)
     assert not verdict.passed
+
+
+def test_dropout_of_the_kernels_in_bfloat16(monkeypatch):
+    """By a function in place of the kernels; and it fails where that is 10 % off."""
+    for factor, passes in ((1.0, True), (1.1, False)):
+        monkeypatch.setattr(
+            layers, "fused_attention", lambda *of, f=factor: fast_paths.attend(*of) * f
+        )
+        verdict = layers.check_fused_dropout(CPU, 2, 16, 0.06, torch.bfloat16)
+        assert verdict.passed is passes, str(verdict)
