@@ -1314,6 +1314,35 @@ MUTATIONS = [
             "test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed",
         ),
     ),
+    # devices
+    Mutation(
+        "devices: a figure that is not a number passes",
+        "devices/verdict.py",
+        "if v is None or not v <= self.bound",
+        "if v is not None and v > self.bound",
+        tests("devices/test_verdict.py", "test_what_a_verdict_says"),
+    ),
+    Mutation(
+        "devices: a damaged verdict is believed",
+        "devices/verdict.py",
+        'if content != _signed(about, content["verdicts"]):',
+        "if not content:",
+        tests("devices/test_verdict.py", "test_a_damaged_file_is_another_check"),
+    ),
+    Mutation(
+        "devices: a faulty attention is used all the same",
+        "devices/network.py",
+        "fused_attention.DEVICES.discard(device.type)",
+        "pass",
+        tests("devices/test_network.py", "test_a_faulty_attention_is_replaced"),
+    ),
+    Mutation(
+        "devices: faulty captured steps are taken all the same",
+        "training/trial.py",
+        'model_copy(update={"step": "eager"})',
+        'model_copy(update={"step": "captured"})',
+        tests("training/test_trial.py", "test_faulty_captured_steps"),
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from molsepnorm.errors import StorageError
 
-__all__ = ["clear_errors", "fingerprint", "replacing", "write_json"]
+__all__ = ["cache_folder", "clear_errors", "fingerprint", "replacing", "write_json"]
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another place",
@@ -87,6 +87,14 @@ def write_json(path: Path | str, content: Any) -> None:
     """Write JSON for people to read, replacing the file whole."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def cache_folder() -> Path:
+    """Where stores, and verdicts on devices, are kept: $MOLSEPNORM_CACHE, or molsepnorm under the
+    user's cache folder."""
+    if chosen := os.environ.get("MOLSEPNORM_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
 
 
 def fingerprint(*parts: Path | str) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import nn
 
+from molsepnorm import devices
 from molsepnorm.batch import GraphTensors
+from molsepnorm.devices.context import Precision, autocast, on_device, products_in
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.plan import by_size
 
 __all__ = [
@@ -25,10 +27,6 @@ __all__ = [
     "predict",
     "products_in",
 ]
-
-Precision = Literal["fp32", "tf32", "bf16"]
-"""fp32 throughout; its matrix products as tf32, which GPUs have; or in bfloat16 where it does no
-harm, norms and softmax aside."""
 
 _LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
 """Most molecules and slot pairs of a batch."""
@@ -46,28 +44,6 @@ def pick_device(name: str) -> torch.device:
     if name not in known:
         raise ConfigError(f"there is no device '{name}' here. {did_you_mean(name, known)}")
     return torch.device(name)
-
-
-def on_device(device: torch.device) -> AbstractContextManager:
-    """While it lasts, the device is the current one of its kind."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-@contextmanager
-def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """While it lasts, float32 matrices are multiplied exactly, or as tf32 if that is asked for."""
-    before = torch.get_float32_matmul_precision()
-    tf32 = precision == "tf32" and device.type == "cuda"
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def autocast(precision: Precision, device: torch.device) -> torch.autocast:
-    """A context in which bf16, if asked for, computes what stands it in bfloat16."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 @torch.no_grad()
@@ -95,6 +71,8 @@ def infer(
     if not len(graphs):
         return torch.empty(0, 0)
     device = tensors.num_atoms.device
+    if device.type in devices.CHECKED and isinstance(network, Graphormer):
+        _settle(network, device, precision)
     limits = _LIMITS.get(device.type, _LIMITS["cuda"])
     sizes = tensors.sizes[graphs]
     batches = list(by_size(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1]))
@@ -111,6 +89,14 @@ def infer(
     outputs = torch.empty_like(sorted_outputs)
     outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs
     return outputs
+
+
+def _settle(network: Graphormer, device: torch.device, precision: Precision) -> None:
+    """Check the device's fast paths where that has not been done."""
+    from molsepnorm.devices.network import settle
+
+    for line in settle(network.config, device, precision):
+        warnings.warn(line, stacklevel=3)
 
 
 def predict(

@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "plan": {"nn"},
     "batch": LEAVES | {"encodings", "store", "nn", "plan"},
     "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "metrics"},
-    "inference": LEAVES | {"batch", "model", "nn", "plan", "tasks"},
+    "devices": LEAVES | {"molecule", "encodings", "batch", "nn"},
+    "inference": LEAVES | {"batch", "devices", "model", "nn", "plan", "tasks"},
     "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
 }
 OUTSIDE = {"molsepnorm.encodings.transform"}
@@ -45,13 +46,14 @@ OUTSIDE = {"molsepnorm.encodings.transform"}
 MAY_IMPORT["checking"] = LEAVES | {"datasets", "featurize", "metrics", "tables"}
 MAY_IMPORT["predict"] = LEAVES | {
     *("molecule", "encodings", "featurize", "nn", "metrics", "tasks"),
-    *("batch", "inference", "model", "plan", "tables"),
+    *("batch", "devices", "inference", "model", "plan", "tables"),
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
 MAY_IMPORT["geometry"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["convert"] = LEAVES | {
     *("molecule", "encodings", "featurize", "nn", "metrics", "tasks", "batch", "model"),
 }
+MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"predict", "training"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["__init__"] = {"_version"}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from gpu.networks import LOCAL, PAIRS, SLIM, WALKS, Network
 from gpu.scale import scale, scratch
 from gpu.trainers import (
     DEVICE,
+    RECIPE,
     STILL,
     Variant,
     first_batches,
@@ -31,12 +32,15 @@ from gpu.trainers import (
     synchronize,
     take_losses,
 )
-from molsepnorm.inference import infer
-from molsepnorm.nn.fused_attention import fits
+from molsepnorm.devices.verdict import Verdict, apart
+from molsepnorm.inference import Precision, infer
+from molsepnorm.nn.fused_attention import DEVICES, fits
 from molsepnorm.nn.walks import resistances
 from molsepnorm.training.capture import CaptureFailed, record
+from molsepnorm.training.config import load_config
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.statistics import estimate_statistics
+from molsepnorm.training.trial import compared
 
 __all__ = ["JOBS", "Check", "check"]
 
@@ -155,20 +159,21 @@ def _on_resistances() -> list[Check]:
     return [Check(what, _apart(found.cpu(), expected), _TIGHT)]
 
 
-def _on_masks(variant: Variant) -> list[Check]:
-    """The learning rate being next to nothing, dropout alone tells two steps on a batch apart."""
-    trainer = make_trainer(variant, settings={"optim.lr": 1e-30, "optim.decay": "constant"})
-    batch = first_batches(trainer, 1)[0]
-    losses = take_losses(trainer, [batch] * 12)[2:]  # those of the capture aside
-    ordered = losses.sort().values
-    least = float((ordered.diff() / ordered[1:]).min())
-    still = make_trainer(variant, settings={"optim.lr": 1e-30, "optim.decay": "constant", **STILL})
-    same = take_losses(still, [batch] * 12)[2:]
-    spread = float((same.max() - same.min()) / same.mean())
+def _on_fast_paths(precision: Precision) -> list[Check]:
+    """What `molsepnorm doctor` checks, and `train` before it uses a device, with this recipe."""
+    config = load_config(config=RECIPE, overrides={"run.precision": precision})
+    DEVICES.add("cuda")  # where another job has switched the kernels off
     return [
-        Check(f"two losses on a batch differ by, with dropout, {variant}", least, 1e-9, least=True),
-        Check(f"two losses on a batch differ by, without dropout, {variant}", spread, 1e-5),
+        Check(f"{verdict.path} of a small network, {precision}: {name}", figure, verdict.bound)
+        for verdict in compared(config, torch.device(DEVICE))
+        for name, figure in _figures(verdict)
     ]
+
+
+def _figures(verdict: Verdict) -> list[tuple[str, float]]:
+    if verdict.error:
+        return [(verdict.error, float("nan"))]
+    return [(name, float("nan") if x is None else x) for name, x in verdict.figures.items()]
 
 
 def _on_resuming(variant: Variant) -> list[Check]:
@@ -224,7 +229,7 @@ def _as_asked(trainer: Trainer, what: str) -> list[Check]:
 
 
 def _apart(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
+    return apart([found], [expected])
 
 
 def _file(of: Network) -> Path:
@@ -271,8 +276,7 @@ _CHECKS: dict[str, Callable[[], list[Check]]] = {
     "reference": partial(_reference, SLIM),
     "network, plain attention": partial(_on_the_network, SLIM, fused=False),
     "network, fused attention": partial(_on_the_network, SLIM, fused=True),
-    "masks, eager": partial(_on_masks, Variant("eager")),
-    "masks, captured": partial(_on_masks, Variant("captured")),
+    **{f"fast paths, {each}": partial(_on_fast_paths, each) for each in get_args(Precision)},
     "resuming, captured": partial(_on_resuming, Variant("captured")),
     **{str(each): partial(_on_steps, SLIM, each, bound) for each, bound in _VARIANTS},
     "resistances, captured": _on_resistances,

@@ -22,6 +22,7 @@ _COMMANDS = {
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",
     "analyze": "Look at the embeddings of trained models.",
+    "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",
 }
 

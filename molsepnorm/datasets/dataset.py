@@ -14,7 +14,7 @@ import numpy as np
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
 from molsepnorm.featurize import SIZES
-from molsepnorm.files import fingerprint
+from molsepnorm.files import cache_folder, fingerprint
 from molsepnorm.metrics import Kind
 from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
@@ -93,13 +93,6 @@ def data_folder(given: Path | None) -> Path | None:
     """Where raw files lie: the folder given, or $MOLSEPNORM_DATA; None where neither is."""
     environment = os.environ.get("MOLSEPNORM_DATA")
     return given or (Path(environment) if environment else None)
-
-
-def cache_folder() -> Path:
-    """Where stores are kept: $MOLSEPNORM_CACHE, or molsepnorm under the user's cache folder."""
-    if chosen := os.environ.get("MOLSEPNORM_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
 
 
 def cached_store(

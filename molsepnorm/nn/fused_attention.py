@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +18,15 @@ from torch import Tensor
 
 from molsepnorm.nn.batch import Block
 
-__all__ = ["FUSED_SLOTS", "FUSED_WIDTH", "constants", "fits", "fused_attention", "warps"]
+__all__ = [
+    "FUSED_SLOTS",
+    "FUSED_WIDTH",
+    "constants",
+    "fits",
+    "fused_attention",
+    "warps",
+    "without_kernels",
+]
 
 FUSED_SLOTS = 128
 """The longest row that a program holds."""
@@ -76,6 +85,18 @@ def fits(x: Tensor, blocks: Sequence[Block], heads: int) -> bool:
         and all(block.slots <= FUSED_SLOTS for block in blocks)
         and (torch.compiler.is_compiling() or _runs_on(x.device))  # compilers need Triton too
     )
+
+
+@contextmanager
+def without_kernels(off: bool = True) -> Iterator[None]:
+    """While it lasts, attention is computed by PyTorch's operations everywhere, if `off`."""
+    before = set(DEVICES)
+    if off:
+        DEVICES.clear()
+    try:
+        yield
+    finally:
+        DEVICES.update(before)
 
 
 @functools.cache

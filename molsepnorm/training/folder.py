@@ -33,6 +33,7 @@ import torch
 
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
 from molsepnorm.tasks import Target, Task
@@ -214,5 +215,8 @@ def _environment() -> dict[str, object]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": gpu,
+        "fast_paths": [
+            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
+        ],
         "command": sys.argv,
     }

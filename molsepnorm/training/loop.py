@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from molsepnorm import devices
 from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.errors import MolsepnormError
@@ -76,6 +77,10 @@ class Trainer:
         )
         self.graphs = examples.graphs
         train = dataset.splits["train"]
+        if self.device.type in devices.CHECKED:
+            from molsepnorm.training.trial import settled
+
+            config = settled(config, self.device, world, listener.noted)
         self.step = Stepper(
             *(config, model, self.average, self.optimizer, examples, train, world, listener.noted)
         )

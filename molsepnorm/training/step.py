@@ -124,6 +124,11 @@ class Stepper:
         else:
             replay(planned.graphs)
 
+    @property
+    def recordings(self) -> int:
+        """How many kinds of batch have a recorded step."""
+        return len(self._recorded)
+
     def state(self) -> Iterator[Tensor]:
         """All that a step changes."""
         yield self.totals

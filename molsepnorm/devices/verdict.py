@@ -1,0 +1,198 @@
+"""Verdicts on fast paths: how far their results are from the plain path's, kept in the cache."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from molsepnorm._version import __version__
+from molsepnorm.errors import MolsepnormError, StorageError
+from molsepnorm.files import cache_folder, fingerprint, write_json
+
+__all__ = ["Results", "Verdict", "apart", "driver", "first_line", "judge", "known", "remembered"]
+
+Results = Mapping[str, Sequence[Tensor]]
+"""What a path computed, by name: outputs, gradients, …"""
+
+_SMALL = 0.1
+"""A tensor whose norm is below this share of the largest one's is compared in relation to that
+share: its digits may be the rounding errors of others."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a fast path computes what the plain one computes."""
+
+    path: str
+    """Such as "fused attention"."""
+    figures: dict[str, float | None]
+    """Relative difference of each kind of result; None where it is not a finite number."""
+    bound: float
+    """The largest difference that the precision explains."""
+    error: str = ""
+    """Why there are no results, where the path failed."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there are results, all within the bound."""
+        return bool(self.figures) and not self.error and not self._beyond()
+
+    def __str__(self) -> str:
+        """Such as "outputs differ by 1.0e-02, gradients by 3.1e-02 (at most 1e-04 expected)"."""
+        if self.error:
+            return f"failed with {self.error}"
+        said = self.figures if self.passed else self._beyond()
+        told = [
+            f"{name}{'' if n else ' differ'} by {value:.1e}"
+            if value is not None
+            else f"{name} are not finite"
+            for n, (name, value) in enumerate(said.items())
+        ]
+        return f"{', '.join(told)} (at most {self.bound:.0e} expected)"
+
+    def _beyond(self) -> dict[str, float | None]:
+        return {n: v for n, v in self.figures.items() if v is None or not v <= self.bound}
+
+
+def apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest relative difference of two lists of tensors, in the Euclidean norm.
+
+    Not finite where a value is not, or where shapes differ.
+    """
+    if [each.shape for each in found] != [each.shape for each in expected]:
+        return math.inf
+    found, expected = ([x.detach().cpu().double() for x in each] for each in (found, expected))
+    norms = [float(each.norm()) for each in expected]
+    least = _SMALL * max(norms, default=0.0) or 1.0
+    differences = [
+        float((mine - other).norm()) / max(norm, least)
+        for mine, other, norm in zip(found, expected, norms, strict=True)
+    ]
+    return max(differences, key=lambda each: math.inf if math.isnan(each) else each, default=0.0)
+
+
+def judge(path: str, bound: float, fast: Callable[[], Results], plain: Results) -> Verdict:
+    """Compute by a fast path and compare with the plain path's results."""
+    try:
+        found = fast()
+        distances = {name: apart(found[name], expected) for name, expected in plain.items()}
+    except Exception as error:  # kernels and compilers fail in many ways
+        return Verdict(path, {}, bound, first_line(error))
+    figures = {name: each if math.isfinite(each) else None for name, each in distances.items()}
+    return Verdict(path, figures, bound)
+
+
+def first_line(error: Exception) -> str:
+    """An error's type and the first line of its message."""
+    line = str(error).strip().partition("\n")[0][:200]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+_known: dict[str, tuple[Verdict, ...]] = {}
+
+
+def known() -> list[Verdict]:
+    """All verdicts that this process has used."""
+    return [verdict for verdicts in _known.values() for verdict in verdicts]
+
+
+def remembered(
+    device: torch.device, settings: Mapping[str, Any], work: Callable[[], Iterable[Verdict]]
+) -> tuple[Verdict, ...]:
+    """The verdicts on a device with these settings, from this process, the cache folder, or `work`.
+
+    They are kept by device, versions, the package's source and settings. A file that is damaged or
+    cannot be written only costs another check.
+
+    Raises:
+        MolsepnormError: a fast path left the device in a state in which nothing works. The verdict
+            is kept, so that the next process does without that path.
+    """
+    about = json.loads(json.dumps({**_identity(device), **settings}, default=str))
+    key = fingerprint(json.dumps(about, sort_keys=True))
+    if key in _known:
+        return _known[key]
+    path = cache_folder() / "verdicts" / f"{key}.json"
+    verdicts = _read(path, about)
+    if verdicts is None:
+        verdicts = tuple(work())
+        failed = [verdict.error for verdict in verdicts if verdict.error]
+        if not any("OutOfMemory" in error for error in failed):  # which is not the path's fault
+            with suppress(StorageError):
+                write_json(path, _signed(about, [asdict(verdict) for verdict in verdicts]))
+        if failed and not _works(device):
+            raise MolsepnormError(
+                f"a check of fast paths left {device} unusable ({failed[0]}). The path is noted as "
+                "faulty, and the next run does without it: give the same command again"
+            )
+    _known[key] = verdicts
+    return verdicts
+
+
+def _read(path: Path, about: dict[str, Any]) -> tuple[Verdict, ...] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content != _signed(about, content["verdicts"]):
+            return None
+        return tuple(Verdict(**verdict) for verdict in content["verdicts"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _signed(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, Any]:
+    digest = fingerprint(json.dumps([about, verdicts], sort_keys=True))
+    return {"about": about, "verdicts": verdicts, "digest": digest}
+
+
+@functools.cache
+def _identity(device: torch.device) -> dict[str, str]:
+    """What decides how a device computes, settings aside."""
+    gpu = device.type == "cuda" and torch.cuda.is_available()
+    package = Path(__file__).parents[1]
+    patterns = ("nn/*", "devices/*", "batch", "plan", "training/capture", "training/step")
+    sources = sorted(path for each in patterns for path in package.glob(f"{each}.py"))
+    return {
+        "device": torch.cuda.get_device_name(device) if gpu else device.type,
+        "capability": str(torch.cuda.get_device_capability(device)) if gpu else "",
+        "driver": driver(),
+        "cuda": str(torch.version.cuda or torch.version.hip),
+        "torch": torch.__version__,
+        "triton": _version_of("triton", "pytorch-triton", "pytorch-triton-rocm"),
+        "molsepnorm": __version__,
+        "source": fingerprint(*sources),
+    }
+
+
+def driver() -> str:
+    """The version of NVIDIA's driver; empty where there is none."""
+    with suppress(OSError):
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"Kernel Module\D*([\d.]+)", text):
+            return found[1]
+    return ""
+
+
+def _version_of(*names: str) -> str:
+    for name in names:
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return ""
+
+
+def _works(device: torch.device) -> bool:
+    """Whether the device still computes: after some errors it does not in the same process."""
+    try:
+        return float((torch.ones(8, device=device) + 1).sum()) == 16
+    except RuntimeError:
+        return False

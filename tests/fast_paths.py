@@ -1,0 +1,83 @@
+"""A CPU that takes itself for a GPU: captured steps by the tape, a "fused" attention in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from tape import record
+from torch import Tensor
+
+from molsepnorm import devices
+from molsepnorm.devices import layers, network, verdict
+from molsepnorm.nn import attention
+from molsepnorm.nn import fused_attention as fused
+from molsepnorm.training import step
+
+
+def attend(qkv: Tensor, bias: Sequence[Tensor], dropped: int = 0, scale: float = 1.0) -> Tensor:
+    """What `fused_attention` computes, by PyTorch's operations; each head has a mask for itself,
+    which depends on the seed and the shapes alone."""
+    rows, start = [], 0
+    for part in bias:
+        heads, graphs, asking, slots = part.shape
+        own = qkv[start : start + graphs * slots].view(graphs, slots, 3, heads, -1)
+        q, k, v = own.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
+        logits = q[:, :, :asking] @ k.transpose(2, 3) / q.shape[-1] ** 0.5 + part
+        weights = logits.float().softmax(-1)
+        if dropped:
+            weights = weights * (torch.rand(weights.shape) >= dropped / 256) * scale
+        y = weights.to(v.dtype) @ v
+        rows.append(y.permute(1, 2, 0, 3).reshape(graphs * asking, -1))
+        start += graphs * slots
+    return torch.cat(rows)
+
+
+def by_one_percent(*args) -> Tensor:
+    return attend(*args) * 1.01
+
+
+def not_a_number(*args) -> Tensor:
+    return attend(*args) * torch.nan
+
+
+def raising(*args) -> Tensor:
+    raise RuntimeError("an illegal memory access was encountered\nmore lines")
+
+
+def wrong_gradients(*args) -> Tensor:
+    """The right outputs, but gradients that are 1 % too large."""
+    y = attend(*args)
+    return y.detach() + 1.01 * (y - y.detach())
+
+
+def gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    cache: Path,
+    attention_there: Callable[..., Tensor] = attend,
+    record_there: Callable[..., Callable[[], None]] = record,
+) -> None:
+    """Let the CPU have fast paths, and a cache folder of its own."""
+
+    def plain(q, k, bias):
+        logits = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
+        return logits.softmax(-1), logits.new_ones(len(q), q.shape[1], 1)
+
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(cache))
+    monkeypatch.setattr(devices, "CHECKED", {"cpu"})
+    monkeypatch.setattr(fused, "DEVICES", {"cpu"})
+    monkeypatch.setattr(fused, "_runs_on", lambda device: True)
+    monkeypatch.setattr(attention, "fused_attention", attention_there)
+    monkeypatch.setattr(layers, "fused_attention", attention_there)
+    monkeypatch.setattr(attention, "_exponentials", plain)  # the CPU's reads a number
+    monkeypatch.setattr(step, "can_capture", lambda device: True)
+    monkeypatch.setattr(step, "record", record_there)
+    new_process(monkeypatch)
+
+
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget all verdicts but those in the cache folder."""
+    monkeypatch.setattr(verdict, "_known", {})
+    monkeypatch.setattr(network, "_settled", set())
