@@ -32,8 +32,7 @@ def test_an_old_file_is_replaced(tmp_path, tree):
 def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old.txt").write_text("old")
-    with replacing(str(tmp_path / "model")) as scratch:
-        scratch.mkdir()
+    with replacing(str(tmp_path / "model"), folder=True) as scratch:
         (scratch / "new.txt").write_text("new")
     assert tree(tmp_path) == {"model": None, "model/new.txt": b"new"}
 
@@ -47,9 +46,8 @@ def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
     target = tmp_path / "kept" if folder else tmp_path / "kept" / "file"
 
     def fail():
-        with replacing(target) as scratch:
+        with replacing(target, folder=folder) as scratch:
             if folder:
-                scratch.mkdir()
                 scratch = scratch / "file"
             scratch.write_text("half")
             raise failure
