@@ -194,7 +194,9 @@ def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
 
 def _require_room(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
     """Check, before memory is taken for them, that the sizes could be those of the weights."""
-    sizes = (size for value in astuple(config) for size in (value if type(value) is tuple else [value]))
+    sizes = (
+        size for value in astuple(config) for size in (value if type(value) is tuple else [value])
+    )
     largest = max(size for size in sizes if type(size) is int)
     matrices = config.layers * config.width * max(config.width, config.ffn_width)
     if max(largest, matrices) > sum(tensor.numel() for tensor in weights.values()):

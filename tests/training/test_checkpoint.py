@@ -12,7 +12,7 @@ from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.optim import WeightAverage, make_optimizer
 
-PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 1e-17, 1)
+PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 9, 1e-17, 1)
 
 
 def _parts(seed: int = 0, width: int = 6):
