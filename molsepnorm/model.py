@@ -106,7 +106,9 @@ class PropertyModel:
             if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
                 raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
         except (KeyError, TypeError, AttributeError, ConfigError) as error:
-            raise ModelError(f"{folder / _CONFIG} does not describe a model: {error}") from error
+            raise ModelError(
+                f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
+            ) from error
         try:
             _require_room(config, weights)
             with torch.random.fork_rng():  # the weights drawn here are replaced below
@@ -204,9 +206,12 @@ def _require_room(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
 
 
 def _other_weights(path: Path, reason: object) -> ModelError:
-    """The error about weights that cannot be used; `reason` may be torch's list of every tensor."""
-    first = next(iter(str(reason).splitlines()), "")
     return ModelError(
-        f"{path} is damaged or belongs to another model ({first}): take the folder from its source "
-        "again"
+        f"{path} is damaged or belongs to another model ({_brief(reason)}): take the folder from "
+        "its source again"
     )
+
+
+def _brief(reason: object) -> str:
+    """The beginning of an error, which may list every tensor, or quote what is in the file."""
+    return next(iter(str(reason).splitlines()), "")[:400]

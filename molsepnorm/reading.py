@@ -47,4 +47,5 @@ def check_types(kind: Any, content: Any, what: str) -> Any:
         error = invalid.errors(include_url=False)[0]
         entry = ".".join(str(part) for part in error["loc"])
         message = error["msg"].removeprefix("Value error, ")
-        raise ModelError(f"{what}: {entry}: {message}; got {error['input']!r:.80}") from None
+        where = f"{what}: {entry}" if entry else what
+        raise ModelError(f"{where}: {message}; got {error['input']!r:.80}") from None

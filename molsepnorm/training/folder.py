@@ -181,7 +181,8 @@ class RunFolder:
 
     def _damaged_history(self, why: str) -> ModelError:
         return ModelError(
-            f"{self.history} is damaged: {why}. Put a good copy back, or remove it to begin a new one"
+            f"{self.history} is damaged: {why}. Put a good copy back, or remove it, and it begins "
+            "anew"
         )
 
     def write_predictions(self, dataset: Dataset, task: Task, predictions: np.ndarray) -> None:

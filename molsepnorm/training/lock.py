@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from molsepnorm.files import clear_errors
 
 __all__ = ["LOCK", "locked"]
 
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
 LOCK = ".lock"
 """Name of the lock file, which lies in the folder as long as a training runs."""
 
@@ -24,7 +27,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from training into a folder, which is made if need be.
 
     The system releases the lock when the process ends, also when it is killed; the file that a
-    killed one leaves locks nobody out. A folder that is empty in the end was not needed, and goes.
+    killed one leaves locks nobody out. On a disk without locks nothing is kept apart. A folder that
+    is empty in the end was not needed, and goes.
 
     Raises:
         ConfigError: another process holds the lock.
@@ -37,15 +41,19 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
+            # the text of a soft lock, with which filelock makes do on some disks, is its own
+            if not isinstance(lock, SoftFileLock):
+                path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
         except Timeout:
             raise ConfigError(
                 f"another process{_holder(path)} is training into {folder}: wait until it ends, or "
                 "choose another folder"
             ) from None
-        if not isinstance(
-            lock, SoftFileLock
-        ):  # that one, for disks without locks, has its own text
-            path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
+        except NotImplementedError:
+            pass  # how earlier filelocks tell of ENOSYS
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
     try:
         yield
     finally:
