@@ -105,7 +105,7 @@ class PropertyModel:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
             if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
                 raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
-        except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise ModelError(
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
@@ -114,7 +114,7 @@ class PropertyModel:
             with torch.random.fork_rng():  # the weights drawn here are replaced below
                 network = Graphormer(config)
             network.load_state_dict(weights)
-        except (RuntimeError, ConfigError) as error:
+        except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
             raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
 

@@ -185,7 +185,18 @@ def test_a_newer_folder_asks_for_a_newer_version(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "3", "{}", '{"schema": "new"}', '{"schema": null}', "\0\0", "[" * 200_000],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        "{}",
+        '{"schema": "new"}',
+        '{"schema": null}',
+        "\0\0",
+        "[" * 200_000,
+    ],
 )
 def test_a_description_that_is_no_json_of_ours(tmp_path, text):
     _model().save_pretrained(tmp_path)
@@ -356,7 +367,8 @@ def test_other_weights_of_the_same_shapes_are_refused(tmp_path, other):
     path = tmp_path / "model.safetensors"
     save_file(other(load_file(path)), path)
     with pytest.raises(
-        ModelError, match=r"model.safetensors is damaged or belongs to another model \(it has not the"
+        ModelError,
+        match=r"model.safetensors is damaged or belongs to another model \(it has not the",
     ):
         PropertyModel.from_pretrained(tmp_path)
 
@@ -403,7 +415,10 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"scale": float("nan")}, "'logS' needs a finite mean and a finite scale above 0; got .*nan"),
+        (
+            {"scale": float("nan")},
+            "'logS' needs a finite mean and a finite scale above 0; got .*nan",
+        ),
         ({"scale": 0}, "'logS' needs a finite mean and a finite scale above 0; got .*scale=0"),
         ({"scale": -1.0}, "'logS' needs .*scale=-1"),
         ({"mean": float("inf")}, "'logS' needs .*mean=inf"),
@@ -425,7 +440,9 @@ def test_a_network_that_is_larger_than_its_weights_takes_no_memory(tmp_path):
     for name, value in {"layers": 10**9, "width": 2 * 10**6, "max_degree": 10**12}.items():
         _model().save_pretrained(tmp_path)
         _change(tmp_path / "config.json", lambda about: about["network"].update({name: value}))  # noqa: B023
-        with pytest.raises(ModelError, match=r"another model \(config.json describes a larger netw"):
+        with pytest.raises(
+            ModelError, match=r"another model \(config.json describes a larger netw"
+        ):
             PropertyModel.from_pretrained(tmp_path)
 
 
@@ -438,7 +455,21 @@ def test_features_of_another_featuriser_are_refused(tmp_path):
 
 STRANGE = [
     *(None, True, 0, -1, 3, 10**9, 10**30, 10**400, 0.5, -0.5, 1e300, float("nan"), float("inf")),
-    *("", "1", "sep", "\ud800", "\0", "x" * 100_000, [], [1], ["a"], [[]], [None] * 5, {}, {"a": 1}),
+    *(
+        "",
+        "1",
+        "sep",
+        "\ud800",
+        "\0",
+        "x" * 100_000,
+        [],
+        [1],
+        ["a"],
+        [[]],
+        [None] * 5,
+        {},
+        {"a": 1},
+    ),
 ]
 
 

@@ -134,7 +134,7 @@ def load_checkpoint(
         return progress, random
     except ModelError:
         raise
-    except (SafetensorError, RuntimeError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
         raise ModelError(f"{damaged}: {error}. Start the run anew in another folder") from error
 
 

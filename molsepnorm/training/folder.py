@@ -33,6 +33,7 @@ import torch
 
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
 from molsepnorm.reading import check_types, read_json
@@ -107,7 +108,9 @@ class RunFolder:
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
-        write_json(self.environment, {**_environment(), "data": _fingerprint(dataset)})
+        write_json(
+            self.environment, {**_environment(), "data": _fingerprint(dataset, dataset.fingerprint)}
+        )
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
@@ -126,13 +129,13 @@ class RunFolder:
         recorded = environment.get("data", "") if isinstance(environment, dict) else None
         if not isinstance(recorded, str):
             raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
-        current = _fingerprint(dataset)
-        if recorded != current:
-            anew = recorded and len(recorded) < len(current)
-            raise self._other_data(", or were encoded anew by a later version" if anew else "")
+        if recorded != _fingerprint(dataset, dataset.fingerprint):
+            earlier = fingerprint_unsealed(dataset.store.path)
+            if recorded != _fingerprint(dataset, earlier):
+                raise self._other_data("")
         if splits and (kept := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
-            raise self._other_data(", or their split is not")
+            raise self._other_data(", or are split in another way")
 
     def _other_data(self, why: str) -> DataError:
         return DataError(
@@ -226,11 +229,11 @@ class _Metrics:
     test: dict[str, float | None]
 
 
-def _fingerprint(dataset: Dataset) -> str:
+def _fingerprint(dataset: Dataset, of_store: str) -> str:
     """Stands for the encoded molecules, their labels and their weights."""
     if dataset.weights is None:
-        return dataset.fingerprint
-    return fingerprint(dataset.fingerprint, dataset.weights.tobytes().hex())
+        return of_store
+    return fingerprint(of_store, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

@@ -118,5 +118,8 @@ def test_another_error_is_told(tmp_path, monkeypatch):
         raise OSError(errno.EACCES, "no")
 
     monkeypatch.setattr(FileLock, "acquire", fail)
-    with pytest.raises(StorageError, match="cannot write .*run: permission"), locked(tmp_path / "run"):
+    with (
+        pytest.raises(StorageError, match="cannot write .*run: permission"),
+        locked(tmp_path / "run"),
+    ):
         pass
