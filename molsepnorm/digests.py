@@ -67,9 +67,7 @@ def check_sealed(path: Path) -> str | None:
             digest.update(buffer[:count])
     expected = field[1].decode()
     if digest.hexdigest() != expected:
-        raise ValueError(
-            f"its content has not the digest {expected[:12]}… that it was written with"
-        )
+        raise ValueError(f"its content does not match its digest {expected[:12]}…")
     return expected
 
 

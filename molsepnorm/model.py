@@ -171,8 +171,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     expected = digests.pop(_CONFIG, None) if isinstance(digests, dict) else None
     if json_digest(about) != expected:
         raise ModelError(
-            f"{path} is damaged or was changed: its content has not the digest that it was written "
-            "with. Take the folder from its source again or, where you meant to change it, remove "
+            f"{path} is damaged or was changed: its content does not match its digest. Take "
+            "the folder from its source again or, where you meant to change it, remove "
             f"its entry '{KEY}'"
         )
     return about
@@ -183,7 +183,7 @@ def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if KEY in about and hashlib.sha256(content).hexdigest() != about[KEY].get(_WEIGHTS):
-        raise _other_weights(path, f"it has not the digest that {_CONFIG} says")
+        raise _other_weights(path, f"it does not match its digest in {_CONFIG}")
     try:
         weights = load(content)
     except (SafetensorError, RuntimeError, ValueError, KeyError) as error:

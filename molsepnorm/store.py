@@ -273,7 +273,10 @@ def _assembled(
     arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path, digest: str
 ) -> GraphStore:
     return GraphStore(
-        **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
+        atoms=arrays["atoms"],
+        degrees=arrays["degrees"],
+        pairs=arrays["pairs"],
+        labels=arrays["labels"],
         sizes=np.array(arrays["sizes"]),
         rows=np.array(arrays["rows"]),
         paths=PathVocabulary(

@@ -349,7 +349,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(path):
         try:
             store = GraphStore.open(path)
         except StorageError as error:
-            assert "some.store is damaged or no graph store: delete it" in str(error)  # noqa: PT017
+            assert "some.store is damaged or no graph store: delete it" in str(error)
             noticed["length" if place < 8 else "header" if place < start else "data"] += 1
         else:
             assert re.search(rb'"sha256": ?"', content).start() <= place < start

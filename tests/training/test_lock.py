@@ -54,9 +54,12 @@ def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure,
 
 def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
     train(configure(), tmp_path / "run", stop=stop_at(2))
-    resume = f"from molsepnorm.training import train; train(None, {str(tmp_path / 'run')!r}, resume=True)"
+    resume = (
+        "import sys; from molsepnorm.training import train; train(None, sys.argv[1], resume=True)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
     with locked(tmp_path / "run"):
-        done = subprocess.run([sys.executable, "-c", resume], capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True)
     assert f"({os.getpid()} on" in done.stderr
     assert train(folder=tmp_path / "run", resume=True).finished
 
