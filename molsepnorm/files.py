@@ -27,7 +27,14 @@ try:
 except ImportError:  # Windows: nothing is locked there, and nothing is taken for left behind
     flock = None  # type: ignore[assignment]
 
-__all__ = ["clear_errors", "fingerprint", "replacing", "scratch_folder", "write_json"]
+__all__ = [
+    "clear_errors",
+    "fingerprint",
+    "remove_leftovers",
+    "replacing",
+    "scratch_folder",
+    "write_json",
+]
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another place",
@@ -106,7 +113,7 @@ def scratch_folder(path: Path | str) -> Iterator[Path]:
 def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
     """A new file or folder beside `path`, locked until the block ends and then removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path.parent)
+    remove_leftovers(path.parent)
     scratch, lock = _new_scratch(path, kind, folder)
     try:
         yield scratch
@@ -152,7 +159,7 @@ def _lock(path: Path) -> int:
     return file
 
 
-def _remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes of this machine left in a folder. Locks may not reach from one
     machine to another on a shared disk, so what others wrote is left to them."""
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")

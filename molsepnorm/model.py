@@ -35,6 +35,8 @@ SCHEMA = 1
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
+_WRONG_ENTRY = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+
 
 @dataclass
 class PropertyModel:
@@ -105,7 +107,7 @@ class PropertyModel:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
             if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
                 raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
-        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        except _WRONG_ENTRY as error:
             raise ModelError(
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
@@ -114,7 +116,7 @@ class PropertyModel:
             with torch.random.fork_rng():  # the weights drawn here are replaced below
                 network = Graphormer(config)
             network.load_state_dict(weights)
-        except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
+        except (RuntimeError, *_WRONG_ENTRY) as error:
             raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
 

@@ -305,7 +305,7 @@ def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch
     def late(path):
         calls.append(path)
         if len(calls) == 1:
-            files._remove_leftovers(tmp_path)
+            files.remove_leftovers(tmp_path)
         return lock(path)
 
     monkeypatch.setattr(files, "_lock", late)

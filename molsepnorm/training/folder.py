@@ -35,7 +35,13 @@ from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+from molsepnorm.files import (
+    clear_errors,
+    fingerprint,
+    remove_leftovers,
+    replacing,
+    write_json,
+)
 from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.config import TrainConfig
@@ -84,6 +90,8 @@ class RunFolder:
         begun = {path.name for path in (self.environment, self.config, self.splits)}
         begun |= {"rejected.csv", self.checkpoint.parent.name}
         with clear_errors(self.path, "write"):
+            if self.path.is_dir():
+                remove_leftovers(self.path)
             there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
             ours = self.environment.name in there and not self.checkpoint.exists()
             if there - {LOCK} - (begun if ours else set()):

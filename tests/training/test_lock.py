@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from molsepnorm import files
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.training import train
 from molsepnorm.training.lock import LOCK, locked
@@ -54,8 +55,8 @@ def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure,
 
 def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
     train(configure(), tmp_path / "run", stop=stop_at(2))
-    resume = (
-        "import sys; from molsepnorm.training import train; train(None, sys.argv[1], resume=True)"
+    code = (
+        "import sys; from molsepnorm import training as t; t.train(None, sys.argv[1], resume=True)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     with locked(tmp_path / "run"):
@@ -81,9 +82,15 @@ def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
 
 
 def test_the_lock_is_no_content_of_a_folder(tmp_path):
-    """A fresh folder with the lock of a killed process can be trained into."""
+    """Nor a half-written file: a folder where a process was killed at once can be trained into."""
     (tmp_path / LOCK).write_text("1 on a machine")
+    scratch, lock = files._new_scratch(tmp_path / "splits.json", "partial", folder=False)
+    assert lock is not None
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        RunFolder(tmp_path).require_new()
+    os.close(lock)  # as the system does
     RunFolder(tmp_path).require_new()
+    assert not scratch.exists()
 
 
 def test_folders_that_were_made_for_nothing_go(tmp_path, tree):
