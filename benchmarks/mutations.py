@@ -153,6 +153,35 @@ MUTATIONS = [
         tests("test_store.py", "test_what_was_written_is_read"),
     ),
     Mutation(
+        "store: a digest that differs is passed over",
+        "digests.py",
+        "if digest.hexdigest() != expected:",
+        "if False:",
+        tests("test_store.py", "test_a_changed_byte_is_noticed_wherever_it_is")
+        + tests("training/test_checkpoint.py", "test_a_changed_byte_is_noticed_wherever_it_is"),
+    ),
+    Mutation(
+        "model folder: the weights' digest is not compared",
+        "model.py",
+        "if KEY in about and hashlib",
+        "if KEY not in about and hashlib",
+        tests("test_model.py", "test_other_weights_of_the_same_shapes_are_refused"),
+    ),
+    Mutation(
+        "files: a living writer's file is taken for a leftover",
+        "files.py",
+        "flock(file, LOCK_EX | LOCK_NB)",
+        "pass",
+        tests("test_files.py", "test_what_a_living_writer_writes_is_left_alone"),
+    ),
+    Mutation(
+        "train: the folder is not locked",
+        "training/run.py",
+        "held.enter_context(locked(run.path))",
+        "None",
+        tests("training/test_lock.py", "test_a_training_that_is_under_way_holds_its_folder"),
+    ),
+    Mutation(
         "batch: paths transposed, from j to i",
         "batch.py",
         "codes = self.pairs[torch.where(both, row + place, 0)]",

@@ -1,4 +1,9 @@
-"""Writing so that nothing is lost: beside the target first, then renamed over it."""
+"""Writing so that nothing is lost: beside the target first, then renamed over it.
+
+What is written beside it is a hidden file or folder, `.<name>.<host><id>.partial` or `.spool`, that
+its process keeps locked. The system releases the lock when the process ends, however it ends, so
+that the next writer to the same folder can tell what a killed process left behind, and removes it.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,31 @@ import errno
 import hashlib
 import json
 import os
+import platform
+import re
+import secrets
 import shutil
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from molsepnorm.errors import StorageError
 
-__all__ = ["cache_folder", "clear_errors", "fingerprint", "replacing", "write_json"]
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows: nothing is locked there, and nothing is taken for left behind
+    flock = None  # type: ignore[assignment]
+
+__all__ = [
+    "cache_folder",
+    "clear_errors",
+    "fingerprint",
+    "remove_leftovers",
+    "replacing",
+    "scratch_folder",
+    "write_json",
+]
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another place",
@@ -47,11 +67,12 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
-    """A scratch path beside `path` that takes its place when the block ends well.
+def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
+    """A scratch file, or an empty folder, beside `path` that takes its place when the block ends
+    well.
 
-    The folder is made if need be. When the block fails, what stood at `path` stands there still
-    and the scratch file or folder is removed.
+    The folder around it is made if need be, and rid of what killed writers left there. When the
+    block fails, what stood at `path` stands there still and the scratch is removed.
 
     Raises:
         StorageError: the place cannot be written, or the disk is full.
@@ -63,24 +84,112 @@ def replacing(path: Path | str) -> Iterator[Path]:
         with clear_errors(path, "write"):
             yield path
         return
-    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-    aside = scratch.with_suffix(".old")
-    try:
-        with clear_errors(path, "write"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with clear_errors(path, "write"), _scratch(path, "partial", folder) as scratch:
+        aside = scratch.with_suffix(".old")
+        try:
             yield scratch
             if scratch.is_dir() and path.is_dir():  # a folder cannot be renamed over another
                 os.replace(path, aside)
             os.replace(scratch, path)
+        finally:
+            if aside.exists() and not path.exists():
+                os.replace(aside, path)
+            _remove(aside)
+
+
+@contextmanager
+def scratch_folder(path: Path | str) -> Iterator[Path]:
+    """A hidden folder beside `path`, for what is needed within the block only.
+
+    Raises:
+        StorageError: the place cannot be written. Errors within the block stay as they are.
+    """
+    with ExitStack() as stack:
+        with clear_errors(path, "write"):
+            scratch = stack.enter_context(_scratch(Path(path), "spool", folder=True))
+        yield scratch
+
+
+@contextmanager
+def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
+    """A new file or folder beside `path`, locked until the block ends and then removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(path.parent)
+    scratch, lock = _new_scratch(path, kind, folder)
+    try:
+        yield scratch
     finally:
-        if aside.exists() and not path.exists():
-            os.replace(aside, path)
-        for leftover in (scratch, aside):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    leftover.unlink()
+        _remove(scratch)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]:
+    """Its path, and the open file that holds its lock; None on a file system without locks."""
+    while True:
+        scratch = path.with_name(f".{path.name}.{_host()}{secrets.token_hex(4)}.{kind}")
+        if folder:
+            scratch.mkdir()
+        else:
+            os.close(os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            return scratch, _lock(scratch)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # another writer took it for a leftover before it was locked
+        except OSError:
+            return scratch, None
+
+
+def _lock(path: Path) -> int:
+    """Lock a file or folder until the number returned is closed or this process ends.
+
+    Raises:
+        BlockingIOError: another holds the lock.
+        FileNotFoundError: it is gone.
+        OSError: the file system has no locks.
+    """
+    file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        if flock is None:
+            raise OSError(errno.ENOSYS, "no locks on this system")
+        flock(file, LOCK_EX | LOCK_NB)
+        path.stat()  # whoever held the lock may have removed it
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes of this machine left in a folder. Locks may not reach from one
+    machine to another on a shared disk, so what others wrote is left to them."""
+    ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
+    # an .old comes before the .partial of the same writer, whose lock stands for both
+    for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
+        leftover = folder / match[0]
+        is_old = match[2] == "old"
+        owner = leftover.with_suffix(".partial") if is_old else leftover
+        with suppress(OSError):
+            lock = _lock(owner) if owner.exists() else None
+            try:
+                if is_old and not (folder / match[1]).exists():
+                    os.replace(leftover, folder / match[1])
+                _remove(leftover)
+            finally:
+                if lock is not None:
+                    os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _host() -> str:
+    return hashlib.blake2b(platform.node().encode(), digest_size=3).hexdigest()
 
 
 def write_json(path: Path | str, content: Any) -> None:

@@ -1,26 +1,31 @@
 """A trained model as a thing of its own: the network, and all that is needed to use it.
 
-A model folder holds `config.json` (featuriser, task, network, versions) and `model.safetensors`;
-nothing in it is ever unpickled.
+A model folder holds `config.json` (featuriser, task, network, versions, digests of both files) and
+`model.safetensors`; nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
+from torch import Tensor
 
 from molsepnorm import featurize
 from molsepnorm._version import __version__
+from molsepnorm.digests import KEY, json_digest
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Task
 
 __all__ = ["SCHEMA", "PropertyModel", "encoding_of"]
@@ -29,6 +34,8 @@ SCHEMA = 1
 """Raised whenever the meaning of a model folder changes."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+_WRONG_ENTRY = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 
 @dataclass
@@ -62,49 +69,55 @@ class PropertyModel:
         Raises:
             StorageError: the place cannot be written.
         """
-        about = {
+        weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
+        about: dict[str, Any] = {
             "schema": SCHEMA,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
             "task": self.task.to_json(),
             "network": asdict(self.network.config),
+            KEY: {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
         }
-        weights = {name: value.contiguous() for name, value in self.network.state_dict().items()}
-        with replacing(folder) as scratch:
-            scratch.mkdir()
+        about[KEY][_CONFIG] = json_digest(about)
+        with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-            (scratch / _WEIGHTS).write_bytes(save(weights))
+            (scratch / _WEIGHTS).write_bytes(weights)
 
     @staticmethod
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the one within a run's folder; the network is in evaluation mode.
 
+        Both files are compared with the digests in `config.json`, which folders from before there
+        were digests lack.
+
         Raises:
-            ModelError: the folder is not there, incomplete, damaged or of a newer molsepnorm.
+            ModelError: the folder is not there, incomplete, damaged, of a newer molsepnorm, or has
+                a number that is not finite.
         """
         folder = _find(Path(folder))
         about = _read_config(folder / _CONFIG)
+        weights = _read_weights(folder / _WEIGHTS, about)
         try:
             config = GraphormerConfig(**about["network"])
-            with torch.random.fork_rng():  # the weights drawn here are replaced below
-                network = Graphormer(config)
             task = Task.from_json(about["task"])
             if task.outputs != config.outputs:
                 raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
             if featurizer not in featurize.SIZES:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
-        except (KeyError, TypeError, AttributeError, ConfigError) as error:
-            raise ModelError(f"{folder / _CONFIG} does not describe a model: {error}") from error
-        try:
-            with clear_errors(folder / _WEIGHTS, "read"):
-                network.load_state_dict(load_file(folder / _WEIGHTS))
-        except (SafetensorError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
+                raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
+        except _WRONG_ENTRY as error:
             raise ModelError(
-                f"{folder / _WEIGHTS} is damaged or belongs to another model ({reason}): "
-                "take the folder from its source again"
+                f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
+        try:
+            _require_room(config, weights)
+            with torch.random.fork_rng():  # the weights drawn here are replaced below
+                network = Graphormer(config)
+            network.load_state_dict(weights)
+        except (RuntimeError, *_WRONG_ENTRY) as error:
+            raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
 
 
@@ -133,18 +146,74 @@ def _find(folder: Path) -> Path:
     return folder
 
 
-def _read_config(path: Path) -> dict:
-    try:
-        with clear_errors(path, "read"):
-            about = json.loads(path.read_text(encoding="utf-8"))
-        schema = about["schema"]
-        if not isinstance(schema, int):
-            raise ValueError(f"its schema is {schema!r}, not a number")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+@dataclass
+class _Description:
+    """The types of `config.json`."""
+
+    featurizer: str
+    task: Task
+    network: GraphormerConfig
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    """Its content, once its digest, or where it has none the type of each entry, is verified."""
+    about = read_json(path)
+    schema = about.get("schema") if isinstance(about, dict) else None
+    if type(schema) is not int:
+        raise ModelError(f"{path} is damaged: its schema is {schema!r:.80}, not a number")
     if schema > SCHEMA:
         raise ModelError(
-            f"{path} was written by molsepnorm {about.get('molsepnorm')} (schema {schema}), and "
-            f"this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
+            f"{path} was written by molsepnorm {about.get('molsepnorm')!s:.80} (schema {schema}), "
+            f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
+        )
+    if KEY not in about:
+        check_types(_Description, about, f"{path} does not describe a model")
+        return about
+    digests = about[KEY]
+    expected = digests.pop(_CONFIG, None) if isinstance(digests, dict) else None
+    if json_digest(about) != expected:
+        raise ModelError(
+            f"{path} is damaged or was changed: its content does not match its digest. Take "
+            "the folder from its source again or, where you meant to change it, remove "
+            f"its entry '{KEY}'"
         )
     return about
+
+
+def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors, once their digest is verified."""
+    with clear_errors(path, "read"):
+        content = path.read_bytes()
+    if KEY in about and hashlib.sha256(content).hexdigest() != about[KEY].get(_WEIGHTS):
+        raise _other_weights(path, f"it does not match its digest in {_CONFIG}")
+    try:
+        weights = load(content)
+    except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        raise _other_weights(path, error) from error
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise _other_weights(path, f"{name} has a number that is not finite")
+    return weights
+
+
+def _require_room(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
+    """Check, before memory is taken for them, that the sizes could be those of the weights."""
+    sizes = (
+        size for value in astuple(config) for size in (value if type(value) is tuple else [value])
+    )
+    largest = max(size for size in sizes if type(size) is int)
+    matrices = config.layers * config.width * max(config.width, config.ffn_width)
+    if max(largest, matrices) > sum(tensor.numel() for tensor in weights.values()):
+        raise ConfigError(f"{_CONFIG} describes a larger network")
+
+
+def _other_weights(path: Path, reason: object) -> ModelError:
+    return ModelError(
+        f"{path} is damaged or belongs to another model ({_brief(reason)}): take the folder from "
+        "its source again"
+    )
+
+
+def _brief(reason: object) -> str:
+    """The beginning of an error, which may list every tensor, or quote what is in the file."""
+    return next(iter(str(reason).splitlines()), "")[:400]

@@ -8,24 +8,27 @@ and it is mapped, not read, so that opening one takes milliseconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from molsepnorm.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec
 from molsepnorm.encodings.paths import PathMerger, PathVocabulary
 from molsepnorm.errors import StorageError
-from molsepnorm.files import clear_errors, replacing
+from molsepnorm.files import clear_errors, fingerprint, replacing, scratch_folder
 
-__all__ = ["SCHEMA", "GraphStore", "StoreWriter"]
+__all__ = ["REMEDY", "SCHEMA", "GraphStore", "StoreWriter"]
 
 SCHEMA = 2
 """Raised whenever the meaning of the file changes; a file of another schema is made anew."""
+
+REMEDY = "delete it, and it will be made anew"
+"""The end of the message about a store that cannot be used."""
 
 _DTYPES = {
     name: np.dtype(dtype)
@@ -82,34 +85,39 @@ class GraphStore:
     path: Path
     """The file."""
 
+    digest: str
+    """Stands for the file's content. It was verified when the file was opened, unless the file is
+    from before stores held their digest."""
+
+    remark: str = ""
+    """Why it had to be made anew, for a person."""
+
     def __len__(self) -> int:
         return len(self.sizes)
 
     @staticmethod
     def open(path: Path | str) -> GraphStore:
-        """Map a file that `StoreWriter` wrote.
+        """Map a file that `StoreWriter` wrote, after comparing it with its digest.
 
         Raises:
-            StorageError: no such file, or not a store of this schema.
+            StorageError: no such file, not a store of this schema, or a damaged one.
         """
         path = Path(path)
         try:
-            with clear_errors(path, "read"), open(path, "rb") as file:
-                header, start = _read_header(file)
-            about = json.loads(header.pop("__metadata__")["store"])
-            if about["schema"] == SCHEMA:
-                return _assembled(
-                    {name: _map(path, start, entry) for name, entry in header.items()}, about, path
-                )
+            with clear_errors(path, "read"):
+                with open(path, "rb") as file:
+                    header, start = _read_header(file)
+                about = json.loads(header.pop("__metadata__")["store"])
+                if about["schema"] == SCHEMA:
+                    digest = check_sealed(path) or fingerprint(path)
+                    arrays = {name: _map(path, start, entry) for name, entry in header.items()}
+                    return _assembled(arrays, about, path, digest)
         except StorageError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise StorageError(
-                f"{path} is damaged or no graph store: delete it, and it will be made anew"
-            ) from error
+        except (ValueError, KeyError, TypeError, AttributeError, LookupError) as error:
+            raise StorageError(f"{path} is damaged or no graph store: {REMEDY}") from error
         raise StorageError(
-            f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: delete it, and it "
-            "will be made anew"
+            f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: {REMEDY}"
         )
 
 
@@ -145,14 +153,13 @@ class StoreWriter:
         self._atom_features = self._most_bonds = 0
 
     def __enter__(self) -> StoreWriter:
-        with clear_errors(self.path, "write"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            name = f".{self.path.name}."
-            self._spool = TemporaryDirectory(prefix=name, suffix=".spool", dir=self.path.parent)
-            folder = Path(self._spool.name)
-            self._files: dict[str, BinaryIO] = {
-                name: (folder / name).open("w+b") for name in ("atoms", "degrees", "pairs")
-            }
+        with ExitStack() as stack:
+            folder = stack.enter_context(scratch_folder(self.path))
+            with clear_errors(self.path, "write"):
+                self._files: dict[str, BinaryIO] = {
+                    name: (folder / name).open("w+b") for name in ("atoms", "degrees", "pairs")
+                }
+            self._spool = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -164,7 +171,7 @@ class StoreWriter:
             for file in self._files.values():
                 with suppress(OSError):  # a full disk, which has been reported
                     file.close()
-            self._spool.cleanup()
+            self._spool.close()
 
     def append(
         self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None
@@ -217,24 +224,27 @@ class StoreWriter:
         about = json.dumps({**self._about, "most_bonds": self._most_bonds, "notes": self.notes})
         # the widest numbers first, so that every array begins at a multiple of its item's size
         order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
-        with open(scratch, "wb") as out:
-            out.write(_header({name: layout[name] for name in order}, about))
+
+        def parts() -> Iterator[Any]:
+            yield _header({name: layout[name] for name in order}, about)
             for name in order:
                 if name in in_memory:
-                    out.write(np.ascontiguousarray(in_memory[name]).data)
+                    yield np.ascontiguousarray(in_memory[name]).data
                 else:
-                    _copy(self._files[name], out, final if name == "pairs" else None)
+                    yield from _chunks(self._files[name], final if name == "pairs" else None)
+
+        write_sealed(scratch, parts())
 
 
-def _copy(source: BinaryIO, out: BinaryIO, codes: np.ndarray | None) -> None:
-    """Copy a spooled array, giving provisional codes their final number where `codes` is."""
+def _chunks(source: BinaryIO, codes: np.ndarray | None) -> Iterator[Any]:
+    """A spooled array, with the final number of each provisional code where `codes` is."""
     source.seek(0)
     while chunk := source.read(1 << 20):  # stays in the processor's cache
-        out.write(chunk if codes is None else codes.take(np.frombuffer(chunk, dtype=np.int32)).data)
+        yield chunk if codes is None else codes.take(np.frombuffer(chunk, dtype=np.int32)).data
 
 
 def _header(layout: Mapping[str, tuple[np.dtype, tuple[int, ...]]], about: str) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {"store": about}}
+    entries: dict[str, Any] = {"__metadata__": {KEY: BLANK, "store": about}}
     position = 0
     for name, (dtype, shape) in layout.items():
         end = position + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -259,9 +269,14 @@ def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path) -> GraphStore:
+def _assembled(
+    arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path, digest: str
+) -> GraphStore:
     return GraphStore(
-        **{name: arrays[name] for name in ("atoms", "degrees", "pairs", "labels")},
+        atoms=arrays["atoms"],
+        degrees=arrays["degrees"],
+        pairs=arrays["pairs"],
+        labels=arrays["labels"],
         sizes=np.array(arrays["sizes"]),
         rows=np.array(arrays["rows"]),
         paths=PathVocabulary(
@@ -275,6 +290,7 @@ def _assembled(arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path)
         targets=tuple(about["targets"]),
         notes=about["notes"],
         path=path,
+        digest=digest,
     )
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
+import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
+from molsepnorm import files
 from molsepnorm.errors import MolsepnormError, StorageError
-from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+from molsepnorm.files import clear_errors, fingerprint, replacing, scratch_folder, write_json
 
 
 def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
@@ -32,8 +38,7 @@ def test_an_old_file_is_replaced(tmp_path, tree):
 def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old.txt").write_text("old")
-    with replacing(str(tmp_path / "model")) as scratch:
-        scratch.mkdir()
+    with replacing(str(tmp_path / "model"), folder=True) as scratch:
         (scratch / "new.txt").write_text("new")
     assert tree(tmp_path) == {"model": None, "model/new.txt": b"new"}
 
@@ -47,9 +52,8 @@ def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
     target = tmp_path / "kept" if folder else tmp_path / "kept" / "file"
 
     def fail():
-        with replacing(target) as scratch:
+        with replacing(target, folder=folder) as scratch:
             if folder:
-                scratch.mkdir()
                 scratch = scratch / "file"
             scratch.write_text("half")
             raise failure
@@ -187,3 +191,135 @@ def test_a_fingerprint_knows_order_and_where_a_part_ends():
 def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
         fingerprint(tmp_path / "missing")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from molsepnorm import files
+target, kind = Path(sys.argv[1]), sys.argv[2]
+def end():
+    os.kill(os.getpid(), signal.SIGKILL)
+if kind == "spool":
+    with files.scratch_folder(target) as scratch:
+        (scratch / "part").write_text("x" * 1000)
+        end()
+rename, calls = os.replace, []
+def replace(source, to):
+    calls.append(to)
+    if kind == "renaming" and len(calls) == 2:
+        end()
+    rename(source, to)
+os.replace = replace
+with files.replacing(target, folder=kind != "file") as scratch:
+    (scratch / "part" if kind != "file" else scratch).write_text("half")
+    if kind in ("file", "folder"):
+        end()
+"""
+
+WAITING = """
+import sys
+from pathlib import Path
+from molsepnorm import files
+with files.replacing(Path(sys.argv[1])) as scratch, files.scratch_folder(Path(sys.argv[1])):
+    scratch.write_text("whole")
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def _killed(target, kind) -> None:
+    """A writer that is killed in the middle."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(target), kind])
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "spool"])
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, tree, kind):
+    """Whatever either of them writes; what else lies there, hidden or not, stays."""
+    others = {".x.partial": b"1", "a.0123456789abcd.partial": b"2", ".b.spool": b"3"}
+    for name, content in others.items():
+        (tmp_path / name).write_bytes(content)
+    _killed(tmp_path / "target", kind)
+    left = set(tree(tmp_path)) - set(others)
+    assert left
+    assert all(re.match(r"\.target\.[0-9a-f]{14}\.(partial|spool)(/part)?$", name) for name in left)
+    write_json(tmp_path / "other.json", 1)
+    assert tree(tmp_path) == {**others, "other.json": b"1\n"}
+
+
+def test_a_folder_whose_writer_was_killed_between_two_renamings_is_put_back(tmp_path, tree):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "old").write_text("old")
+    before = tree(tmp_path)
+    _killed(tmp_path / "target", "renaming")
+    assert not (tmp_path / "target").exists()
+    with pytest.raises(KeyError), replacing(tmp_path / "other"):
+        raise KeyError
+    assert tree(tmp_path) == before
+
+
+def test_an_old_folder_that_was_replaced_since_goes(tmp_path, tree):
+    """Its writer was killed; another one has put a new folder there."""
+    (tmp_path / "target").mkdir()
+    _killed(tmp_path / "target", "renaming")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "new").write_text("new")
+    with pytest.raises(KeyError), replacing(tmp_path / "other"):
+        raise KeyError
+    assert tree(tmp_path) == {"target": None, "target/new": b"new"}
+
+
+def test_what_a_living_writer_writes_is_left_alone(tmp_path, tree):
+    """Its file takes its place in the end, however many others write meanwhile."""
+    command = [sys.executable, "-c", WAITING, str(tmp_path / "target")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        before = tree(tmp_path)
+        write_json(tmp_path / "target", 1)
+        with scratch_folder(tmp_path / "target"):
+            pass
+        assert tree(tmp_path) == {**before, "target": b"1\n"}
+        process.communicate(b"\n")
+    assert tree(tmp_path) == {"target": b"whole"}
+
+
+def test_what_other_machines_wrote_is_left_to_them(tmp_path, tree, monkeypatch):
+    """Their locks may not be seen from here."""
+    with monkeypatch.context() as patch:
+        patch.setattr(platform, "node", lambda: "elsewhere")
+        _, lock = files._new_scratch(tmp_path / "target", "partial", folder=False)
+        assert lock is not None
+        os.close(lock)  # as a disk does that does not share locks
+    before = tree(tmp_path)
+    write_json(tmp_path / "other", 1)
+    assert tree(tmp_path) == {**before, "other": b"1\n"}
+
+
+def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch):
+    """Another writer may come between its making and its locking."""
+    lock, calls = files._lock, []
+
+    def late(path):
+        calls.append(path)
+        if len(calls) == 1:
+            files.remove_leftovers(tmp_path)
+        return lock(path)
+
+    monkeypatch.setattr(files, "_lock", late)
+    write_json(tmp_path / "target", 1)
+    assert len(set(calls)) == 2
+    assert tree(tmp_path) == {"target": b"1\n"}
+
+
+def test_a_disk_without_locks(tmp_path, tree, monkeypatch):
+    """Files are written as ever, and nothing is taken for left behind."""
+    _killed(tmp_path / "target", "file")
+    before = tree(tmp_path)
+    monkeypatch.setattr(files, "flock", None)
+    write_json(tmp_path / "a", 1)
+    with scratch_folder(tmp_path / "a") as scratch:
+        assert scratch.is_dir()
+    assert tree(tmp_path) == {**before, "a": b"1\n"}

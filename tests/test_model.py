@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import os
 
+import numpy as np
 import pytest
 import torch
 
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings.encode import encode
-from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.errors import ModelError, MolsepnormError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -160,7 +163,9 @@ def test_a_run_without_a_model_yet(tmp_path):
 
 
 def _change(path, change) -> None:
+    """Change the description, and take its digests away."""
     about = json.loads(path.read_text())
+    del about["sha256"]
     change(about)
     path.write_text(json.dumps(about))
 
@@ -179,7 +184,19 @@ def test_a_newer_folder_asks_for_a_newer_version(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "3", "{}", '{"schema": "new"}', '{"schema": null}', "\0\0"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        "{}",
+        '{"schema": "new"}',
+        '{"schema": null}',
+        "\0\0",
+        "[" * 200_000,
+    ],
 )
 def test_a_description_that_is_no_json_of_ours(tmp_path, text):
     _model().save_pretrained(tmp_path)
@@ -301,3 +318,196 @@ def test_a_place_below_a_file(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError, match="cannot write .*file/model"):
         _model().save_pretrained(tmp_path / "file" / "model")
+
+
+@pytest.mark.parametrize("part", ["config.json", "length", "header", "data"])
+def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
+    """Of 100 flipped bits in each part of each file not one changes a prediction: the model is
+    refused, by a message that names the file, or it is the same."""
+    model = _model()
+    model.save_pretrained(tmp_path)
+    path = tmp_path / (part if part == "config.json" else "model.safetensors")
+    content, outputs = path.read_bytes(), _outputs(model)
+    header = 8 + int.from_bytes(content[:8], "little")
+    parts = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}
+    rng, noticed = np.random.default_rng(0), 0
+    for place in rng.integers(*parts.get(part, (0, len(content))), 100).tolist():
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            again = PropertyModel.from_pretrained(tmp_path)
+        except ModelError as error:
+            noticed += 1
+            assert str(path) in str(error)
+        else:
+            assert part == "config.json"  # white space, or the name of the digests' entry
+            assert torch.equal(_outputs(again), outputs)
+    assert noticed == 100 if part != "config.json" else noticed > 80
+
+
+def _zeros(weights):
+    return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+
+
+def _swapped(weights):
+    names = [name for name, tensor in weights.items() if tensor.shape == (16, 16)][:2]
+    return {**weights, names[0]: weights[names[1]], names[1]: weights[names[0]]}
+
+
+def _another_seed(weights):
+    return {name: t.contiguous() for name, t in _model(1).network.state_dict().items()}
+
+
+@pytest.mark.parametrize("other", [_zeros, _swapped, _another_seed])
+def test_other_weights_of_the_same_shapes_are_refused(tmp_path, other):
+    from safetensors.torch import load_file, save_file
+
+    _model().save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    save_file(other(load_file(path)), path)
+    with pytest.raises(
+        ModelError,
+        match=r"model.safetensors is damaged or belongs to another model \(it does not match",
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_another_models_description_is_refused(tmp_path):
+    """Each file is whole; together they are no model."""
+    _model(0).save_pretrained(tmp_path / "one")
+    _model(1).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "config.json").replace(tmp_path / "one" / "config.json")
+    with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another mod"):
+        PropertyModel.from_pretrained(tmp_path / "one")
+
+
+def test_a_change_by_hand_must_be_meant(tmp_path):
+    """The message says how; and a file that is only laid out anew is the same."""
+    _model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about, indent=7, sort_keys=True))
+    PropertyModel.from_pretrained(tmp_path)
+    about["task"]["targets"][0]["name"] = "log S"
+    path.write_text(json.dumps(about))
+    with pytest.raises(ModelError, match="was changed: .* you meant .* remove its entry 'sha256'"):
+        PropertyModel.from_pretrained(tmp_path)
+    del about["sha256"]
+    path.write_text(json.dumps(about))
+    assert PropertyModel.from_pretrained(tmp_path).task.names == ("log S", "toxic")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("tensor", ["readout.weight", "layers.0.attention_norm.tok_norm.weight"])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
+    model = _model()
+    state = model.network.state_dict()
+    tensor = tensor if tensor in state else next(name for name in state if "norm" in name)
+    state[tensor].view(-1)[0] = value
+    model.save_pretrained(tmp_path)
+    with pytest.raises(
+        ModelError, match=rf"model.safetensors .*\({tensor} has a number that is not finite\)"
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"scale": float("nan")},
+            "'logS' needs a finite mean and a finite scale above 0; got .*nan",
+        ),
+        ({"scale": 0}, "'logS' needs a finite mean and a finite scale above 0; got .*scale=0"),
+        ({"scale": -1.0}, "'logS' needs .*scale=-1"),
+        ({"mean": float("inf")}, "'logS' needs .*mean=inf"),
+        ({"mean": "1"}, r"task\.targets\.0\.mean: .*valid number; got '1'"),
+        ({"name": []}, r"task\.targets\.0\.name: .*valid string; got \[\]"),
+        ({"class_weights": [1.0]}, "'logS' has 2 classes; got 1 class_weights"),
+        ({"class_weights": [1.0, -1.0]}, "'logS' needs finite class_weights of 0 or more"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(tmp_path, entry, message):
+    """By its file and its entry."""
+    _model().save_pretrained(tmp_path)
+    _change(tmp_path / "config.json", lambda about: about["task"]["targets"][0].update(entry))
+    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_a_network_that_is_larger_than_its_weights_takes_no_memory(tmp_path):
+    for name, value in {"layers": 10**9, "width": 2 * 10**6, "max_degree": 10**12}.items():
+        _model().save_pretrained(tmp_path)
+        _change(tmp_path / "config.json", lambda about: about["network"].update({name: value}))  # noqa: B023
+        with pytest.raises(
+            ModelError, match=r"another model \(config.json describes a larger netw"
+        ):
+            PropertyModel.from_pretrained(tmp_path)
+
+
+def test_features_of_another_featuriser_are_refused(tmp_path):
+    _model().save_pretrained(tmp_path)
+    _change(tmp_path / "config.json", lambda about: about.update(featurizer="ogb"))
+    with pytest.raises(ModelError, match="atom_sizes and bond_sizes are not those of 'ogb'"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+STRANGE = [
+    *(None, True, 0, -1, 3, 10**9, 10**30, 10**400, 0.5, -0.5, 1e300, float("nan"), float("inf")),
+    *(
+        "",
+        "1",
+        "sep",
+        "\ud800",
+        "\0",
+        "x" * 100_000,
+        [],
+        [1],
+        ["a"],
+        [[]],
+        [None] * 5,
+        {},
+        {"a": 1},
+    ),
+]
+
+
+def _entries(content, where=()):
+    """Every place in JSON content."""
+    parts = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in parts:
+        yield (*where, key)
+        if isinstance(value, dict | list):
+            yield from _entries(value, (*where, key))
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_any_value_in_any_place_of_the_description(tmp_path, digests):
+    """The model is the same, or refused by a message that names the file; without digests, as in
+    folders from before there were any, it may also be another model that works."""
+    model = _model()
+    model.save_pretrained(tmp_path)
+    path, outputs = tmp_path / "config.json", _outputs(model)
+    about = json.loads(path.read_text())
+    if not digests:
+        del about["sha256"]
+    tried = 0
+    for number, place in enumerate(_entries(about)):
+        rng = np.random.default_rng(number)
+        for choice in rng.choice(len(STRANGE), 5, replace=False):
+            changed = copy.deepcopy(about)
+            parent = functools.reduce(lambda part, key: part[key], place[:-1], changed)
+            parent[place[-1]] = STRANGE[choice]
+            path.write_text(json.dumps(changed))
+            tried += 1
+            try:
+                again = PropertyModel.from_pretrained(tmp_path)
+            except MolsepnormError as error:
+                assert str(tmp_path) in str(error)
+                assert len(str(error)) < 1000
+            else:
+                found = again.task.predictions(_outputs(again))
+                assert not digests or torch.equal(_outputs(again), outputs)
+                assert found.shape == outputs.shape
+    assert tried > 250

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -13,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.codes import SELF
+from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
+from molsepnorm.files import fingerprint
 from molsepnorm.molecule import MolGraph
 from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
 
@@ -316,3 +322,90 @@ def test_a_damaged_header_is_a_storage_error_or_harmless(path):
         except Exception as error:
             surprises[type(error).__name__] = f"byte {place}: {error}"
     assert not surprises
+
+
+def copied(store: GraphStore) -> dict[str, np.ndarray]:
+    """Its arrays in memory, where no change of the file reaches them."""
+    return {name: np.array(getattr(store, name)) for name in ARRAYS}
+
+
+def test_a_changed_byte_is_noticed_wherever_it_is(path):
+    """Or it is harmless: the name of the digest's field, without which the file counts as one from
+    before there were digests. A draw of bytes of the length, the header and every array."""
+    content, before = path.read_bytes(), copied(GraphStore.open(path))
+    digest = GraphStore.open(path).digest
+    start = 8 + int.from_bytes(content[:8], "little")
+    rng = np.random.default_rng(0)
+    places = [
+        *range(8),
+        *rng.choice(range(8, start), 200),
+        *rng.choice(range(start, len(content)), 300),
+    ]
+    noticed = {"length": 0, "header": 0, "data": 0}
+    for place in map(int, places):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            store = GraphStore.open(path)
+        except StorageError as error:
+            assert "some.store is damaged or no graph store: delete it" in str(error)
+            noticed["length" if place < 8 else "header" if place < start else "data"] += 1
+        else:
+            assert re.search(rb'"sha256": ?"', content).start() <= place < start
+            assert store.digest != digest
+            np.testing.assert_equal(copied(store), before)
+    assert noticed["length"] == 8
+    assert noticed["data"] == 300
+    assert noticed["header"] >= 180
+
+
+def test_swapped_arrays_are_noticed(path):
+    """Two of one shape and type, each whole."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    (a, b), (c, d) = (header[name]["data_offsets"] for name in ("sizes", "rows"))
+    changed = bytearray(content)
+    changed[start + a : start + b], changed[start + c : start + d] = (
+        content[start + c : start + d],
+        content[start + a : start + b],
+    )
+    path.write_bytes(changed)
+    with pytest.raises(StorageError, match="is damaged"):
+        GraphStore.open(path)
+
+
+def without_digest(path: Path) -> None:
+    """Make a store one from before there were digests."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    del header["__metadata__"]["sha256"]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
+
+
+def test_a_store_from_before_there_were_digests_is_read(path):
+    """Its digest is the fingerprint that runs of that time have in their environment.json."""
+    before, of_new = copied(GraphStore.open(path)), fingerprint_unsealed(path)
+    without_digest(path)
+    old = GraphStore.open(path)
+    assert old.digest == fingerprint(path) == fingerprint_unsealed(path) == of_new
+    np.testing.assert_equal(copied(old), before)
+
+
+def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs, labels):
+    """The next one into that folder removes what it left."""
+    code = (
+        "import os, signal, sys; from molsepnorm.store import StoreWriter; "
+        "from molsepnorm.encodings.encode import EncodingSpec; "
+        "writer = StoreWriter(sys.argv[1], EncodingSpec((3,)), 'zinc', ()); writer.__enter__(); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.store")])
+    assert done.returncode == -signal.SIGKILL
+    assert any(name.endswith(".spool") for name in tree(tmp_path))
+    write(tmp_path / "b.store", graphs, labels, chunk=2)
+    assert list(tree(tmp_path)) == ["b.store"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from molsepnorm.datasets import ogb, zinc
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
@@ -48,6 +50,13 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
         StorageError: a file cannot be read, or the cache cannot be written.
     """
     featurizer_of(config)
+    dataset = _load(config, encoding, labelled)
+    if not dataset.store.remark:
+        return dataset
+    return replace(dataset, remarks=(*dataset.remarks, dataset.store.remark))
+
+
+def _load(config: DataConfig, encoding: EncodingSpec, labelled: bool) -> Dataset:
     if config.dataset is None:
         from molsepnorm.datasets.table import load_table
 

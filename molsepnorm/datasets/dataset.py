@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +14,10 @@ import numpy as np
 from molsepnorm.encodings.encode import EncodingSpec, encode
 from molsepnorm.errors import StorageError
 from molsepnorm.featurize import SIZES
-from molsepnorm.files import cache_folder, fingerprint
+from molsepnorm.files import cache_folder
 from molsepnorm.metrics import Kind
 from molsepnorm.molecule import MolGraph
-from molsepnorm.store import SCHEMA, GraphStore, StoreWriter
+from molsepnorm.store import REMEDY, SCHEMA, GraphStore, StoreWriter
 
 __all__ = [
     "SPLITS",
@@ -76,12 +76,12 @@ class Dataset:
     official: Callable[[np.ndarray, np.ndarray], float] | None = None
     """The set's own evaluation by that metric: from predictions and labels (G, T)."""
     remarks: tuple[str, ...] = ()
-    """What was guessed of the source, for a person."""
+    """What was guessed of the source or happened to its store, for a person."""
 
     @property
     def fingerprint(self) -> str:
         """Stands for the encoded molecules and their labels."""
-        return fingerprint(self.store.path)
+        return self.store.digest
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -117,11 +117,13 @@ def cached_store(
         StorageError: the cache cannot be written.
     """
     path = cache_folder() / f"{featurizer}-{key}-{_tag(encoding)}.store"
+    remark = ""
     if path.exists():
         try:
             return GraphStore.open(path)
-        except StorageError:
-            path.unlink(missing_ok=True)  # damaged or of an older schema: made anew below
+        except StorageError as error:  # damaged or of an older schema
+            remark = f"{str(error).removesuffix(REMEDY)}it was made anew."
+            path.unlink(missing_ok=True)
     with StoreWriter(path, encoding, featurizer, targets) as writer:
         molecules = iter(molecules)
         while chunk := list(islice(molecules, _CHUNK)):
@@ -133,7 +135,7 @@ def cached_store(
                 rows,
             )
         writer.notes = notes
-    return GraphStore.open(path)
+    return replace(GraphStore.open(path), remark=remark)
 
 
 def _tag(encoding: EncodingSpec) -> str:

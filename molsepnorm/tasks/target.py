@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.metrics import Kind
 
 __all__ = ["Target", "check_labels"]
@@ -16,7 +17,14 @@ __all__ = ["Target", "check_labels"]
 
 @dataclass(frozen=True)
 class Target:
-    """One column to predict."""
+    """One column to predict.
+
+    Raises:
+        ConfigError: a number that is not finite, a scale of 0 or less, or another number of class
+            weights than of classes.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a file is checked
 
     name: str
     kind: Kind
@@ -29,6 +37,23 @@ class Target:
     class_weights: tuple[float, ...] = ()
     """How much a label of each class (no, yes where it is yes/no) counts in the loss; empty for all
     alike."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mean) and math.isfinite(self.scale) and self.scale > 0):
+            raise ConfigError(
+                f"target '{self.name}' needs a finite mean and a finite scale above 0; got "
+                f"mean={self.mean}, scale={self.scale}"
+            )
+        weights = self.class_weights
+        if weights and len(weights) != max(self.width, 2):
+            raise ConfigError(
+                f"target '{self.name}' has {max(self.width, 2)} classes; got {len(weights)} "
+                "class_weights"
+            )
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
+            raise ConfigError(
+                f"target '{self.name}' needs finite class_weights of 0 or more; got {weights}"
+            )
 
     @property
     def width(self) -> int:

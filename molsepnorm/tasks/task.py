@@ -35,6 +35,8 @@ _OF_LOSS = {"l1": "mae", "mse": "rmse"}
 class Task:
     """T targets together, and the metric by which a model is chosen."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a file is checked
+
     targets: tuple[Target, ...]
     metric: str
     regression_loss: Literal["l1", "mse"] = "l1"

@@ -1,7 +1,7 @@
 """The state from which a run goes on exactly where it was.
 
-One safetensors file: tensors by name, and the plain numbers as JSON in its header. Nothing is
-pickled.
+One safetensors file: tensors by name, and the plain numbers as JSON in its header, with a digest of
+all. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from molsepnorm.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.errors import ModelError
 from molsepnorm.files import clear_errors, replacing
+from molsepnorm.reading import check_types
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
-SCHEMA = 2
+SCHEMA = 3
+"""Raised whenever the meaning of the file changes."""
+
+_WITHOUT_DIGEST = 2  # the schema before files held their digest; still read
 
 
 @dataclass
@@ -49,6 +54,18 @@ class Progress:
     best_score: float | None = None
     best_epoch: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and name not in _SIGNED and not 0 <= value < 2**63:
+                raise ValueError(f"{name} must be a number from 0 on; got {value!s:.40}")
+        if max(self.epoch, self.best_epoch or 0) > self.epochs:
+            raise ValueError(
+                f"epoch and best_epoch must not be above epochs, which is {self.epochs}"
+            )
+
+
+_SIGNED = ("loss_sum", "best_score")
+
 
 def save_checkpoint(
     path: Path,
@@ -71,7 +88,7 @@ def save_checkpoint(
     tensors |= _flatten("random", random)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
-        scratch.write_bytes(save(tensors, metadata={"molsepnorm": content}))
+        write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
 
 
 def load_checkpoint(
@@ -89,15 +106,19 @@ def load_checkpoint(
         ModelError: the file is damaged or belongs to another configuration.
         StorageError: it cannot be read.
     """
+    damaged = f"{path} is damaged or belongs to another configuration"
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
             content = json.loads(file.metadata()["molsepnorm"])
-            if content["schema"] != SCHEMA:
+            if content["schema"] not in (SCHEMA, _WITHOUT_DIGEST):
                 raise ModelError(
                     f"{path} was written by another version of molsepnorm (schema "
                     f"{content['schema']}, and this one reads {SCHEMA}): go on with that version, "
                     "or start the run anew in another folder"
                 )
+            if check_sealed(path) is None and content["schema"] == SCHEMA:
+                raise ValueError("it holds no digest")
+            progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         network.load_state_dict(_under("network", tensors))
         if average is not None:
@@ -110,12 +131,11 @@ def load_checkpoint(
         random = _under("random", tensors)
         if not random:
             raise KeyError("random states")
-        return Progress(**content["progress"]), random
-    except (SafetensorError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise ModelError(
-            f"{path} is damaged or belongs to another configuration: {error}. "
-            "Start the run anew in another folder"
-        ) from error
+        return progress, random
+    except ModelError:
+        raise
+    except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
+        raise ModelError(f"{damaged}: {error}. Start the run anew in another folder") from error
 
 
 def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

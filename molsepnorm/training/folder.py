@@ -22,7 +22,7 @@ import json
 import os
 import platform
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,20 @@ import torch
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset
 from molsepnorm.devices.verdict import known
+from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+from molsepnorm.files import (
+    clear_errors,
+    fingerprint,
+    remove_leftovers,
+    replacing,
+    write_json,
+)
+from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import EpochRecord
+from molsepnorm.training.lock import LOCK
 
 __all__ = ["RunFolder"]
 
@@ -82,9 +91,11 @@ class RunFolder:
         begun = {path.name for path in (self.environment, self.config, self.splits)}
         begun |= {"rejected.csv", self.checkpoint.parent.name}
         with clear_errors(self.path, "write"):
+            if self.path.is_dir():
+                remove_leftovers(self.path)
             there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
             ours = self.environment.name in there and not self.checkpoint.exists()
-            if there - (begun if ours else set()):
+            if there - {LOCK} - (begun if ours else set()):
                 resume = f", or go on with that run by --resume {self.path}"
                 raise ConfigError(
                     f"{self.path} exists and is not empty: choose another folder"
@@ -95,17 +106,20 @@ class RunFolder:
         """Check that there is a run to go on with.
 
         Raises:
-            ModelError: there is none.
+            ModelError: there is none, or its history is damaged.
         """
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is no run to resume: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
+        self._history()
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
-        write_json(self.environment, {**_environment(), "data": _fingerprint(dataset)})
+        write_json(
+            self.environment, {**_environment(), "data": _fingerprint(dataset, dataset.fingerprint)}
+        )
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
@@ -120,34 +134,68 @@ class RunFolder:
             DataError: they are not.
             ModelError: the files that say what they were are damaged.
         """
-        same = _read_json(self.environment).get("data") == _fingerprint(dataset)
-        if splits:
-            same = same and _read_json(self.splits) == _splits(dataset)
-        if not same:
-            raise DataError(
-                f"the data are no longer those that {self.path} began with: put the old file "
-                "back, or start a new run"
-            )
+        environment = read_json(self.environment)
+        recorded = environment.get("data", "") if isinstance(environment, dict) else None
+        if not isinstance(recorded, str):
+            raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
+        if recorded != _fingerprint(dataset, dataset.fingerprint):
+            earlier = fingerprint_unsealed(dataset.store.path)
+            if recorded != _fingerprint(dataset, earlier):
+                raise self._other_data("")
+        if splits and (kept := read_json(self.splits)) != _splits(dataset):
+            check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
+            raise self._other_data(", or are split in another way")
+
+    def _other_data(self, why: str) -> DataError:
+        return DataError(
+            f"the data are no longer those that {self.path} began with{why}: put the old file "
+            "back, or start a new run"
+        )
 
     def finished_metrics(self) -> dict[str, Any] | None:
-        """The scores of a run that finished before: the test split is not looked at again."""
+        """The scores of a run that finished before: the test split is not looked at again.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
         if not self.metrics.exists():
             return None
-        return _read_json(self.metrics)
+        metrics = read_json(self.metrics)
+        check_types(_Metrics, metrics, f"{self.metrics} is damaged")
+        return metrics
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
         row = {key: value for key, value in asdict(record).items() if key != "scores"}
         row |= {f"val_{name}": score for name, score in record.scores.items()}
         row["best"] = int(record.best)
-        kept: list[dict[str, str]] = []
-        if record.epoch > 1 and self.history.exists():
-            text = self.history.read_text(encoding="utf-8")
-            kept = [r for r in csv.DictReader(io.StringIO(text)) if int(r["epoch"]) < record.epoch]
+        kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
+        if kept and list(kept[0]) != list(row):
+            raise self._damaged_history(f"its columns are not {', '.join(row)}")
         with replacing(self.history) as scratch, open(scratch, "w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(row))
             writer.writeheader()
             writer.writerows([*kept, row])
+
+    def _history(self) -> list[dict[str, str]]:
+        """The lines so far, each with an epoch and a cell for every column."""
+        if not self.history.exists():
+            return []
+        try:
+            with clear_errors(self.history, "read"):
+                text = self.history.read_text(encoding="utf-8")
+            lines = list(csv.DictReader(io.StringIO(text)))
+            if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
+                raise ValueError("a line has more or fewer cells than the first, or no epoch")
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            raise self._damaged_history(str(error)) from error
+        return lines
+
+    def _damaged_history(self, why: str) -> ModelError:
+        return ModelError(
+            f"{self.history} is damaged: {why}. Put a good copy back, or remove it, and it begins "
+            "anew"
+        )
 
     def write_predictions(self, dataset: Dataset, task: Task, predictions: np.ndarray) -> None:
         """Truth and prediction (G, O) of every test molecule, in the source's order.
@@ -178,19 +226,23 @@ def _readable(labels: np.ndarray, target: Target) -> np.ndarray:
     return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        with clear_errors(path, "read"):
-            return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+@dataclass
+class _Metrics:
+    """The types in `metrics.json` that a resumed run or a series relies on."""
+
+    data: str
+    chosen_by: str
+    parameters: int
+    seconds: float
+    val: dict[str, float | None]
+    test: dict[str, float | None]
 
 
-def _fingerprint(dataset: Dataset) -> str:
+def _fingerprint(dataset: Dataset, of_store: str) -> str:
     """Stands for the encoded molecules, their labels and their weights."""
     if dataset.weights is None:
-        return dataset.fingerprint
-    return fingerprint(dataset.fingerprint, dataset.weights.tobytes().hex())
+        return of_store
+    return fingerprint(of_store, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

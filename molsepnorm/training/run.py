@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener, TrainingResult
+from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.scoring import score_on
 
@@ -54,7 +56,8 @@ def train(
         stop: asked after every step; once it answers true the state is saved and `train` returns.
 
     Raises:
-        ConfigError: the folder is not empty, or a setting does not fit the data.
+        ConfigError: the folder is not empty, another process is training into it, or a setting
+            does not fit the data.
         DataError: the data cannot be had or used, or changed since the run began.
         ModelError: there is nothing to resume.
         StorageError: a file cannot be written.
@@ -67,9 +70,11 @@ def train(
         run.require_started()
         config = load_config(config=run.config)
     assert config is not None
-    with World.join(config.run.device) as world:
+    with World.join(config.run.device) as world, ExitStack() as held:
         if not resume:
             run = RunFolder(world.together(lambda: folder or RunFolder.numbered("run")))
+        world.together(lambda: held.enter_context(locked(run.path)))
+        if not resume:
             world.together(run.require_new)
         return _train(config, run, resume, listener, stop, world, begun)
 

@@ -469,7 +469,14 @@ def test_the_cache_tells_formats_apart(write):
 def test_a_damaged_cache_is_made_anew(write, cache):
     path = write(_csv(_twenty(lambda i: i * 3.5)))
     before = set(cache.glob("*.store"))
-    _load(path)
+    _load(path, targets=["y"])
     (made,) = set(cache.glob("*.store")) - before
-    made.write_bytes(made.read_bytes()[:-7])
-    assert _load(path).store.labels[2, 0] == 7.0
+    content = made.read_bytes()
+    for damaged in (content[:-7], content[:-7] + b"\1" + content[-6:]):
+        made.unlink()  # earlier stores are still mapped
+        made.write_bytes(damaged)
+        dataset = _load(path, targets=["y"])
+        assert dataset.store.labels[2, 0] == 7.0
+        assert dataset.remarks == (f"{made} is damaged or no graph store: it was made anew.",)
+        assert made.read_bytes() == content
+    assert _load(path, targets=["y"]).remarks == ()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 from torch import nn
 
+from molsepnorm.digests import BLANK, write_sealed
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.training import checkpoint
 from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.optim import WeightAverage, make_optimizer
 
-PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 1e-17, 1)
+PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 9, 1e-17, 1)
 
 
 def _parts(seed: int = 0, width: int = 6):
@@ -160,3 +166,93 @@ def test_a_full_disk_keeps_the_last_checkpoint(small_disk):
         save_checkpoint(path, PROGRESS, *_parts(width=4000))
     assert path.read_bytes() == before
     assert [entry.name for entry in small_disk.iterdir()] == ["last"]
+
+
+@pytest.mark.parametrize("part", ["length", "header", "data"])
+def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
+    path = tmp_path / "last"
+    save_checkpoint(path, PROGRESS, *_parts())
+    content = path.read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    begin, end = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}[part]
+    rng = np.random.default_rng(0)
+    for place in rng.integers(begin, end, 150).tolist():
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(ModelError, match="last (is damaged or belongs|was written by another)"):
+            load_checkpoint(path, *_parts())
+
+
+def _rewrite(path, change, digest: bool) -> None:
+    """Change the schema and the progress of a checkpoint, which then has its right digest or none,
+    as one of before there were digests."""
+    with safe_open(path, framework="pt") as file:
+        content = json.loads(file.metadata()["molsepnorm"])
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    if not digest:
+        content["schema"] = 2
+    change(content["progress"])
+    metadata = {"molsepnorm": json.dumps(content)}
+    if digest:
+        write_sealed(path, [save(tensors, metadata={**metadata, "sha256": BLANK})])
+    else:
+        path.write_bytes(save(tensors, metadata=metadata))
+
+
+def test_a_checkpoint_from_before_there_were_digests_is_read(tmp_path):
+    parts = _parts()
+    _step(*parts)
+    save_checkpoint(tmp_path / "last", PROGRESS, *parts)
+    _rewrite(tmp_path / "last", lambda progress: None, digest=False)
+    fresh = _parts(seed=1)
+    assert load_checkpoint(tmp_path / "last", *fresh) == PROGRESS
+    assert torch.equal(fresh[0][0].weight, parts[0][0].weight)
+
+
+def test_a_checkpoint_of_today_needs_its_digest(tmp_path):
+    path = tmp_path / "last"
+    save_checkpoint(path, PROGRESS, *_parts())
+    with safe_open(path, framework="pt") as file:
+        metadata = {"molsepnorm": file.metadata()["molsepnorm"]}
+    path.write_bytes(save(load_file(path), metadata=metadata))
+    with pytest.raises(ModelError, match="last is damaged .*: it holds no digest"):
+        load_checkpoint(path, *_parts())
+
+
+@pytest.mark.parametrize("digest", [True, False])
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"epoch": 10**9}, "epoch and best_epoch must not be above epochs, which is 9"),
+        ({"best_epoch": 10}, "epoch and best_epoch must not be above epochs"),
+        ({"epoch": -1}, "epoch must be a number from 0 on; got -1"),
+        ({"epoch": 1.5}, "epoch: .*valid integer; got 1.5"),
+        ({"epoch": "1"}, "epoch: .*valid integer; got '1'"),
+        ({"epoch": None}, "epoch: .*valid integer; got None"),
+        ({"step": [1]}, "step: .*valid integer"),
+        ({"epochs": 10**400}, "epochs must be a number from 0 on; got 1000"),
+        ({"seconds": float("nan")}, "seconds must be a number from 0 on; got nan"),
+        ({"graphs": True}, "graphs: .*valid integer"),
+        ({"best_score": "x"}, "best_score: .*valid number"),
+    ],
+)
+def test_progress_that_cannot_be_is_refused(tmp_path, entries, message, digest):
+    path = tmp_path / "last"
+    save_checkpoint(path, PROGRESS, *_parts())
+    _rewrite(path, lambda progress: progress.update(entries), digest)
+    with pytest.raises(
+        ModelError, match=f"last is damaged .* configuration: progress: {message}"
+    ) as caught:
+        load_checkpoint(path, *_parts())
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "{}", "[" * 100_000, '{"schema": 3, "progress": []}']
+)
+def test_metadata_that_are_not_ours_are_refused(tmp_path, text):
+    path = tmp_path / "last"
+    path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
+    with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
+        load_checkpoint(path, *_parts())

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+
+import numpy as np
 import pytest
 
+from molsepnorm.errors import DataError, ModelError
+from molsepnorm.files import fingerprint
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 
@@ -107,3 +115,105 @@ def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tm
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     assert {row["n"] for row in rows} | {row["n_pred"] for row in rows} <= {"10", "3", "07"}
     assert {"n_prob_10", "n_prob_3", "n_prob_07"} <= set(rows[0])
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was stopped after its second epoch; the tests change copies of it."""
+    return tmp_path_factory.mktemp("stopped")
+
+
+NO_HISTORY = "history.csv is damaged: .*Put a good copy back, or remove it"
+NO_DATA = "environment.json is damaged"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("history.csv", b"epoch,step\none,2\n", NO_HISTORY),
+        ("history.csv", b"step\n2\n", NO_HISTORY),
+        ("history.csv", b"epoch,step\n1,2,3\n", NO_HISTORY),
+        ("history.csv", b"epoch,step\n1\n", NO_HISTORY),
+        ("history.csv", b"epoch,step\n-1,1\n", NO_HISTORY),
+        ("history.csv", b"\xff\xfe", NO_HISTORY),
+        ("history.csv", b"epoch\n1" + b"0" * 5000 + b"\n", NO_HISTORY),
+        (
+            "history.csv",
+            b"epoch,step\n1,2\n",
+            "history.csv is damaged: its columns are not epoch, s",
+        ),
+        ("environment.json", b"", NO_DATA),
+        ("environment.json", b"[]", NO_DATA),
+        ("environment.json", b'{"data": 3}', NO_DATA),
+        ("environment.json", b"[" * 200_000, NO_DATA),
+        ("splits.json", b"{}", "splits.json is damaged: "),
+        ("splits.json", b'[{"train": ["1"]}]', r"splits.json is damaged: 0\.train\.0: "),
+        ("splits.json", b'[{"train": [1', "splits.json is damaged: "),
+        ("metrics.json", b"[]", "metrics.json is damaged: "),
+        ("metrics.json", b'{"data": "x", "val": {"mae": "0.1"}}', "metrics.json is damaged: "),
+    ],
+)
+def test_a_damaged_file_is_named_when_a_run_is_resumed(
+    stopped, configure, stop_at, tmp_path, name, text, message
+):
+    if not (stopped / "run").exists():
+        train(configure({"run.epochs": 3}), stopped / "run", stop=stop_at(7))
+        shutil.copy(tmp_path / "data.csv", stopped)
+    run = tmp_path / "run"
+    shutil.copytree(stopped / "run", run)
+    config = (run / "config.yaml").read_text().splitlines()
+    config = [f"  table: {tmp_path / 'data.csv'}" if "table:" in line else line for line in config]
+    (run / "config.yaml").write_text("\n".join(config))
+    (run / name).write_bytes(text)
+    with pytest.raises(ModelError, match=message) as caught:
+        train(folder=run, resume=True)
+    assert str(run / name) in str(caught.value)
+
+
+def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path):
+    """They are told apart from it."""
+    run = tmp_path / "run"
+    train(configure(), run, stop=stop_at(2))
+    splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
+    (run / "splits.json").write_text('[{"train": [0], "val": [1], "test": [2]}]')
+    with pytest.raises(DataError, match="that .*run began with, or are split in another way: put"):
+        train(folder=run, resume=True)
+    (run / "splits.json").write_text(splits)
+    (run / "environment.json").write_text(re.sub('"data": ".*"', '"data": "0"', environment))
+    with pytest.raises(DataError, match="the data are no longer those that .*run began with: put"):
+        train(folder=run, resume=True)
+    (run / "environment.json").write_text(environment)
+    assert train(folder=run, resume=True).finished
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_run_from_before_there_were_digests_goes_on(
+    with_columns, stop_at, tmp_path, cache, weighted
+):
+    """Its environment.json has the fingerprint that its store had, whether that store is still in
+    the cache or was made anew."""
+    settings = {"data.targets": ["y"]} | ({"data.weight_column": "w"} if weighted else {})
+    config = with_columns({"y": NUMBERS, "w": [1, 2, 3]}, settings)
+    if not weighted:
+        config = config.changed({"data.ignore_columns": ["w"]})
+    known, run = set(cache.glob("*.store")), tmp_path / "run"
+    train(config, run, stop=stop_at(2))
+    (store,) = {*cache.glob("*.store")} - known or {max(known, key=os.path.getmtime)}
+    new = store.read_bytes()
+    start = 8 + int.from_bytes(new[:8], "little")
+    header = json.loads(new[8:start])
+    del header["__metadata__"]["sha256"]
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    store.unlink()
+    store.write_bytes(len(text).to_bytes(8, "little") + text + new[start:])
+    print_ = fingerprint(store)
+    if weighted:
+        weights = np.resize([1, 2, 3], 30).astype(np.float32)
+        print_ = fingerprint(print_, weights.tobytes().hex())
+    environment = json.loads((run / "environment.json").read_text())
+    (run / "environment.json").write_text(json.dumps({**environment, "data": print_}))
+    assert not train(folder=run, resume=True, stop=stop_at(1)).finished
+    store.unlink()
+    assert train(folder=run, resume=True).finished
+    assert store.read_bytes() == new

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from molsepnorm.datasets.dataset import cache_folder
 from molsepnorm.datasets.ogb import package
 from molsepnorm.datasets.ogb.package import folder_name
 from molsepnorm.errors import DataError
-from molsepnorm.files import clear_errors, replacing
+from molsepnorm.files import clear_errors, replacing, scratch_folder
 
 __all__ = ["PARTS", "OgbFiles", "Piece"]
 
@@ -123,7 +120,7 @@ class OgbFiles:
         rows = {file: self._lines(file) for file in _ROWS}
         for first in range(0, len(atoms), _PIECE):
             part = slice(first, first + _PIECE)
-            with _scratch(cache_folder()) as scratch:
+            with scratch_folder(cache_folder() / "ogb") as scratch:
                 piece = OgbFiles(self.name, scratch / folder_name(self.name))
                 with clear_errors(cache_folder(), "write"):
                     for link in _SPLIT:  # not what else lies there, such as pickles
@@ -234,7 +231,7 @@ def _missing(folder: Path) -> list[str]:
 def _download(name: str, downloads: Path, data_dir: Path | None) -> Path:
     """Download all of the set's files, or leave nothing behind."""
     url = package.facts(name)["url"]
-    with _scratch(downloads) as place:
+    with scratch_folder(downloads / "ogb") as place:
         try:
             unpacked = package.fetch(name, place)
         except Exception as error:
@@ -245,18 +242,10 @@ def _download(name: str, downloads: Path, data_dir: Path | None) -> Path:
             ) from error
         if lacking := _missing(unpacked):
             raise _refusal(name, f"what {url} gives lacks {', '.join(lacking)}")
-        with replacing(downloads / folder_name(name)) as beside:
-            os.replace(unpacked, beside)
+        with replacing(downloads / folder_name(name), folder=True) as beside:
+            for part in unpacked.iterdir():
+                part.rename(beside / part.name)
     return downloads / folder_name(name)
-
-
-@contextmanager
-def _scratch(within: Path) -> Iterator[Path]:
-    with clear_errors(within, "write"):
-        within.mkdir(parents=True, exist_ok=True)
-        folder = TemporaryDirectory(prefix=".ogb.", suffix=".partial", dir=within)
-    with folder as path:
-        yield Path(path)
 
 
 def _raise_if_full(place: Path, error: Exception) -> None:

@@ -1,0 +1,92 @@
+"""SHA-256 digests by which a damaged or exchanged file is recognised when it is read.
+
+A safetensors file can hold its own: the text `BLANK` in the metadata of its header, under `KEY`, is
+replaced by the digest of the file as it was with the blank.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["BLANK", "KEY", "check_sealed", "fingerprint_unsealed", "json_digest", "write_sealed"]
+
+KEY = "sha256"
+BLANK = "0" * 64
+
+# quotes within the texts of a header are escaped, so that only the field itself looks like this
+_FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
+_CHUNK = 1 << 18  # stays in the processor's cache
+_LARGEST_HEADER = 1 << 26
+
+
+def write_sealed(path: Path, parts: Iterable[Any]) -> None:
+    """Write a safetensors file and enter its digest, which is computed as it is written.
+
+    Args:
+        path: the file.
+        parts: bytes-like, one after the other; the first holds the header, with `BLANK`.
+    """
+    digest, place = hashlib.sha256(), None
+    with open(path, "wb") as file:
+        for part in parts:
+            if place is None:
+                field = _FIELD.search(part)
+                assert field is not None
+                place = field.start(1)
+            digest.update(part)
+            file.write(part)
+        assert place is not None
+        file.seek(place)
+        file.write(digest.hexdigest().encode())
+
+
+def check_sealed(path: Path) -> str | None:
+    """Compare a safetensors file with the digest that it holds.
+
+    Returns:
+        The digest; None where the file holds none, as those that were written by earlier versions.
+
+    Raises:
+        ValueError: they differ.
+    """
+    with open(path, "rb", buffering=0) as file:
+        length = file.read(8)
+        header = length + file.read(min(int.from_bytes(length, "little"), _LARGEST_HEADER))
+        field = _FIELD.search(header)
+        if field is None:
+            return None
+        begin, end = field.span(1)
+        digest = hashlib.sha256(header[:begin] + BLANK.encode() + header[end:])
+        buffer = memoryview(bytearray(_CHUNK))
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+    expected = field[1].decode()
+    if digest.hexdigest() != expected:
+        raise ValueError(f"its content does not match its digest {expected[:12]}…")
+    return expected
+
+
+def fingerprint_unsealed(path: Path) -> str:
+    """The fingerprint that a graph store had as long as stores did not hold their digest. Runs that
+    were begun then have recorded it."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header["__metadata__"].pop(KEY, None)
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        digest = hashlib.blake2b(len(text).to_bytes(8, "little") + text, digest_size=12)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    digest.update(b"\0")  # as `files.fingerprint` ends a file
+    return digest.hexdigest()
+
+
+def json_digest(content: Any) -> str:
+    """The digest of JSON content, however it is laid out."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,135 @@
+"""One training at a time in a folder, also after a kill."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from molsepnorm import files
+from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.training import train
+from molsepnorm.training.lock import LOCK, locked
+from molsepnorm.training.run import RunFolder
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from molsepnorm.training.lock import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    """Another process that holds `tmp_path / "run"`."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure, tmp_path):
+    """The message names the folder and the process; after a SIGKILL the folder is free."""
+    with pytest.raises(
+        ConfigError, match=rf"another process \({holder.pid} on .*\) is training into .*run: wait"
+    ):
+        train(configure({"run.epochs": 1}), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [LOCK]
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    result = train(configure({"run.epochs": 1}), tmp_path / "run")
+    assert result.finished
+    assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
+    train(configure(), tmp_path / "run", stop=stop_at(2))
+    code = (
+        "import sys; from molsepnorm import training as t; t.train(None, sys.argv[1], resume=True)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    with locked(tmp_path / "run"):
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert f"({os.getpid()} on" in done.stderr
+    assert train(folder=tmp_path / "run", resume=True).finished
+
+
+def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
+    """From the first step to the last, and no longer."""
+    seen = []
+
+    def stop() -> bool:
+        with pytest.raises(ConfigError, match="is training into"), locked(tmp_path / "run"):
+            pass
+        seen.append((tmp_path / "run" / LOCK).exists())
+        return False
+
+    train(configure({"run.epochs": 1}), tmp_path / "run", stop=stop)
+    assert seen and all(seen)
+    with locked(tmp_path / "run"):
+        pass
+
+
+def test_the_lock_is_no_content_of_a_folder(tmp_path):
+    """Nor a half-written file: a folder where a process was killed at once can be trained into."""
+    (tmp_path / LOCK).write_text("1 on a machine")
+    scratch, lock = files._new_scratch(tmp_path / "splits.json", "partial", folder=False)
+    assert lock is not None
+    with pytest.raises(ConfigError, match="exists and is not empty"):
+        RunFolder(tmp_path).require_new()
+    os.close(lock)  # as the system does
+    RunFolder(tmp_path).require_new()
+    assert not scratch.exists()
+
+
+def test_folders_that_were_made_for_nothing_go(tmp_path, tree):
+    (tmp_path / "mine").mkdir()
+    for folder in (tmp_path / "mine", tmp_path / "runs" / "a"):
+        with pytest.raises(KeyError), locked(folder):
+            raise KeyError
+    assert tree(tmp_path) == {"mine": None}
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(StorageError, match="cannot write .*run: .*is a file, not a folder"),
+        locked(tmp_path / "file" / "run"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "error", [NotImplementedError(), OSError(errno.ENOLCK, "no"), OSError(errno.EOPNOTSUPP, "no")]
+)
+def test_a_disk_without_locks_can_be_trained_on(tmp_path, monkeypatch, error):
+    def fail(self):
+        raise error
+
+    monkeypatch.setattr(FileLock, "acquire", fail)
+    with locked(tmp_path / "run"):
+        (tmp_path / "run" / "file").write_text("x")
+    assert (tmp_path / "run" / "file").exists()
+
+
+def test_another_error_is_told(tmp_path, monkeypatch):
+    def fail(self):
+        raise OSError(errno.EACCES, "no")
+
+    monkeypatch.setattr(FileLock, "acquire", fail)
+    with (
+        pytest.raises(StorageError, match="cannot write .*run: permission"),
+        locked(tmp_path / "run"),
+    ):
+        pass
