@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
@@ -11,11 +12,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from molsepnorm.errors import StorageError
 
-__all__ = ["clear_errors", "fingerprint", "replacing", "write_json"]
+__all__ = ["clear_errors", "csv_writer", "fingerprint", "replacing", "write_json"]
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another place",
@@ -87,6 +88,31 @@ def write_json(path: Path | str, content: Any) -> None:
     """Write JSON for people to read, replacing the file whole."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
+    """A `csv.writer` whose rows are read back as they were, by Python and by pandas.
+
+    `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
+    so a bare carriage return would break the row. Here rows end with both characters, of which
+    `line_end` takes the place in the file.
+
+    Args:
+        file: opened with `newline=""`.
+        line_end: what ends a row.
+    """
+    return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
+
+
+class _LineEnds:
+    """Receives one row at a time, ended by "\\r\\n"."""
+
+    def __init__(self, file: TextIO, line_end: str) -> None:
+        self._file = file
+        self._end = line_end
+
+    def write(self, row: str) -> None:
+        self._file.write(row.removesuffix("\r\n") + self._end)
 
 
 def fingerprint(*parts: Path | str) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 
+import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from molsepnorm.errors import MolsepnormError, StorageError
-from molsepnorm.files import clear_errors, fingerprint, replacing, write_json
+from molsepnorm.files import clear_errors, csv_writer, fingerprint, replacing, write_json
 
 
 def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
@@ -187,3 +192,22 @@ def test_a_fingerprint_knows_order_and_where_a_part_ends():
 def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
         fingerprint(tmp_path / "missing")
+
+
+CELLS = ["\r", "\n", "\r\n", "a\rb", '"', '""', "'", ",", " x ", "\t", "", "a\0b", "NA", "é"]
+
+
+@given(st.lists(st.lists(st.sampled_from(CELLS), min_size=2, max_size=2)))
+@example([[cell, other] for cell in CELLS for other in CELLS])
+def test_rows_of_a_csv_are_read_back_as_they_were(rows):
+    """By Python and by pandas, whatever the cells hold."""
+    rows = [["a\rb", "c"], *rows]
+    for end in ("\n", "\r\n"):
+        file = io.StringIO(newline="")
+        csv_writer(file, end).writerows(rows)
+        text = file.getvalue()
+        assert text.startswith('"a\rb",c' + end)
+        assert list(csv.reader(io.StringIO(text, newline=""))) == rows
+        options = {"dtype": object, "na_filter": False, "header": None}
+        table = pd.read_csv(io.StringIO(text, newline=""), **options)
+        assert table.to_numpy().tolist() == rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from molsepnorm.predict import Predictor
@@ -107,3 +108,17 @@ def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tm
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     assert {row["n"] for row in rows} | {row["n_pred"] for row in rows} <= {"10", "3", "07"}
     assert {"n_prob_10", "n_prob_3", "n_prob_07"} <= set(rows[0])
+
+
+def test_carriage_returns_split_no_row(with_columns, tmp_path):
+    """Of the rows left out, and of classes."""
+    words = ["sweet\ror sour", "bitter"] * 4
+    config = with_columns({"taste": words}, {"data.targets": ["taste"], "run.epochs": 1})
+    with open(config.data.table, "ab") as file:
+        file.write(b'"C1CC\rx",bitter\r\n')
+    train(config, tmp_path / "run")
+    rejected = pd.read_csv(tmp_path / "run" / "rejected.csv")
+    assert rejected["smiles"].tolist() == ["C1CC\rx"]
+    predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
+    assert set(predicted["taste"]) <= set(words)
+    assert predicted["row"].dtype.kind == "i"
