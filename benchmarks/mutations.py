@@ -1336,8 +1336,8 @@ MUTATIONS = [
     Mutation(
         "table: no labels are needed where there must be some",
         "datasets/table.py",
-        "    if not labelled:",
-        "    if True:",
+        "blank = [] if labelled else config.targets or []",
+        "blank = config.targets or []",
         tests(
             "datasets/test_table.py",
             "test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed",
@@ -1371,6 +1371,41 @@ MUTATIONS = [
         'model_copy(update={"step": "eager"})',
         'model_copy(update={"step": "captured"})',
         tests("training/test_trial.py", "test_faulty_captured_steps"),
+    ),
+    Mutation(
+        "table: a pipe is hashed after it was read",
+        "datasets/table.py",
+        "key = fingerprint(file, about)",
+        "key = fingerprint(config.table, about)",
+        tests("datasets/test_table.py", "test_a_table_from_a_pipe_has_its_own_labels"),
+    ),
+    Mutation(
+        "table: of columns of one name pandas renames all but the first",
+        "tables/delimited.py",
+        "piece.columns = names",
+        "pass",
+        tests("tables/test_read.py", "test_columns_of_one_name_are_all_kept"),
+    ),
+    Mutation(
+        "table: which of two columns is needed is not clear, and the first is taken",
+        "tables/read.py",
+        "if once and columns.count(wanted) > 1:",
+        "if False:",
+        tests("datasets/test_table.py", "test_a_column_that_is_needed_and_there_twice"),
+    ),
+    Mutation(
+        "csv: a bare carriage return is not quoted",
+        "files.py",
+        r'csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")',
+        "csv.writer(file, lineterminator=line_end)",
+        tests("test_files.py", "test_rows_of_a_csv_are_read_back_as_they_were"),
+    ),
+    Mutation(
+        "cells: the texts of numbers are kept",
+        "datasets/cells.py",
+        'if self._texts == "all" or (self._texts == "words" and not self._present):',
+        "if True:",
+        tests("datasets/test_table.py", "test_memory_of_labels_is_four_bytes_each"),
     ),
 ]
 

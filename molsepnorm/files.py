@@ -7,6 +7,7 @@ that the next writer to the same folder can tell what a killed process left behi
 
 from __future__ import annotations
 
+import csv
 import errno
 import hashlib
 import json
@@ -18,7 +19,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from molsepnorm.errors import StorageError
 
@@ -30,6 +31,7 @@ except ImportError:  # Windows: nothing is locked there, and nothing is taken fo
 __all__ = [
     "cache_folder",
     "clear_errors",
+    "csv_writer",
     "fingerprint",
     "remove_leftovers",
     "replacing",
@@ -204,6 +206,31 @@ def cache_folder() -> Path:
     if chosen := os.environ.get("MOLSEPNORM_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
+
+
+def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
+    """A `csv.writer` whose rows are read back as they were, by Python and by pandas.
+
+    `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
+    so a bare carriage return would break the row. Here rows end with both characters, of which
+    `line_end` takes the place in the file.
+
+    Args:
+        file: opened with `newline=""`.
+        line_end: what ends a row.
+    """
+    return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
+
+
+class _LineEnds:
+    """Receives one row at a time, ended by "\\r\\n"."""
+
+    def __init__(self, file: TextIO, line_end: str) -> None:
+        self._file = file
+        self._end = line_end
+
+    def write(self, row: str) -> None:
+        self._file.write(row.removesuffix("\r\n") + self._end)
 
 
 def fingerprint(*parts: Path | str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import platform
@@ -11,11 +13,21 @@ import signal
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from molsepnorm import files
 from molsepnorm.errors import MolsepnormError, StorageError
-from molsepnorm.files import clear_errors, fingerprint, replacing, scratch_folder, write_json
+from molsepnorm.files import (
+    clear_errors,
+    csv_writer,
+    fingerprint,
+    replacing,
+    scratch_folder,
+    write_json,
+)
 
 
 def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
@@ -323,3 +335,22 @@ def test_a_disk_without_locks(tmp_path, tree, monkeypatch):
     with scratch_folder(tmp_path / "a") as scratch:
         assert scratch.is_dir()
     assert tree(tmp_path) == {**before, "a": b"1\n"}
+
+
+CELLS = ["\r", "\n", "\r\n", "a\rb", '"', '""', "'", ",", " x ", "\t", "", "a\0b", "NA", "é"]
+
+
+@given(st.lists(st.lists(st.sampled_from(CELLS), min_size=2, max_size=2)))
+@example([[cell, other] for cell in CELLS for other in CELLS])
+def test_rows_of_a_csv_are_read_back_as_they_were(rows):
+    """By Python and by pandas, whatever the cells hold."""
+    rows = [["a\rb", "c"], *rows]
+    for end in ("\n", "\r\n"):
+        file = io.StringIO(newline="")
+        csv_writer(file, end).writerows(rows)
+        text = file.getvalue()
+        assert text.startswith('"a\rb",c' + end)
+        assert list(csv.reader(io.StringIO(text, newline=""))) == rows
+        options = {"dtype": object, "na_filter": False, "header": None}
+        table = pd.read_csv(io.StringIO(text, newline=""), **options)
+        assert table.to_numpy().tolist() == rows

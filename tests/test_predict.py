@@ -9,6 +9,7 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
@@ -605,3 +606,23 @@ def test_one_molecule_whose_prediction_is_not_finite_costs_the_others_nothing(pr
     assert after[0].values == pytest.approx(before[0].values, rel=1e-5)
     assert after[1].values is None
     assert after[1].error.startswith("the prediction of y, z is not a finite number")
+
+
+def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor):
+    """Every row is one row to pandas as well as to Python."""
+    text = 'note,smiles,note,note.1\n"first\rsecond",CCO, a ,"b\r\n"\nx,CCC,"q""q",\n'
+    out = io.StringIO(newline="")
+    chunks = read_chunks(io.StringIO(text, newline=""), "my.csv")
+    predict_rows(predictor, chunks, out, smiles_column="smiles", source="my.csv")
+    rows = list(csv.reader(io.StringIO(out.getvalue(), newline="")))
+    assert rows[0][:4] == ["note", "smiles", "note", "note.1"]
+    assert rows[1][:4] == ["first\rsecond", "CCO", " a ", "b\r\n"]
+    assert rows[2][:4] == ["x", "CCC", 'q"q', ""]
+    options = {"dtype": object, "na_filter": False, "header": None}
+    table = pd.read_csv(io.StringIO(out.getvalue(), newline=""), **options)
+    assert table.to_numpy().tolist() == rows
+
+
+def test_two_columns_of_smiles_are_refused(predictor):
+    with pytest.raises(ConfigError, match="my.csv has 2 columns called 'smiles'"):
+        _table(predictor, "smiles,smiles\nC,CC\n")

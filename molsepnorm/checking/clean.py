@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pandas as pd
 from molsepnorm.checking.scan import Scan, place, scan_table
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError
-from molsepnorm.files import clear_errors, replacing
+from molsepnorm.files import clear_errors, csv_writer, replacing
 
 __all__ = ["Change", "CleanTable", "clean_scan", "clean_table", "removed_path", "write_clean"]
 
@@ -89,12 +88,14 @@ def clean_scan(scan: Scan) -> CleanTable:
             "in a column: --splits-column"
         )
     source = scan.table
-    cells = {name: source[name].to_numpy(dtype=object, copy=True) for name in source.columns}
+    names = list(source.columns)  # several may be the same, but none of a target
+    cells = [source.iloc[:, place].to_numpy(dtype=object, copy=True) for place in range(len(names))]
     notes: dict[int, list[str]] = {}
     for name, rows in scan.misfits.items():
+        column = cells[names.index(name)]
         for row in rows.tolist():
-            notes.setdefault(row, []).append(f"{name}: '{cells[name][row]}' is no label: blanked")
-            cells[name][row] = ""
+            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is no label: blanked")
+            column[row] = ""
     gone = {entry.row: entry.reason for entry in scan.rejected}
     for number, rows in enumerate(scan.repeated):
         first = int(rows[0])
@@ -110,7 +111,8 @@ def clean_scan(scan: Scan) -> CleanTable:
         for row in sorted({*gone, *notes})
     ]
     kept = np.setdiff1d(np.arange(len(source)), list(gone))
-    table = pd.DataFrame({name: column[kept] for name, column in cells.items()})
+    table = pd.DataFrame({place: column[kept] for place, column in enumerate(cells)})
+    table.columns = source.columns
     return CleanTable(source, table, tuple(changes))
 
 
@@ -160,17 +162,17 @@ def removed_path(output: Path, source: Path) -> Path:
 
 def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
     with clear_errors(path, "write"), open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv_writer(file)
         writer.writerow(header)
         writer.writerows(rows)
 
 
-def _merge(scan: Scan, cells: dict[str, np.ndarray], number: int) -> list[str]:
+def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
     """Put what the rows of one molecule say into its first; what was changed there."""
     rows = scan.repeated[number]
     first, changed = int(rows[0]), []
     targets = {name: i for i, name in enumerate(scan.labels.names)}
-    for name, column in cells.items():
+    for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
         if (i := targets.get(name)) is None:

@@ -210,8 +210,8 @@ def _unused(scan: Scan) -> Iterator[Finding]:
     """Columns that say which rows train and which test, where the split is drawn."""
     if scan.config.splits_column is None and scan.config.splits_file is None:
         groups = []
-        for name in scan.table.columns:
-            words = set(scan.table[name].str.strip().str.lower().unique()) - {""}
+        for name, column in scan.table.items():
+            words = set(column.str.strip().str.lower().unique()) - {""}
             if {WORDS.get(word) for word in words} >= {"train", "test"} and words <= set(WORDS):
                 groups.append(Group(f"{name}: --splits-column {name}", 1, ()))
         text = f"says which rows train and which test, and is not used: {_n(len(groups), 'column')}"

@@ -123,10 +123,12 @@ def scan_table(config: DataConfig) -> Scan:
     """
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
-    asked = [config.smiles_column, *config.ignore_columns, *(config.targets or [])]
+    asked = [config.smiles_column, *(config.targets or [])]
     for name in (*asked, config.weight_column, config.splits_column):
         if name is not None:
             require_column(table.columns, name, config.table)
+    for name in config.ignore_columns:
+        require_column(table.columns, name, config.table, once=False)
     canonical, rejected = _molecules(table[config.smiles_column].tolist(), config)
 
     refusals: list[Refusal] = []
@@ -220,9 +222,10 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
     """Columns that are no targets for the sake of less than half of their cells."""
     taken = (config.smiles_column, config.weight_column, config.splits_column)
     found = {}
-    for name in table.columns:
+    names = list(table.columns)
+    for name in names:
         free = name not in (*taken, *config.ignore_columns, *labels.names)
-        if free and mostly_numbers(table[name]):
+        if free and names.count(name) == 1 and mostly_numbers(table[name]):
             found[name] = np.flatnonzero(parse_numbers(table[name])[1])
     return found
 
@@ -233,5 +236,5 @@ def _parts(table: pd.DataFrame, readable: np.ndarray, config: DataConfig) -> dic
     assert config.table is not None
     smiles = table[config.smiles_column].tolist()
     column = table[config.splits_column].tolist() if config.splits_column else None
-    splits = make_splits(config, readable, smiles, column, config.table)
+    splits = make_splits(config, readable, smiles, column, config.table, table.index.to_numpy())
     return {name: readable[indices] for name, indices in splits.items()}

@@ -15,7 +15,7 @@ from molsepnorm.datasets.dataset import SPLITS
 from molsepnorm.datasets.draw import LEAST, draw
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import clear_errors
-from molsepnorm.tables import locate
+from molsepnorm.tables import as_file, locate
 
 __all__ = ["WORDS", "make_splits"]
 
@@ -42,6 +42,7 @@ def make_splits(
     smiles: Sequence[str],
     column: Sequence[str] | None,
     source: Path,
+    index: Sequence[int] | np.ndarray,
 ) -> dict[str, np.ndarray]:
     """Sorted int64 indices into the store for each of `SPLITS`; none where `config.split` is None.
 
@@ -51,6 +52,7 @@ def make_splits(
         smiles: of every row of the source.
         column: the texts of `splits_column` in every row, where there is one.
         source: the source's path, for errors.
+        index: for each row what `molsepnorm.tables.locate` needs, for errors.
 
     Raises:
         ConfigError: there is no such fold.
@@ -64,7 +66,7 @@ def make_splits(
             f"data.fold is {config.fold}, but data.folds makes {config.folds}, counted from 0"
         )
     if column is not None:
-        named = _read_column(column, config, source)
+        named = _read_column(column, config, source, index)
         where, setting = f"{source}, column '{config.splits_column}'", "data.splits_column"
     elif config.splits_file is not None:
         named = _read_file(config.splits_file, config.fold, source, len(smiles))
@@ -77,7 +79,9 @@ def make_splits(
 # Named by a column or a file
 
 
-def _read_column(column: Sequence[str], config: DataConfig, source: Path) -> Named:
+def _read_column(
+    column: Sequence[str], config: DataConfig, source: Path, index: Sequence[int] | np.ndarray
+) -> Named:
     """The rows of each split, as the cells of a column say; a row whose cell is blank is in none.
 
     Raises:
@@ -85,10 +89,10 @@ def _read_column(column: Sequence[str], config: DataConfig, source: Path) -> Nam
     """
     words = [text.strip().lower() for text in column]
     if odd := [row for row, word in enumerate(words) if word and word not in WORDS]:
+        where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
         raise DataError(
-            f"{locate(source, odd[0])}, column '{config.splits_column}': '{column[odd[0]]}' names "
-            f"no split. {len(odd)} such cell(s) in this column; expected are {', '.join(WORDS)}, "
-            "or a blank to leave the row out"
+            f"{where}: '{column[odd[0]]}' names no split. {len(odd)} such cell(s) in this column; "
+            f"expected are {', '.join(WORDS)}, or a blank to leave the row out"
         )
     return {
         split: [row for row, word in enumerate(words) if WORDS.get(word) == split]
@@ -105,8 +109,8 @@ def _read_file(path: Path, number: int, source: Path, num_rows: int) -> Named:
         StorageError: it cannot be read.
     """
     try:
-        with clear_errors(path, "read"):
-            entries = json.loads(path.read_text(encoding="utf-8-sig"))
+        with as_file(path) as file, clear_errors(path, "read"):
+            entries = json.loads(file.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}. {_FORM}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

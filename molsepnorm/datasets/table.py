@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm import featurize
+from molsepnorm.datasets.columns import gather
 from molsepnorm.datasets.config import DataConfig
 from molsepnorm.datasets.dataset import Dataset, LabelledGraph, Rejected, cached_store
 from molsepnorm.datasets.labels import Labels, read_labels, read_weights
@@ -17,51 +19,59 @@ from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import DataError
 from molsepnorm.files import fingerprint
 from molsepnorm.molecule import MolGraph
-from molsepnorm.tables import locate, read_table, require_column
+from molsepnorm.tables import as_file, is_stream, locate, read_chunks, require_column
 from molsepnorm.tables.formats import format_of
 
 __all__ = ["load_table"]
+
+_ROWS = 4096  # of a table, read together
 
 
 def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
     """Load `config.table`, split as the configuration says; arguments as of `datasets.load`.
 
+    A stream, such as a pipe, is read once, and what was read is what is loaded.
+
     Raises:
-        ConfigError: a column is missing.
+        ConfigError: a column is missing, or one that is needed is there several times.
         DataError: the file is empty, a cell does not fit its column, or too few molecules can be
             read.
     """
     assert config.table is not None
-    table = read_table(config.table, config.smiles_column)
-    require_column(table.columns, config.smiles_column, config.table)
-    if not labelled:
-        for name in {*(config.targets or ())} - {*table.columns}:
-            table[name] = ""
+    with as_file(config.table) as file:
+        return _load(file, config, encoding, labelled)
+
+
+def _load(file: Path, config: DataConfig, encoding: EncodingSpec, labelled: bool) -> Dataset:
+    assert config.table is not None
+    pieces = read_chunks(file, str(config.table), _ROWS, config.smiles_column)
+    blank = [] if labelled else config.targets or []
+    table = gather((_filled(piece, blank) for piece in pieces), config, np.float32)
+    require_column(table.names, config.smiles_column, config.table)
     labels, weights = read_labels(table, config), read_weights(table, config)
-    column = None
     if config.splits_column is not None:
-        require_column(table.columns, config.splits_column, config.table)
-        column = table[config.splits_column].tolist()
-    smiles = table[config.smiles_column].tolist()
+        require_column(table.names, config.splits_column, config.table)
+    index, smiles, column = table.index, table.smiles, table.splits or None
+    del table  # its numbers, which the labels are a copy of
 
     rejected: list[Rejected] = []
     kind = format_of(config.table).kind  # the same bytes have other rows as .smi and as .tsv
     about = json.dumps([kind, config.smiles_column, labels.names, labels.kinds, labels.classes])
-    key = fingerprint(config.table, about)
-    molecules = _molecules(table.index, smiles, labels, config, rejected)
+    key = fingerprint(file, about)
+    molecules = _molecules(index, smiles, labels, config, rejected)
     notes = {"rejected": rejected}
     store = cached_store(key, config.featurizer, encoding, labels.names, molecules, notes)
     rejected = [Rejected(*entry) for entry in store.notes["rejected"]]
     if rejected and config.on_invalid == "fail":  # from the cache, where they had been skipped
-        raise DataError(_refusal(rejected[0], table.index, config))
+        raise DataError(_refusal(rejected[0], index, config))
     if not len(store):
         raise DataError(f"{config.table} has no molecule that can be read: {rejected[0].reason}")
     return Dataset(
-        name=config.table.name,
+        name=str(config.table) if is_stream(config.table) else config.table.name,
         store=store,
         kinds=labels.kinds,
         classes=labels.classes,
-        splits=make_splits(config, store.rows, smiles, column, config.table),
+        splits=make_splits(config, store.rows, smiles, column, config.table, index),
         weights=None if weights is None else weights[store.rows].astype(np.float32),
         rejected=tuple(rejected),
         smiles=smiles,
@@ -69,8 +79,13 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     )
 
 
+def _filled(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """With blank columns of these names where it has none."""
+    return piece.assign(**dict.fromkeys({*names} - {*piece.columns}, ""))
+
+
 def _molecules(
-    index: pd.Index,
+    index: np.ndarray,
     smiles: Sequence[str],
     labels: Labels,
     config: DataConfig,
@@ -87,7 +102,7 @@ def _molecules(
         rejected.append(entry)
 
 
-def _refusal(entry: Rejected, index: pd.Index, config: DataConfig) -> str:
+def _refusal(entry: Rejected, index: np.ndarray, config: DataConfig) -> str:
     assert config.table is not None
     return (
         f"{locate(config.table, index[entry.row])}: {entry.reason}. Mend the row, or use "

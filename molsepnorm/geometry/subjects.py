@@ -11,6 +11,7 @@ import numpy as np
 from molsepnorm.datasets import DataConfig
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.geometry.analysis import Subject
+from molsepnorm.tables import hold
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.scoring import select
@@ -57,15 +58,18 @@ def load_subjects(
     groups = _names(dict.fromkeys(run.group for run in runs))
     data = data or _own_data(runs[0].folder)
     subjects = []
-    for run in runs:
-        with prefixed(run.folder):
-            model, dataset, _, graphs = select(run.folder, data, split, usual="val", labelled=False)
-        if len(graphs) > most:
-            graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
-        rows = dataset.store.rows[graphs]
-        smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
-        name, group = names[run.folder], groups[run.group]
-        subjects.append(Subject(name, group, model, dataset.store, graphs, smiles))
+    with hold(data.table, data.splits_file):
+        for run in runs:
+            with prefixed(run.folder):
+                model, dataset, _, graphs = select(
+                    run.folder, data, split, usual="val", labelled=False
+                )
+            if len(graphs) > most:
+                graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
+            rows = dataset.store.rows[graphs]
+            smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
+            name, group = names[run.folder], groups[run.group]
+            subjects.append(Subject(name, group, model, dataset.store, graphs, smiles))
     return subjects
 
 

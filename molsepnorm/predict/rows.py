@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.files import csv_writer
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.work import Outcome
 
@@ -51,13 +51,13 @@ def predict_rows(
         How many rows there were, and how many of them failed.
 
     Raises:
-        ConfigError: no such column, or the table has a column of a name to be added.
+        ConfigError: no such column, or several, or the table has a column of a name to be added.
         DataError: a row cannot be read and `on_invalid` says fail.
     """
     task = predictor.model.task
     new = [name for table in task.tables(np.empty((0, task.outputs))) for name in table]
     added = [*new, _ERROR]
-    writer = csv.writer(out, lineterminator=os.linesep)
+    writer = csv_writer(out, os.linesep)
     under_way: deque[Rows] = deque()
 
     def smiles() -> Iterator[str]:
@@ -81,14 +81,15 @@ def predict_rows(
             for values in table.values()
         ]
         reasons = [error or "" for error in outcome.errors]
-        writer.writerows(zip(*(chunk[name] for name in chunk), *predicted, reasons, strict=True))
+        cells = (column for _, column in chunk.items())  # several may have the same name
+        writer.writerows(zip(*cells, *predicted, reasons, strict=True))
         rows += len(blank)
         failed += int(blank.sum())
     return rows, failed
 
 
 def _check(columns: list[str], smiles_column: str, added: list[str], source: str) -> None:
-    if smiles_column not in columns:
+    if columns.count(smiles_column) != 1:
         from molsepnorm.tables import require_column
 
         require_column(columns, smiles_column, source)

@@ -9,5 +9,15 @@ with the SMILES in the column one asks for. A row's index leads back to its plac
 
 from molsepnorm.tables.formats import locate
 from molsepnorm.tables.read import read_chunks, read_table, require_column
+from molsepnorm.tables.streams import as_file, hold, is_held, is_stream
 
-__all__ = ["locate", "read_chunks", "read_table", "require_column"]
+__all__ = [
+    "as_file",
+    "hold",
+    "is_held",
+    "is_stream",
+    "locate",
+    "read_chunks",
+    "read_table",
+    "require_column",
+]

@@ -20,6 +20,7 @@ __all__ = ["read_csv", "read_stream", "read_tsv"]
 _COMMA_FIRST = ",\t;"
 _TAB_FIRST = "\t,;"
 _LONGEST_HEADER = 1 << 20  # characters
+_NUMBERED = re.compile(r"\.\d+$")
 
 
 def read_csv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
@@ -41,7 +42,8 @@ def read_stream(
 
     Every line after the header is a row, a blank one a row of blank cells, so that what is written
     beside a row stays beside it. A quoted cell may hold separators, quotes and line breaks. Rows
-    shorter than the header are filled with blanks.
+    shorter than the header are filled with blanks. Several columns may have the same name; one
+    without a name is called "Unnamed: 0", by its place.
 
     Args:
         stream: UTF-8 text.
@@ -68,7 +70,11 @@ def read_stream(
                 chunksize=rows,
             )
             drift = -1
+            names = None
             for piece in pieces:
+                if names is None:
+                    names = _names_of(piece.columns, text, separator)
+                piece.columns = names
                 if text.quotes:  # else no cell can hold a line break
                     if drift < 0:
                         drift = sum(map(_line_breaks, piece.columns))
@@ -110,17 +116,24 @@ def _reason(error: str, separator: str, quotes: bool) -> str:
 
 
 class _Watched(io.TextIOBase):
-    """A stream that can be asked for its first line beforehand, and notes whether any quotation
-    mark has passed."""
+    """A stream whose header can be read beforehand, and which notes whether any quotation mark has
+    passed."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._ahead = ""
+        self.start = ""
+        """The header's lines, several where a name holds line breaks; perhaps more."""
         self.quotes = False
 
     def header(self) -> str:
-        self._ahead = self._stream.readline(_LONGEST_HEADER)
-        return self._ahead.removeprefix("\ufeff").rstrip("\r\n")
+        """The first line."""
+        first = line = self._ahead = self._stream.readline(_LONGEST_HEADER)
+        while line and self._ahead.count('"') % 2 and len(self._ahead) < _LONGEST_HEADER:
+            line = self._stream.readline(_LONGEST_HEADER)
+            self._ahead += line
+        self.start = self._ahead.removeprefix("\ufeff")
+        return first.removeprefix("\ufeff").rstrip("\r\n")
 
     def readable(self) -> bool:
         return True
@@ -129,6 +142,17 @@ class _Watched(io.TextIOBase):
         text, self._ahead = self._ahead or self._stream.read(size or -1), ""
         self.quotes = self.quotes or '"' in text
         return text
+
+
+def _names_of(columns: pd.Index, text: _Watched, separator: str) -> pd.Index:
+    """The columns' names as they stand in the file; pandas numbers those that recur, y.1, y.2, …"""
+    if not any(_NUMBERED.search(name) for name in columns):
+        return columns
+    options = {"sep": separator, "dtype": object, "na_filter": False, "header": None, "nrows": 1}
+    (names,) = pd.read_csv(io.StringIO(text.start), **options).to_numpy()
+    return pd.Index(
+        [name or other for name, other in zip(names, columns, strict=True)], dtype=object
+    )
 
 
 def _separator(header: str, smiles_column: str, separators: str) -> str:

@@ -53,7 +53,9 @@ def format_of(source: Path | str) -> Format:
 
 
 def members(path: Path) -> list[str]:
-    """The files in a zip archive; none where it cannot be read."""
+    """The files in a zip archive; none where it cannot be read, or only once, as from a pipe."""
+    if not path.is_file():
+        return []
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()

@@ -39,14 +39,13 @@ def read_parquet(path: Path, name: str, rows: int, smiles_column: str) -> Iterat
             start = 0
             table = parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
             for batch in table.iter_batches(rows):
-                columns = zip(batch.schema.names, batch.columns, strict=True)
-                texts = {
-                    column: _texts(values, pyarrow)
-                    for column, values in columns
-                    if not _ROW_NUMBERS.fullmatch(column)
-                }
+                names = batch.schema.names
+                kept = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
+                texts = {i: _texts(batch.column(i), pyarrow) for i in kept}
                 index = range(start, start + len(batch))
-                yield pd.DataFrame(texts, index=index, dtype=object)
+                piece = pd.DataFrame(texts, index=index, dtype=object)
+                piece.columns = pd.Index([names[i] for i in kept], dtype=object)
+                yield piece
                 start += len(batch)
         except (pyarrow.ArrowException, OSError) as error:
             if getattr(error, "errno", None) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -10,7 +11,8 @@ import pandas as pd
 
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.tables import delimited, parquet, sdf, smi
-from molsepnorm.tables.formats import Kind, format_of
+from molsepnorm.tables.formats import Format, Kind, format_of
+from molsepnorm.tables.streams import as_file
 
 __all__ = ["read_chunks", "read_table", "require_column"]
 
@@ -32,7 +34,8 @@ _EMPTY: dict[Kind, str] = {
 
 def read_table(path: Path, smiles_column: str = "smiles") -> pd.DataFrame:
     """A whole table; see `read_chunks`."""
-    return pd.concat(list(read_chunks(path, smiles_column=smiles_column)))
+    with as_file(path) as file:
+        return pd.concat(list(read_chunks(file, str(path), smiles_column=smiles_column)))
 
 
 def read_chunks(
@@ -40,7 +43,8 @@ def read_chunks(
 ) -> Iterator[pd.DataFrame]:
     """A table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
-    All cells are texts, blanks "". All pieces have the same columns. `locate` says of a row's
+    All cells are texts, blanks "". All pieces have the same columns, in the order and with the
+    names that they have in the file; several may have the same name. `locate` says of a row's
     index where in the file the row stands. What is read, by the file's suffix:
 
     - CSV (.csv, an unknown suffix, a stream) and TSV (.tsv, .tab, .txt): see `delimited`.
@@ -51,7 +55,8 @@ def read_chunks(
     All but Parquet may be packed (.gz, .bz2, .xz, .zip, .zst).
 
     Args:
-        source: a path, or an open text stream.
+        source: a path, or an open text stream. Of a pipe, the formats that cannot be read from the
+            first byte to the last (Parquet, SDF, zip) are copied to a temporary file first.
         name: what to call it in errors.
         rows: of each piece.
         smiles_column: the column of SMILES. An SDF's structures, and the first column of a .smi
@@ -64,26 +69,43 @@ def read_chunks(
         StorageError: it cannot be read.
     """
     name = name or str(source)
-    kind: Kind = format_of(source).kind if isinstance(source, Path) else "csv"
+    kind: Kind = "csv"
     empty = True
-    if isinstance(source, Path):
-        chunks = _READERS[kind](source, name, rows, smiles_column)
-    else:
-        chunks = delimited.read_stream(source, name, rows, smiles_column)
-    for chunk in chunks:
-        if len(chunk):
-            empty = False
-            yield chunk
+    seeks = isinstance(source, Path) and _seeks(format_of(source))
+    with as_file(source) if isinstance(source, Path) and seeks else nullcontext(source) as file:
+        if isinstance(file, Path):
+            kind = format_of(file).kind
+            chunks = _READERS[kind](file, name, rows, smiles_column)
+        else:
+            chunks = delimited.read_stream(file, name, rows, smiles_column)
+        for chunk in chunks:
+            if len(chunk):
+                empty = False
+                yield chunk
     if empty:
         raise DataError(f"{name} {_EMPTY[kind]}")
 
 
-def require_column(columns: Iterable[str], wanted: str, source: Path | str) -> None:
-    """Check that a column is there.
+def _seeks(format_: Format) -> bool:
+    """Whether such a file cannot be read in one go from its first to its last byte."""
+    return format_.kind in ("parquet", "sdf") or format_.packing == "zip"
+
+
+def require_column(
+    columns: Iterable[str], wanted: str, source: Path | str, *, once: bool = True
+) -> None:
+    """Check that there is a column of this name, and with `once` that there is only one.
 
     Raises:
-        ConfigError: it is not; the message names the nearest.
+        ConfigError: there is none, and the message has the nearest name; or there are several.
     """
     columns = list(columns)
     if wanted not in columns:
         raise ConfigError(f"{source} has no column '{wanted}'. {did_you_mean(wanted, columns)}")
+    if once and columns.count(wanted) > 1:
+        places = [str(place) for place, name in enumerate(columns, 1) if name == wanted]
+        raise ConfigError(
+            f"{source} has {len(places)} columns called '{wanted}' (columns "
+            f"{', '.join(places[:-1])} and {places[-1]}), and it must be clear which one is meant: "
+            "rename or remove the others"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,8 +27,9 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
 
     The columns are the structures as SMILES, under `smiles_column`; the titles, under `name`; and
     every property that any record has, found by reading the file's lines once beforehand, as a
-    later record may have one that the first has not. A property called `smiles_column` gives way
-    to the structure; of one called `name` the titles fill the blanks.
+    later record may have one that the first has not. A property that a record has twice is two
+    columns of one name. A property called `smiles_column` gives way to the structure; of one called
+    `name` the titles fill the blanks.
 
     A record that RDKit cannot read stays a row, see `molsepnorm.featurize.sdf`. Text is UTF-8, or
     else Windows' Western one.
@@ -38,8 +40,9 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     from molsepnorm.featurize.sdf import smiles_of
 
     with opened(path, name) as file:
-        properties = _property_names(file)
-    columns = list(dict.fromkeys((smiles_column, _TITLE, *properties)))
+        properties = {smiles_column: 1, _TITLE: 1} | _properties(file)
+    properties[smiles_column] = 1
+    columns = [name for name, times in properties.items() for _ in range(times)]
     with opened(path, name) as file:
         records = _records(file)
         start = 0
@@ -51,9 +54,14 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
             cells = []
             for record in batch:
                 block, values = _parsed(record)
-                values[_TITLE] = values.get(_TITLE) or _decoded(block.partition("\n")[0].strip())
-                values[smiles_column] = smiles_of(block)
-                cells.append([values.get(column, "") for column in columns])
+                title, *more = values.get(_TITLE, [""])
+                values[_TITLE] = [title or _decoded(block.partition("\n")[0].strip()), *more]
+                values[smiles_column] = [smiles_of(block)]
+                row: list[str] = []
+                for column, times in properties.items():
+                    own = values.get(column, [])
+                    row += [*own, *[""] * (times - len(own))]
+                cells.append(row)
             index = range(start, start + len(batch))
             yield pd.DataFrame(cells, index=index, columns=columns, dtype=object)
             start += len(batch)
@@ -78,14 +86,26 @@ def _records(file: BinaryIO) -> Iterator[str]:
         yield rest
 
 
-def _property_names(file: BinaryIO) -> list[str]:
-    headers = dict.fromkeys(line for line in _lines(file) if line.startswith(">"))
-    found = (_PROPERTY.match(header.rstrip("\n")) for header in headers)
-    return list(dict.fromkeys(_decoded(each[1]) for each in found if each))
+def _properties(file: BinaryIO) -> dict[str, int]:
+    """The properties' names, and how often a record has each at the most."""
+    names: dict[str, str | None] = {}  # by the line
+    most: dict[str, int] = {}
+    here: Counter[str] = Counter()
+    for line in _lines(file):
+        if line.startswith("$$$$"):
+            here.clear()
+        elif line.startswith(">"):
+            if line not in names:
+                found = _PROPERTY.match(line.rstrip("\n"))
+                names[line] = _decoded(found[1]) if found else None
+            if (name := names[line]) is not None:
+                here[name] += 1
+                most[name] = max(most.get(name, 0), here[name])
+    return most
 
 
-def _parsed(record: str) -> tuple[str, dict[str, str]]:
-    """The structure's lines, and the properties by name.
+def _parsed(record: str) -> tuple[str, dict[str, list[str]]]:
+    """The structure's lines, and the values of each property.
 
     A value reaches to the next property's header, so that blank lines within stay there.
     """
@@ -94,8 +114,10 @@ def _parsed(record: str) -> tuple[str, dict[str, str]]:
     if end < 0:
         return record, {}
     _, *parts = _PROPERTY.split(record[end + 1 :])
-    names, values = map(_decoded, parts[::2]), map(_value, parts[1::2])
-    return record[: end + 1], dict(zip(names, values, strict=True))
+    values: dict[str, list[str]] = {}
+    for name, value in zip(parts[::2], parts[1::2], strict=True):
+        values.setdefault(_decoded(name), []).append(_value(value))
+    return record[: end + 1], values
 
 
 def _value(text: str) -> str:

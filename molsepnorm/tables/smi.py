@@ -31,15 +31,15 @@ def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     `molsepnorm.featurize.cxsmiles`.
 
     Raises:
-        DataError: the file is no UTF-8; the header names a column twice; under a header with tabs,
-            a line has more cells than the header.
+        DataError: the file is no UTF-8; under a header with tabs, a line has more cells than the
+            header.
     """
     with opened(path, name) as file:
         lines = _lines(as_text(file), name)
         first = next(lines, None)
         if first is None:
             return
-        table = _Layout(name, smiles_column, *first)
+        table = _Layout(name, smiles_column, first[1])
         pending = [] if table.has_header else [first]
         while pending := [*pending, *islice(lines, rows - len(pending))]:
             yield pd.DataFrame(
@@ -64,7 +64,7 @@ def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
 class _Layout:
     """The columns of a file, from its first line."""
 
-    def __init__(self, source: str, smiles_column: str, number: int, line: str) -> None:
+    def __init__(self, source: str, smiles_column: str, line: str) -> None:
         self._source = source
         self._tabs = "\t" in line
         words = [word.strip() for word in line.split("\t")] if self._tabs else line.split()
@@ -75,9 +75,6 @@ class _Layout:
         self._tabs = self._tabs and self.has_header
         if smiles_column not in self.columns:
             self.columns[0] = smiles_column
-        if len(set(self.columns)) < len(self.columns):
-            twice = next(name for name in self.columns if self.columns.count(name) > 1)
-            raise DataError(f"{source}, line {number}: the header names the column '{twice}' twice")
 
     def cells(self, line: str, number: int) -> list[str]:
         wanted = len(self.columns)

@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files import replacing, write_json
 from molsepnorm.metrics import METRICS
 from molsepnorm.nn.config import NORMS
+from molsepnorm.tables import hold
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.listener import Listener
 from molsepnorm.training.series import Series, train_series
@@ -102,17 +103,20 @@ def ablate(
     if len(configs) < 2:
         raise ConfigError("an ablation compares two variants or more, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)
-    for count in range(1, max(len(seeds), 1) + 1):
-        series: dict[str, Series] = {}
-        for name, variant in configs.items():
-            some = seeds[:count]
-            each = train_series(variant, folder / name, seeds=some, listener=listener, stop=stop)
-            if not each.finished:
-                return result
-            series[name] = each
-        result = _compared(folder, series, finished=count >= len(seeds))
-        write_json(folder / "ablation.json", result.to_json())
-        _draw(result)
+    with hold(config.data.table, config.data.splits_file):
+        for count in range(1, max(len(seeds), 1) + 1):
+            series: dict[str, Series] = {}
+            for name, variant in configs.items():
+                some = seeds[:count]
+                each = train_series(
+                    variant, folder / name, seeds=some, listener=listener, stop=stop
+                )
+                if not each.finished:
+                    return result
+                series[name] = each
+            result = _compared(folder, series, finished=count >= len(seeds))
+            write_json(folder / "ablation.json", result.to_json())
+            _draw(result)
     return result
 
 

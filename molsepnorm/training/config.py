@@ -97,8 +97,10 @@ class TrainConfig(_Section):
 
     def resolved(self) -> TrainConfig:
         """The same with full paths, so that a run resumes from any folder."""
+        from molsepnorm.tables import is_stream
+
         paths = {
-            name: path.resolve()
+            name: path.absolute() if is_stream(path) else path.resolve()
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }

@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,12 +33,13 @@ import pandas as pd
 import torch
 
 from molsepnorm._version import __version__
-from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.datasets.dataset import Dataset, Rejected
 from molsepnorm.devices.verdict import known
 from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import (
     clear_errors,
+    csv_writer,
     fingerprint,
     remove_leftovers,
     replacing,
@@ -123,9 +125,11 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
-        rejected = pd.DataFrame(dataset.rejected, columns=["row", "smiles", "reason"])
+        rejected = {
+            name: [getattr(entry, name) for entry in dataset.rejected] for name in Rejected._fields
+        }
         with replacing(self.path / "rejected.csv") as scratch:
-            rejected.to_csv(scratch, index=False)
+            _write_csv(scratch, rejected)
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their split, are those the run began with.
@@ -216,7 +220,15 @@ class RunFolder:
             taken.add(name)
             table |= {name: _readable(truth, target), **columns}
         with replacing(self.path / "predictions_test.csv") as scratch:
-            pd.DataFrame(table).to_csv(scratch, index=False)
+            _write_csv(scratch, table)
+
+
+def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
+    columns = (["" if pd.isna(cell) else cell for cell in column] for column in table.values())
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv_writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*columns, strict=True))
 
 
 def _readable(labels: np.ndarray, target: Target) -> np.ndarray:

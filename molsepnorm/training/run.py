@@ -21,6 +21,7 @@ from molsepnorm.inference import on_device, predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.tables import is_held, is_stream
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.budget import epochs_within, seconds_of
 from molsepnorm.training.config import TrainConfig, load_config
@@ -69,8 +70,10 @@ def train(
         run = RunFolder(folder if folder is not None else RunFolder.numbered("run"))
         run.require_started()
         config = load_config(config=run.config)
+        _require_readable(config, run)
     assert config is not None
     with World.join(config.run.device) as world, ExitStack() as held:
+        _require_no_stream(config, world)
         if not resume:
             run = RunFolder(world.together(lambda: folder or RunFolder.numbered("run")))
         world.together(lambda: held.enter_context(locked(run.path)))
@@ -125,6 +128,27 @@ def _train(
     result = TrainingResult(run.path, finished, best, metrics)
     listener.finished(result)
     return result
+
+
+def _require_readable(config: TrainConfig, run: RunFolder) -> None:
+    """Check that what the run read from a pipe can be read again, as within a series."""
+    for name in ("table", "splits_file"):
+        path: Path | None = getattr(config.data, name)
+        if path is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
+            raise ConfigError(
+                f"{run.path} began with data from a pipe, {path}, which cannot be read again: "
+                f"write the same data to a file, set data.{name} to its path in {run.config}, and "
+                "resume once more; or start a new run"
+            )
+
+
+def _require_no_stream(config: TrainConfig, world: World) -> None:
+    for path in (config.data.table, config.data.splits_file):
+        if world.size > 1 and path is not None and is_stream(path):
+            raise ConfigError(
+                f"{path} is a pipe, of which {world.size} processes would each read a part: write "
+                "the data to a file and name that"
+            )
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:

@@ -13,6 +13,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files import write_json
 from molsepnorm.metrics.spread import mean_and_sd
 from molsepnorm.model import encoding_of
+from molsepnorm.tables import hold
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.listener import Listener
@@ -69,7 +70,18 @@ def train_series(
         DataError: it holds runs on other data; or as `train`.
         ModelError, StorageError: as `train`.
     """
-    folder = Path(folder)
+    with hold(config.data.table, config.data.splits_file):
+        return _train_series(config, Path(folder), seeds, splits, listener, stop)
+
+
+def _train_series(
+    config: TrainConfig,
+    folder: Path,
+    seeds: Sequence[int],
+    splits: int | None,
+    listener: Listener | None,
+    stop: Callable[[], bool],
+) -> Series:
     if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise ConfigError("a series needs one seed or more, each once, such as 0-9 or 0,1,2")
     if splits is not None:

@@ -6,6 +6,7 @@ import csv
 import os
 from collections import Counter
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,3 +267,30 @@ def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):
     assert (clean.removed, clean.changed) == (11, 6)
     write_clean(clean, output, path)
     assert check_table(DataConfig(table=output)).problems == ()
+
+
+def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
+    """As they are; a molecule's blanks are filled column by column."""
+    path = tmp_path / "my.csv"
+    rows = [[*row, "a\rb", "", "c"] for row in FINE] + [[*FINE[0], "", "d\r\n", " e"]]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerows([["smiles", "y", "note", "note", "note.1"], *rows])
+    clean = _clean(path)
+    removed = write_clean(clean, tmp_path / "copy.csv", path)
+    rows[0][3] = "d\r\n"
+    assert _rows(tmp_path / "copy.csv") == [["smiles", "y", "note", "note", "note.1"], *rows[:-1]]
+    assert _rows(removed)[0][4:] == ["smiles", "y", "note", "note", "note.1"]
+    assert [row[4:] for row in _rows(removed)[2:]] == [rows[-1]]
+    for written in (tmp_path / "copy.csv", removed):
+        table = pd.read_csv(written, dtype=object, na_filter=False, header=None)
+        assert table.to_numpy().tolist() == _rows(written)
+
+
+def test_several_columns_of_a_target_s_name_are_reported(write):
+    path = write([(*row, row[1]) for row in FINE], "smiles,y,y")
+    (problem,) = check_table(DataConfig(table=path)).problems
+    assert problem.kind == "targets"
+    assert "has 2 columns called 'y' (columns 2 and 3)" in problem.text
+    with pytest.raises(ConfigError, match="has 2 columns called 'y'"):
+        check_table(DataConfig(table=path, targets=["y"]))

@@ -28,7 +28,7 @@ def make(smiles, rows=None, column=None, **settings):
     """`make_splits` of a table with these SMILES, all of which are in the store unless `rows`."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
-    return make_splits(config, rows, smiles, column, TABLE)
+    return make_splits(config, rows, smiles, column, TABLE, range(len(smiles)))
 
 
 def feasible(smiles, **settings):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
+import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -480,3 +483,140 @@ def test_a_damaged_cache_is_made_anew(write, cache):
         assert dataset.remarks == (f"{made} is damaged or no graph store: it was made anew.",)
         assert made.read_bytes() == content
     assert _load(path, targets=["y"]).remarks == ()
+
+
+# Columns of one name
+
+
+def test_columns_of_one_name_are_no_hindrance_where_they_are_not_needed(write):
+    rows = _twenty(lambda i: f"n{i}", float, lambda i: f"m{i}", float, float)
+    path = write(_csv(rows, "smiles,note,y,note,z,z"))
+    assert _load(path, targets=["y"]).targets == ("y",)
+    assert _load(path, ignore_columns=["z", "note"]).targets == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("header", "settings", "name"),
+    [
+        ("smiles,z,z,w,split", {}, "z"),
+        ("smiles,y,y,w,split", {"targets": ["y"]}, "y"),
+        ("smiles,y,z,z,split", {"targets": ["y"], "weight_column": "z"}, "z"),
+        ("smiles,y,w,s,s", {"targets": ["y"], "splits_column": "s"}, "s"),
+        ("y,smiles,smiles,w,split", {"targets": ["y"]}, "smiles"),
+        ("smiles,y,y,w,split", {"classes": {"y": ["0", "1"]}}, "y"),
+    ],
+)
+def test_a_column_that_is_needed_and_there_twice(write, header, settings, name):
+    rows = _twenty(float, float, float, lambda i: ("train", "val", "test")[i % 3])
+    with pytest.raises(ConfigError, match=f"my.csv has 2 columns called '{name}'"):
+        _load(write(_csv(rows, header)), **settings)
+
+
+# Streams
+
+
+def _pipe(text: str) -> Path:
+    """Such as a shell's <(…) makes; it stays open, as the shell's does."""
+    read, end = os.pipe()
+    os.write(end, text.encode())
+    os.close(end)
+    return Path(f"/dev/fd/{read}")
+
+
+def test_a_table_from_a_pipe_has_its_own_labels():
+    """Not those of another one with the same columns, and none when it is empty."""
+    one, other = (_pipe(_csv(_twenty(lambda i, sign=sign: sign * i / 4))) for sign in (1, -1))
+    dataset = _load(one)
+    assert dataset.name == str(one)
+    assert dataset.store.labels[:, 0].tolist() == [i / 4 for i in range(20)]
+    dataset = _load(other)
+    assert dataset.store.labels[:, 0].tolist() == [-i / 4 for i in range(20)]
+    with pytest.raises(DataError, match=f"^{other} is empty"):
+        _load(other)
+
+
+def test_the_same_table_from_a_pipe_and_from_a_file_is_the_same_store(write):
+    text = _csv(_twenty(lambda i: i / 16))
+    assert _load(_pipe(text)).store.path == _load(write(text)).store.path
+
+
+def test_a_splits_file_from_a_pipe(write):
+    split = json.dumps([{"train": "0-9", "val": "10-14", "test": "15-19"}])
+    dataset = _load(write(_csv(_twenty(float))), splits_file=_pipe(split))
+    assert dataset.splits["val"].tolist() == [10, 11, 12, 13, 14]
+
+
+# Memory
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
+    """Labels of all kinds, guesses, remarks, and places of what is refused."""
+    words = ("", "", "mild", "strong")
+    path = write(
+        _csv(
+            _twenty(
+                *(lambda i: i, lambda i: "" if i < 5 else i / 8, lambda i: words[i % 4]),
+                *(lambda i: "yes" if i > 15 else "", lambda i: i % 4, lambda i: 2 if i > 11 else 1),
+                *(lambda i: "x" if i == 13 else i, lambda i: ["train", "val", "test"][i % 3]),
+            ),
+            "smiles,id,y,odour,active,grade,w,nearly,split",
+        )
+    )
+    settings = {"weight_column": "w", "splits_column": "split"}
+    named = {**settings, "targets": ["odour", "active", "id", "grade"]}
+    kinds = {"grade": "multiclass"}
+
+    def all_of_it():
+        found = []
+        for each in (settings, named, {**named, "task_type": kinds}):
+            dataset = _load(path, **each)
+            store = dataset.store
+            found += [store.targets, _known(store.labels), dataset.kinds, dataset.classes]
+            found += [dataset.remarks, dataset.weights.tolist(), list(dataset.smiles)]
+        for each in ({"targets": ["nearly"]}, {"weight_column": "nearly"}):
+            with pytest.raises(DataError) as caught:
+                _load(path, **each)
+            found.append(str(caught.value))
+        with pytest.raises(DataError) as caught:
+            _load(path, targets=["w"], task_type="binary")
+        return [*found, str(caught.value)]
+
+    whole = all_of_it()
+    assert "line 15, column 'nearly': 'x' is not a number. 1 such cell" in whole[-2]
+    assert "line 14, column 'w': '2' is neither 0 nor 1" in whole[-1]
+    monkeypatch.setattr(tables, "_ROWS", rows)
+    assert all_of_it() == whole
+
+
+@pytest.mark.parametrize("targets", [None, [f"t{i}" for i in range(40)]])
+def test_memory_of_labels_is_four_bytes_each(write, monkeypatch, targets):
+    """And the SMILES, whatever else is in the table."""
+    rows, columns = 6000, 40
+    cells = ",".join(f"{{0}}.{i}25" for i in range(columns)) + f",{'x' * 200}"
+    header = ",".join(["smiles", *(f"t{i}" for i in range(columns)), "note"])
+    path = write(header + "\n" + "".join(f"C,{cells.format(i)}\n" for i in range(rows)))
+
+    def stop(*_):
+        raise DataError("labels are read")
+
+    def peak() -> int:
+        tracemalloc.start()
+        try:
+            with pytest.raises(DataError, match="labels are read"):
+                _load(path, targets=targets)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    monkeypatch.setattr(tables, "cached_store", stop)
+    monkeypatch.setattr(tables, "_ROWS", 100)
+    peak()  # modules are loaded
+    assert peak() < 2 * 4 * rows * columns + 1_500_000
+
+
+def test_a_word_that_names_no_split_is_found_on_its_line(write):
+    """Also behind cells with line breaks."""
+    rows = _twenty(float, lambda i: '"a\nb"', lambda i: ("train", "val", "test", "tst")[i % 4])
+    with pytest.raises(DataError, match="my.csv, line 8, column 'split': 'tst' names no split. 5 "):
+        _load(write(_csv(rows, "smiles,y,note,split")), targets=["y"], splits_column="split")

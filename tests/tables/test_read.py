@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -125,3 +127,50 @@ def test_a_column_that_is_not_there():
         require_column(["smiles", "logS"], "logs", "x.csv")
     with pytest.raises(ConfigError, match="x.csv has no column 'y'. Known: smiles"):
         require_column(iter(["smiles"]), "y", "x.csv")
+
+
+def test_columns_of_one_name_are_all_kept(tmp_path):
+    """With their names, in their order; from every kind of table that may have such."""
+    names, cells = ["smiles", "y", "y", "y.1", "n\n.2", "n\n.2"], ["C", "1", "2", "3", "4", "5"]
+    header = ",".join(f'"{name}"' for name in names)
+    (tmp_path / "x.csv").write_text(f"{header}\n{','.join(cells)}\n")
+    (tmp_path / "x.tsv").write_text(f"{header}\n{','.join(cells)}\n".replace(",", "\t"))
+    paths = [tmp_path / "x.csv", tmp_path / "x.tsv"]
+    if pa := importlib.util.find_spec("pyarrow") and pytest.importorskip("pyarrow"):
+        table = pa.Table.from_arrays([pa.array([cell]) for cell in cells], names=names)
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
+        paths.append(tmp_path / "x.parquet")
+    for path in paths:
+        for table in (read_table(path), next(read_chunks(path))):
+            assert list(table.columns) == names
+            assert table.to_numpy().tolist() == [cells]
+    (tmp_path / "x.smi").write_text("smiles\ty\ty\ty.1\nC\t1\t2\t3\n")
+    table = read_table(tmp_path / "x.smi")
+    assert list(table.columns) == names[:4]
+    assert table.to_numpy().tolist() == [cells[:4]]
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ('smiles,5" x.1,5" x.1', ["smiles", '5" x.1', '5" x.1']),
+        ("\ufeffsmiles;smiles;y.1", ["smiles", "smiles", "y.1"]),
+        (",smiles,,a.1,a.1", ["Unnamed: 0", "smiles", "Unnamed: 2", "a.1", "a.1"]),
+    ],
+)
+def test_names_of_a_header_stay_as_they_are(header, names):
+    """Also where a quotation mark opens nothing, and behind a mark of byte order."""
+    (table,) = read_chunks(io.StringIO(f"{header}\nC\n"))
+    assert list(table.columns) == names
+
+
+def test_a_column_that_is_needed_must_be_there_once():
+    columns = ["y", "smiles", "y", "z", "y"]
+    require_column(columns, "smiles", "x.csv")
+    require_column(columns, "y", "x.csv", once=False)
+    message = (
+        "x.csv has 3 columns called 'y' (columns 1, 3 and 5), and it must be clear which one is "
+        "meant: rename or remove the others"
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        require_column(columns, "y", "x.csv")

@@ -97,7 +97,6 @@ def test_titles_fill_the_blanks_of_a_property_called_name(tmp_path):
         ("> <IC50 (<1 h)>\n7\n\n", {"IC50 (<1 h)": "7"}),
         ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
         ("> <a>\n1 \n  \n\t\n> <b>\n  \n\n", {"a": "1 ", "b": ""}),
-        ("> <a>\n1\n\n> <a>\n2\n\n", {"a": "2"}),
         ("> DT12\n1\n\n", {}),
         ("", {}),
     ],
@@ -178,3 +177,17 @@ def test_of_one_property_in_many_records_the_order_stays(tmp_path):
     """Columns come in the order in which the file names them first."""
     text = "".join(f"{METHANE}> <b{i}>\n1\n\n> <a>\n2\n\n$$$$\n" for i in (3, 1, 2))
     assert list(_rows(tmp_path, text)[0]) == ["smiles", "name", "b3", "a", "b1", "b2"]
+
+
+def test_a_property_that_a_record_has_twice_is_two_columns(tmp_path):
+    text = (
+        f"{METHANE}> <a>\n1\n\n> <b>\n2\n\n$$$$\n"
+        f"{ETHANOL}> <a>\n3\n\n> <a> (7)\n4\n\n> <name>\nx\n\n> <name>\ny\n\n$$$$\n"
+    )
+    (tmp_path / "x.sdf").write_text(text)
+    table = read_table(tmp_path / "x.sdf")
+    assert list(table.columns) == ["smiles", "name", "name", "a", "a", "b"]
+    assert table.to_numpy().tolist() == [
+        ["C", "methane, a gas", "", "1", "", "2"],
+        ["CCO", "x", "y", "3", "4", ""],
+    ]

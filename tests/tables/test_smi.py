@@ -72,11 +72,6 @@ def test_under_a_header_with_tabs_surplus_cells_are_placed(tmp_path):
         _read(tmp_path, "#\nsmiles\ty\nC\t1\nCC\t1\t2\n")
 
 
-def test_a_name_given_twice(tmp_path):
-    with pytest.raises(DataError, match=r"x\.smi, line 2: the header names the column 'y' twice"):
-        _read(tmp_path, "#\nsmiles\ty\ty\nC\t1\t2\n")
-
-
 def test_other_bytes_than_utf_8(tmp_path):
     (tmp_path / "x.smi").write_bytes("C naïve\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.smi cannot be read as SMILES: .*Save it as UTF-8"):

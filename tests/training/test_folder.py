@@ -8,6 +8,7 @@ import re
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from molsepnorm.errors import DataError, ModelError
@@ -217,3 +218,17 @@ def test_a_run_from_before_there_were_digests_goes_on(
     store.unlink()
     assert train(folder=run, resume=True).finished
     assert store.read_bytes() == new
+
+
+def test_carriage_returns_split_no_row(with_columns, tmp_path):
+    """Of the rows left out, and of classes."""
+    words = ["sweet\ror sour", "bitter"] * 4
+    config = with_columns({"taste": words}, {"data.targets": ["taste"], "run.epochs": 1})
+    with open(config.data.table, "ab") as file:
+        file.write(b'"C1CC\rx",bitter\r\n')
+    train(config, tmp_path / "run")
+    rejected = pd.read_csv(tmp_path / "run" / "rejected.csv")
+    assert rejected["smiles"].tolist() == ["C1CC\rx"]
+    predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
+    assert set(predicted["taste"]) <= set(words)
+    assert predicted["row"].dtype.kind == "i"

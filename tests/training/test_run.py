@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +18,9 @@ from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training.distributed import World
 
+ONE = {"run.epochs": 1}
 FILES = {
     "config.yaml",
     "environment.json",
@@ -432,3 +437,38 @@ def test_evaluation_loads_a_model_from_its_folder(run):
     config, result = run
     *_, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data)
     assert scores == pytest.approx(result.metrics["test"], nan_ok=True)
+
+
+def _pipe(content: bytes) -> Path:
+    """Such as a shell's <(…) makes; it stays open, as the shell's does."""
+    read, end = os.pipe()
+    os.write(end, content)
+    os.close(end)
+    return Path(f"/dev/fd/{read}")
+
+
+def test_a_run_that_began_with_a_pipe_resumes_from_a_file_only(configure, table, tmp_path):
+    """And is then the same run."""
+    expected = train(configure(ONE), tmp_path / "expected").metrics["test"]
+    settings = {**ONE, "data.table": _pipe(table.read_bytes())}
+    stopped = train(configure(settings), tmp_path / "run", stop=lambda: True)
+    assert not stopped.finished
+    with pytest.raises(ConfigError, match="run began with data from a pipe, /dev/fd/.*resume once"):
+        train(folder=tmp_path / "run", resume=True)
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace(str(settings["data.table"]), str(table)))
+    assert train(folder=tmp_path / "run", resume=True).metrics["test"] == expected
+
+
+def test_a_splits_file_from_a_pipe_is_gone_when_the_run_resumes(configure, tmp_path):
+    split = json.dumps([{"train": "0-19", "val": "20-24", "test": "25-29"}]).encode()
+    settings = {**ONE, "data.splits_file": _pipe(split)}
+    assert not train(configure(settings), tmp_path / "run", stop=lambda: True).finished
+    with pytest.raises(ConfigError, match="set data.splits_file to its path"):
+        train(folder=tmp_path / "run", resume=True)
+
+
+def test_several_processes_cannot_share_a_pipe(configure, monkeypatch, tmp_path):
+    monkeypatch.setattr("molsepnorm.training.run.World.join", lambda _: nullcontext(World(0, 2)))
+    with pytest.raises(ConfigError, match="/dev/fd/.* is a pipe, of which 2 processes would each"):
+        train(configure({"data.table": _pipe(b"smiles,y\n")}), tmp_path / "run")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -369,3 +371,20 @@ def test_scores_undefined_in_every_run_have_no_mean(with_columns, tmp_path):
     nothing = {"mean": None, "sd": None, "values": [None, None]}
     assert series.summary["test"]["roc_auc"] == nothing
     assert series.summary["val"]["roc_auc"]["mean"] is not None
+
+
+def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, table, outcome):
+    """Also for one that goes on."""
+    expected = train_series(configure(ONE), tmp_path / "expected", seeds=[0, 1])
+    for stop in (True, False):
+        read, end = os.pipe()
+        os.write(end, table.read_bytes())
+        os.close(end)
+        os.dup2(read, 199)
+        piped = configure({**ONE, "data.table": Path("/dev/fd/199")})
+        series = train_series(piped, tmp_path / "series", seeds=[0, 1], stop=lambda stop=stop: stop)
+        os.close(read)
+    os.close(199)
+    assert {name: run["test"] for name, run in series.runs.items()} == {
+        name: run["test"] for name, run in expected.runs.items()
+    }
