@@ -195,7 +195,7 @@ def oriented_mol(smiles: str) -> Chem.Mol:
 
 
 def excess(text: str) -> str | None:
-    """Return why a SMILES is too large to be given to RDKit, from the text alone; None if it is not.
+    """Return why a SMILES is too large for RDKit, from the text alone; None if it is not.
 
     Hydrogens that are written as atoms do not count, since RDKit removes them.
 
