@@ -101,15 +101,15 @@ def analyze(
 
 def _show(analysis: Analysis, output: Path, console: Console) -> None:
     from rich.table import Table
-    from rich.text import Text
 
+    from molsepnorm.cli.console import cell
     from molsepnorm.geometry.report import table_of
 
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
     table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")
     for place, title in enumerate(groups):
-        table.add_column(Text(title), justify="right" if place else "left", overflow="fold")
+        table.add_column(cell(title), justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(cell, row))
     console.print(table)
     console.print(f"Figures, and all layers: {output / 'index.html'}")

@@ -9,8 +9,9 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-__all__ = ["escaped", "make_console", "say"]
+__all__ = ["cell", "escaped", "fitting", "make_console", "say"]
 
 # What moves the cursor, changes colours or the direction of writing; surrogates, which no terminal
 # can be sent. Line ends and tabs stay.
@@ -28,17 +29,34 @@ def escaped(text: str) -> str:
     return _UNPRINTABLE.sub(lambda sign: ascii(sign[0])[1:-1], text)
 
 
+def fitting(message: str) -> str:
+    """An error's message, escaped, and cut where it quotes a very long value."""
+    most = 4000
+    return escaped(message if len(message) <= most else f"{message[:most]} …")
+
+
 def say(text: str, err: bool = False) -> None:
     """Print a text of which parts are a user's."""
     click.echo(escaped(text), err=err)
 
 
+def cell(text: str) -> Text:
+    """A text of a user's as a cell of a table, which is no markup."""
+    from rich.text import Text
+
+    return Text(escaped(text))
+
+
 def make_console() -> Console:
-    """A console that prints text as it is: units in brackets are no markup."""
+    """A console that prints text as it is: units in brackets are no markup, and nothing moves the
+    cursor but what rich sends itself."""
     from rich.console import Console
     from rich.segment import Segment
 
     class Plain(Console):
+        def render_str(self, text: str, *args: Any, **options: Any) -> Text:
+            return super().render_str(escaped(text), *args, **options)
+
         def render(self, *args: Any, **options: Any) -> Any:
             for segment in super().render(*args, **options):
                 if segment.control or not _UNPRINTABLE.search(segment.text):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from molsepnorm._version import __version__
-from molsepnorm.cli.console import escaped, say
+from molsepnorm.cli.console import fitting, say
 from molsepnorm.cli.ranks import give_way, rank
 from molsepnorm.errors import MolsepnormError
 
@@ -48,7 +48,7 @@ class _LazyGroup(click.Group):
         try:
             return super().make_context(*args, **extra)
         except click.ClickException as error:
-            error.message = escaped(error.message)
+            error.message = fitting(error.message)
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -59,7 +59,7 @@ class _LazyGroup(click.Group):
             _leave(str(error), error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
-            error.message = escaped(error.message)
+            error.message = fitting(error.message)
             raise
         except BrokenPipeError:
             raise  # whoever read our output has had enough; click leaves quietly
@@ -75,7 +75,7 @@ class _LazyGroup(click.Group):
 
 def _leave(message: str, code: int) -> NoReturn:
     give_way(code)
-    say(f"Error: {f'process {rank()}: ' if rank() else ''}{message}", err=True)
+    say(f"Error: {f'process {rank()}: ' if rank() else ''}{fitting(message)}", err=True)
     sys.exit(code)
 
 

@@ -63,7 +63,7 @@ def _encodable(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
 @precision_option
 @click.option(
     "--processes",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1024),
     help="Processes that share the work; 1 for none but this. [default: one per core]",
 )
 def predict(
