@@ -48,7 +48,7 @@ class _LazyGroup(click.Group):
         try:
             return super().make_context(*args, **extra)
         except click.ClickException as error:
-            error.message = fitting(error.message)
+            error.message = fitting(error.message)  # type: ignore[misc]
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -59,7 +59,7 @@ class _LazyGroup(click.Group):
             _leave(str(error), error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
-            error.message = fitting(error.message)
+            error.message = fitting(error.message)  # type: ignore[misc]
             raise
         except BrokenPipeError:
             raise  # whoever read our output has had enough; click leaves quietly

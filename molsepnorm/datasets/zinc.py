@@ -201,8 +201,9 @@ def _molecule(content: object) -> tuple[MolGraph, float]:
         InvalidMolecule: the arrays are missing or do not fit each other.
         UnpicklingError: a tensor is damaged.
     """
-    tensors = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
-    if not all(isinstance(tensor, Tensor) for tensor in tensors):
+    found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
+    tensors = [tensor for tensor in found if isinstance(tensor, Tensor)]
+    if len(tensors) < len(_FIELDS):
         raise InvalidMolecule(f"it should have tensors {', '.join(_FIELDS)}")
     atoms, orders, label = (tensor.numpy() for tensor in tensors)
     if atoms.ndim != 1 or orders.shape != 2 * atoms.shape or label.size != 1:
