@@ -123,7 +123,8 @@ MUTATIONS = [
         "ZINC's pickles: whatever they call is found",
         "datasets/pickles.py",
         "if (module, name) not in _ADMITTED:",
-        "if (module, name) not in _ADMITTED: return super().find_class(module, name)\n        if 0:",
+        "if (module, name) not in _ADMITTED:\n            return super().find_class(module, name)\n"
+        "        if False:",
         tests("datasets/test_pickles.py", "test_a_malicious_file_in_a_data_folder_runs_nothing"),
     ),
     Mutation(
