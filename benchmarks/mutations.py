@@ -120,6 +120,24 @@ MUTATIONS = [
     ),
     # featuriser, store, batches
     Mutation(
+        "ZINC's pickles: whatever they call is found",
+        "datasets/pickles.py",
+        "if (module, name) not in _ADMITTED:",
+        "if (module, name) not in _ADMITTED:\n            return super().find_class(module, name)\n"
+        "        if False:",
+        tests("datasets/test_pickles.py", "test_a_malicious_file_in_a_data_folder_runs_nothing"),
+    ),
+    Mutation(
+        "texts that are too large reach RDKit",
+        "featurize/smiles.py",
+        "if reason := excess(text):",
+        "if reason := None:",
+        tests(
+            "featurize/test_smiles.py",
+            "test_what_is_too_large_is_refused_before_rdkit_reads_it",
+        ),
+    ),
+    Mutation(
         "Kekulé structure: skipped",
         "featurize/zinc.py",
         "Chem.Kekulize(mol, True)",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from molsepnorm.cli.options import (
+    PLACE,
     configuration,
     options,
     recipe_options,
@@ -32,9 +32,11 @@ def _parse_vary(
     vary = {}
     for text in texts:
         name, _equals, rest = text.partition("=")
+        from molsepnorm.training.settings import parse_yaml
+
         try:
-            values = yaml.safe_load(f"[{rest}]")
-        except yaml.YAMLError:
+            values = parse_yaml(f"[{rest}]")
+        except ValueError:
             values = []
         if not values:
             raise click.BadParameter(f"'{text}' should look like model.layers=4,8,12")
@@ -58,7 +60,7 @@ def _parse_vary(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Folder of the runs; those in it that are finished are not repeated. "
     "[default: runs/<name>-ablation]",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.options import configuration, options, source_options, split_names
+from molsepnorm.cli.options import PLACE, configuration, options, source_options, split_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,12 +24,12 @@ __all__ = ["analyze"]
     "models",
     multiple=True,
     required=True,
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="RUN",
     help="A run or a model; or the folder of an ablation or a series, for all runs in it. More may "
     "follow, or be given by --model again.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.argument("more", nargs=-1, type=PLACE, metavar="[RUN]...")
 @options(source_options)
 @click.option("--smiles-column", help="Of the file of --data. [default: smiles]")
 @click.option(
@@ -46,7 +46,7 @@ __all__ = ["analyze"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     default=Path("geometry"),
     help="Folder of the page, the pictures and the numbers.",
 )
@@ -101,15 +101,15 @@ def analyze(
 
 def _show(analysis: Analysis, output: Path, console: Console) -> None:
     from rich.table import Table
-    from rich.text import Text
 
+    from molsepnorm.cli.console import cell
     from molsepnorm.geometry.report import table_of
 
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
     table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")
     for place, title in enumerate(groups):
-        table.add_column(Text(title), justify="right" if place else "left", overflow="fold")
+        table.add_column(cell(title), justify="right" if place else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*map(cell, row))
     console.print(table)
     console.print(f"Figures, and all layers: {output / 'index.html'}")

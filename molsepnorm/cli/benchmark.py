@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
+    PLACE,
     configuration,
     options,
     recipe_options,
@@ -36,7 +37,7 @@ __all__ = ["benchmark"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Folder of the runs; those in it that are finished are not repeated. "
     "[default: runs/<name>-series]",
 )

@@ -1,12 +1,67 @@
-"""The console that every command prints to."""
+"""What every command prints to a terminal goes through here, so that nothing in it is obeyed."""
 
 from __future__ import annotations
 
-from rich.console import Console
+import re
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["make_console"]
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["cell", "escaped", "fitting", "make_console", "say"]
+
+# What moves the cursor, changes colours or the direction of writing; surrogates, which no terminal
+# can be sent. Line ends and tabs stay.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def escaped(text: str) -> str:
+    r"""The text with its control characters as Python writes them.
+
+    >>> print(escaped("\x1b[2Jcolumn"))
+    \x1b[2Jcolumn
+    """
+    return _UNPRINTABLE.sub(lambda sign: ascii(sign[0])[1:-1], text)
+
+
+def fitting(message: str) -> str:
+    """An error's message, escaped, and cut where it quotes a very long value."""
+    most = 4000
+    return escaped(message if len(message) <= most else f"{message[:most]} …")
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a text of which parts are a user's."""
+    click.echo(escaped(text), err=err)
+
+
+def cell(text: str) -> Text:
+    """A text of a user's as a cell of a table, which is no markup."""
+    from rich.text import Text
+
+    return Text(escaped(text))
 
 
 def make_console() -> Console:
-    """A console that prints text as it is: units in brackets are no markup."""
-    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    """A console that prints text as it is: units in brackets are no markup, and nothing moves the
+    cursor but what rich sends itself."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Plain(Console):
+        def render_str(self, text: str, *args: Any, **options: Any) -> Text:
+            return super().render_str(escaped(text), *args, **options)
+
+        def render(self, *args: Any, **options: Any) -> Any:
+            for segment in super().render(*args, **options):
+                if segment.control or not _UNPRINTABLE.search(segment.text):
+                    yield segment
+                else:
+                    yield Segment(escaped(segment.text), segment.style)
+
+    return Plain(highlight=False, soft_wrap=True, markup=False, emoji=False)

@@ -7,19 +7,18 @@ from typing import Any
 
 import click
 
-from molsepnorm.cli.options import split_names
+from molsepnorm.cli.console import say
+from molsepnorm.cli.options import PLACE, split_names
 
 __all__ = ["convert"]
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option(
     "--from", "source", required=True, help="What wrote the checkpoint: hf or graphormer-v1."
 )
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The model folder."
-)
+@click.option("-o", "--output", required=True, type=PLACE, help="The model folder.")
 @click.option(
     "--featurizer",
     help="What its atoms and bonds are: zinc or ogb. [default: by the size of its tables]",
@@ -64,4 +63,4 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     model, report = import_checkpoint(source, checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", report.to_json())
-    click.echo(f"{report}\n\nModel: {output}")
+    say(f"{report}\n\nModel: {output}")

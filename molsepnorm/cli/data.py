@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from molsepnorm.cli.options import (
+    PLACE,
     configuration,
     data_dir_option,
     options,
@@ -34,12 +35,12 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PLACE)
 @options(table_options)
 @click.option(
     "--fix",
     "output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="OUT.csv",
     help="Write a cleaned copy, and what was removed or changed to OUT.removed.csv.",
 )

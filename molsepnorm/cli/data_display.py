@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from molsepnorm.checking.clean import CleanTable
 from molsepnorm.checking.report import Finding, Group, TableReport, TargetSummary
-from molsepnorm.cli.console import make_console
+from molsepnorm.cli.console import cell, make_console
 from molsepnorm.datasets import Dataset
 from molsepnorm.datasets.listing import NamedSet
 
@@ -132,7 +131,7 @@ def _targets(targets: Sequence[TargetSummary]) -> Table:
         elif target.labels:
             shape = _shares(target)
         counts = (f"{target.labels:,}", f"{target.missing:,}")
-        table.add_row(Text(target.name), target.kind, *counts, Text(shape), low, high)
+        table.add_row(cell(target.name), target.kind, *counts, cell(shape), low, high)
     if len(targets) > _TARGETS:
         table.caption = f"and {len(targets) - _TARGETS:,} more: --json has all"
     return table

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
-from molsepnorm.cli.console import make_console
+from molsepnorm.cli.console import cell, make_console
 from molsepnorm.datasets import SPLITS, Dataset
 from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
@@ -222,7 +221,7 @@ def splits_table(dataset: Dataset) -> Table:
                 shape = f"{present.mean():.3f} ± {present.std():.3f}"
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
             counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
-            table.add_row(*first, Text(name), *counts, shape)
+            table.add_row(*first, cell(name), *counts, shape)
     return table
 
 
@@ -249,7 +248,7 @@ def scores_table(
         if intervals:
             between = intervals.get(metric)
             cells.append(f"{between[0]:.4f} to {between[1]:.4f}" if between else "")
-        table.add_row(Text(metric), *cells)
+        table.add_row(cell(metric), *cells)
     return table
 
 
@@ -262,7 +261,7 @@ def series_table(summary: Mapping[str, Any]) -> Table:
     for metric in summary["test"]:
         if "/" not in metric:
             cells = (_spread(summary[split][metric]) for split in ("val", "test"))
-            table.add_row(Text(metric), *cells)
+            table.add_row(cell(metric), *cells)
     return table
 
 
@@ -277,7 +276,7 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
         scores.add_column(heading, justify="right")
     for name, series in ablation.series.items():
         cells = (_spread(series.summary[split][ablation.metric]) for split in ("val", "test"))
-        scores.add_row(Text(name), *cells, f"{series.summary['parameters']:,}")
+        scores.add_row(cell(name), *cells, f"{series.summary['parameters']:,}")
     differences = Table(title=f"{label}: difference from {first}, by pairs of runs")
     differences.add_column("variant")
     differences.add_column("split")
@@ -287,7 +286,7 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
         for split, each in by_split.items():
             between = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}" if each.interval else ""
             p = "" if each.p is None else f"{each.p:.2g}"
-            differences.add_row(Text(name), split, f"{each.mean:+.4f}", between, p)
+            differences.add_row(cell(name), split, f"{each.mean:+.4f}", between, p)
     return scores, differences
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from molsepnorm._version import __version__
+from molsepnorm.cli.console import fitting, say
 from molsepnorm.cli.ranks import give_way, rank
 from molsepnorm.errors import MolsepnormError
 
@@ -42,6 +44,14 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Show what a user typed, in errors about it, without its control characters."""
+        try:
+            return super().make_context(*args, **extra)
+        except click.ClickException as error:
+            error.message = fitting(error.message)  # type: ignore[misc]
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Print the library's errors without a traceback, and leave with their code."""
         try:
@@ -50,16 +60,23 @@ class _LazyGroup(click.Group):
             _leave(str(error), error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
+            error.message = fitting(error.message)  # type: ignore[misc]
             raise
         except BrokenPipeError:
             raise  # whoever read our output has had enough; click leaves quietly
         except OSError as error:
             _leave(error.strerror or str(error), 1)
+        except UnicodeError as error:
+            _leave(f"a text cannot be written in the output's encoding: {error}", 1)
+        except csv.Error as error:
+            _leave(f"a table cannot be read: {error}", 1)
+        except MemoryError:
+            _leave("the memory does not suffice: choose a smaller network, batch or table", 1)
 
 
 def _leave(message: str, code: int) -> NoReturn:
     give_way(code)
-    click.echo(f"Error: {f'process {rank()}: ' if rank() else ''}{message}", err=True)
+    say(f"Error: {f'process {rank()}: ' if rank() else ''}{fitting(message)}", err=True)
     sys.exit(code)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
 
 __all__ = [
+    "PLACE",
     "column_options",
     "configuration",
     "data_dir_option",
@@ -43,9 +43,11 @@ def parse_settings(
         name, equals, value = text.partition("=")
         if not equals:
             raise click.BadParameter(f"'{text}' should look like model.layers=6")
+        from molsepnorm.training.settings import parse_yaml
+
         try:
-            settings[name.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            settings[name.strip()] = parse_yaml(value)
+        except ValueError:
             settings[name.strip()] = value
     return settings
 
@@ -87,11 +89,20 @@ def _parse_shares(_: click.Context, __: click.Parameter, value: str | None) -> l
     return [train, val, test]
 
 
-_FILE = click.Path(path_type=Path)
+class PlaceType(click.Path):
+    """A file or a folder, which has a name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).strip() or "\0" in str(value):
+            self.fail(f"{str(value)!a} is no path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = PlaceType(path_type=Path)
 
 data_dir_option = click.option(
     "--data-dir",
-    type=_FILE,
+    type=PLACE,
     help="Where raw files of named data sets lie. [default: $MOLSEPNORM_DATA]",
 )
 
@@ -99,7 +110,7 @@ source_options = (
     click.option("--dataset", help="A data set by name; `molsepnorm data list` shows them."),
     click.option(
         "--data",
-        type=_FILE,
+        type=PLACE,
         help="A file with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, also compressed.",
     ),
     data_dir_option,
@@ -131,7 +142,7 @@ table_options = (
     click.option("--weight-column", help="Column by which each row counts in the loss."),
     click.option("--splits-column", help="Column that says train, val (or valid) or test."),
     click.option(
-        "--splits-file", type=_FILE, help="Rows of each split, in the form of splits.json."
+        "--splits-file", type=PLACE, help="Rows of each split, in the form of splits.json."
     ),
     click.option(
         "--split-type",
@@ -153,7 +164,7 @@ table_options = (
 """How a table is read and split."""
 
 recipe_options = (
-    click.option("--config", type=_FILE, help="A YAML file of settings."),
+    click.option("--config", type=PLACE, help="A YAML file of settings."),
     click.option("--preset", help="An architecture: mini, slim, base."),
     click.option(
         "--set",
@@ -217,7 +228,7 @@ model_option = click.option(
     "--model",
     "model_folder",
     required=True,
-    type=_FILE,
+    type=PLACE,
     help="A run's folder, or a model folder.",
 )
 

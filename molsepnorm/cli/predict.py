@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
-from molsepnorm.cli.options import model_option, precision_option
+from molsepnorm.cli.console import say
+from molsepnorm.cli.options import PLACE, model_option, precision_option
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.errors import DataError
+from molsepnorm.errors import DataError, StorageError
 
 if TYPE_CHECKING:
     from molsepnorm.inference import Precision
@@ -27,21 +28,29 @@ __all__ = ["predict"]
 _LINES = 1024  # of standard input, read together
 
 
+def _encodable(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """A callback: texts that can be written to the output."""
+    for text in texts:
+        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
+    return texts
+
+
 @click.command()
 @model_option
-@click.option("--smiles", multiple=True, help="A SMILES; may be repeated.")
+@click.option("--smiles", multiple=True, callback=_encodable, help="A SMILES; may be repeated.")
 @click.option(
     "-i",
     "--input",
     "source",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="A table with SMILES (CSV, TSV, Parquet), an SDF or a .smi file, compressed or not.",
 )
 @click.option("--smiles-column", "--smiles-columns", default="smiles", help="Its column of SMILES.")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Where to write the CSV. [default: stdout]",
 )
 @click.option(
@@ -54,7 +63,7 @@ _LINES = 1024  # of standard input, read together
 @precision_option
 @click.option(
     "--processes",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1024),
     help="Processes that share the work; 1 for none but this. [default: one per core]",
 )
 def predict(
@@ -111,7 +120,7 @@ def predict(
     if output or failed:
         where = f" to {output}" if output else ""
         failures = f"; {failed:,} could not be predicted, see the column error" if failed else ""
-        click.echo(f"{rows:,} rows{where}{failures}", err=True)
+        say(f"{rows:,} rows{where}{failures}", err=True)
 
 
 @contextmanager
@@ -140,7 +149,10 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
     """SMILES line by line, or a CSV whose first line names the column, as they come."""
     try:
         first = stream.readline().removeprefix("\ufeff")
-        if column in next(csv.reader([first]), []):
+        # a longer line may hold a field that is too long for the csv module
+        short = len(first) < csv.field_size_limit()
+        names = next(csv.reader([first]), []) if short else first.strip().split(",")
+        if column in names:
             from molsepnorm.tables import read_chunks
 
             table = cast(TextIO, _PutBack(first, stream))
@@ -191,5 +203,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()  # so that a full disk is told here, not at the interpreter's end
         return
+    if output.is_dir():  # also where it has no name, as in "."
+        raise StorageError(f"cannot write {output}: there is a folder of that name")
     with replacing(output) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
         yield file

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from molsepnorm.cli.console import say
 from molsepnorm.cli.ranks import rank
 
 __all__ = ["Stop", "leave_saved", "stop_on_signal"]
@@ -35,7 +36,7 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
 
     def tell(what: str) -> None:
         if not rank():
-            click.echo(f"\n{what}", err=True)
+            say(f"\n{what}", err=True)
 
     def note(number: int, frame: FrameType | None) -> None:
         if not training() or (stop.signal is not None and not several):

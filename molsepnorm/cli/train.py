@@ -10,7 +10,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from molsepnorm.cli.console import say
 from molsepnorm.cli.options import (
+    PLACE,
     configuration,
     options,
     recipe_options,
@@ -29,12 +31,10 @@ __all__ = ["train"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="The run's folder. [default: runs/<name>-<number>]",
 )
-@click.option(
-    "--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder."
-)
+@click.option("--resume", type=PLACE, help="Go on with the run in this folder.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the final scores alone.")
 @click.pass_context
 def train(
@@ -76,9 +76,7 @@ def train(
             display.close()
     if not result.finished:
         if not another:
-            click.echo(
-                f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True
-            )
+            say(f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True)
         sys.exit(128 + (stop.signal or signal.SIGTERM))  # it may be another one that was asked to
 
 

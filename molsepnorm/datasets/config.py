@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from molsepnorm.metrics import Kind
 
-__all__ = ["DataConfig"]
+__all__ = ["MOST_SEED", "DataConfig"]
+
+MOST_SEED = 2**63 - 1
+"""The largest seed that every generator takes."""
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_TABLES = (
     *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split", "split_type"),
     *("split_seed", *_WAYS_TO_SPLIT, "fold"),
 )
+
+
+def _checked_path(path: Path) -> Path:
+    if "\0" in str(path) or len(str(path)) > 4096:
+        raise ValueError("a path has at most 4096 characters, none of them NUL")
+    return path
+
+
+_Place = Annotated[Path, AfterValidator(_checked_path)]
 
 
 class DataConfig(BaseModel):
@@ -25,9 +37,9 @@ class DataConfig(BaseModel):
 
     dataset: str | None = None
     """A name from `molsepnorm.datasets.NAMES`."""
-    table: Path | None = None
+    table: _Place | None = None
     """Or a file with a column of SMILES and columns of labels: CSV, TSV, Parquet, SDF or .smi."""
-    data_dir: Path | None = None
+    data_dir: _Place | None = None
     """Where raw files lie; otherwise the environment variable MOLSEPNORM_DATA, otherwise they are
     downloaded."""
 
@@ -56,16 +68,16 @@ class DataConfig(BaseModel):
     the rest at random. scaffold-ogb: whole scaffolds from the most to the least common, whatever
     the seed, as OGB made its splits; stereoisomers of a scaffold count as different ones, which is
     all that DeepChem's does otherwise."""
-    split_seed: int = Field(0, ge=0)
+    split_seed: int = Field(0, ge=0, le=MOST_SEED)
     splits_column: str | None = None
     """Instead of drawing: a column that says train, val (or valid) or test; rows where it is blank
     are left out."""
-    splits_file: Path | None = None
+    splits_file: _Place | None = None
     """Instead of drawing: a file of rows in the form of chemprop's `splits.json`."""
-    folds: int | None = Field(None, ge=2)
+    folds: int | None = Field(None, ge=2, le=1000)
     """Cross-validation: cut all molecules but the test share in so many folds, of which `fold`
     validates."""
-    fold: int = Field(0, ge=0)
+    fold: int = Field(0, ge=0, le=1_000_000)
     """Which fold, or which entry of `splits_file`; otherwise which replicate: training and
     validation molecules are drawn anew for each, the test molecules are the same."""
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import io
 import pickle
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,9 +26,11 @@ from molsepnorm.datasets.dataset import (
     cache_folder,
     cached_store,
 )
+from molsepnorm.datasets.pickles import Tensor, read_molecules
 from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import DataError, InvalidMolecule
-from molsepnorm.files import clear_errors, fingerprint
+from molsepnorm.files import clear_errors, fingerprint, replacing
+from molsepnorm.molecule import MolGraph
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +41,8 @@ _TARGET = "penalised_logp"
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
+_FIELDS = ("atom_type", "bond_type", "logP_SA_cycle_normalized")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class ZincSet(NamedTuple):
@@ -89,7 +94,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
         key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
         key = f"{name}-{key}"
-        molecules = _through_pyg(name, data_dir, folder, key, counts)
+        molecules = _from_pickles(name, folder, data_dir, counts)
     store = cached_store(key, about.featurizer, encoding, (_TARGET,), molecules, {"splits": counts})
 
     counts = store.notes["splits"]
@@ -137,57 +142,111 @@ def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
     """The rows of a table that its index file names, in that order."""
     from molsepnorm.tables import read_table
 
-    table, listed = read_table(path), path.with_name(f"{split}.index")
+    table = read_table(path)
+    yield table.iloc[_listed(path, split, len(table), size, _SMILES)]
+
+
+def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list[int]:
+    """The rows of a file that the index file beside it names."""
+    listed = path.with_name(f"{split}.index")
     with clear_errors(listed, "read"):
         numbers = listed.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
-    rows = [int(number) for number in numbers if number.isdecimal() and int(number) < len(table)]
+    rows = [int(number) for number in numbers if _NUMBER.fullmatch(number) and int(number) < length]
     if not len({*rows}) == len(numbers) == size:
         raise DataError(
             f"{listed} should list {size:,} different rows of {path.name}, numbers from 0 to "
-            f"{len(table) - 1:,}; of its {len(numbers):,} entries {len({*rows}):,} are such. "
-            f"{_SMILES}"
+            f"{length - 1:,}; of its {len(numbers):,} entries {len({*rows}):,} are such. {advice}"
         )
-    yield table.iloc[rows]
+    return rows
 
 
-def _through_pyg(
-    name: str, data_dir: Path | None, raw: Path | None, key: str, counts: dict[str, int]
+def _from_pickles(
+    name: str, raw: Path | None, data_dir: Path | None, counts: dict[str, int]
 ) -> Iterator[LabelledGraph]:
-    """Molecules of PyG's data set; its bonds are labelled from 1, ours from 0."""
-    from torch_geometric.datasets import ZINC
-
-    from molsepnorm.featurize.pyg import from_data
-
-    root = cache_folder() / "pyg" / (key if raw else "ZINC")
-    if raw:  # PyG writes beside its raw files, and the data folder may be read-only
-        with clear_errors(root, "write"):
-            (root / "raw").mkdir(parents=True, exist_ok=True)
-            for file in RAW_FILES:
-                link = root / "raw" / file
-                if not link.exists():
-                    link.symlink_to((raw / file).resolve())
+    """Molecules from raw files, or from a download. PyTorch Geometric's class does not read them,
+    as it runs whatever a pickle calls, and whatever its own processed files call."""
+    raw = raw or _download(data_dir)
     row = 0
     for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
+        path = raw / f"{split}.pickle"
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
-                part = ZINC(str(root), subset=name == "zinc", split=split)
-        except (OSError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
-            reason = " ".join(str(error).split())
-            if raw:
-                raise DataError(f"{raw} cannot be read as ZINC: {reason}.\n{_WHERE}") from error
-            looked = f"not in {data_dir}" if data_dir else "in no data folder"
-            raise DataError(
-                f"ZINC is {looked}, and downloading it from {ZINC.url} failed: {reason}.\n{_WHERE}"
-            ) from error
-        if len(part) != expected:
+            molecules = read_molecules(path)
+        except pickle.UnpicklingError as error:
+            raise DataError(f"{path} cannot be read as ZINC: {error}.\n{_WHERE}") from None
+        if len(molecules) < expected or (name != "zinc" and len(molecules) > expected):
             raise DataError(
                 f"{name} should have {expected:,} molecules in its {split} split, and the files "
-                f"in {raw or root} give {len(part):,}. {_WHERE}"
+                f"in {raw} give {len(molecules):,}. {_WHERE}"
             )
-        for data in part:
-            yield LabelledGraph(row, from_data(data, bond_offset=1), data.y.tolist())
+        rows: Sequence[int] = range(expected)
+        if name == "zinc":
+            rows = _listed(path, split, len(molecules), expected, _WHERE)
+        for number in rows:
+            try:
+                graph, label = _molecule(molecules[number])
+            except (InvalidMolecule, pickle.UnpicklingError) as error:
+                raise DataError(
+                    f"{path}, molecule {number:,}, counted from 0, cannot be read as ZINC: "
+                    f"{error}.\n{_WHERE}"
+                ) from None
+            yield LabelledGraph(row, graph, (label,))
             row += 1
-        counts[split] = len(part)
+        counts[split] = expected
+
+
+def _molecule(content: object) -> tuple[MolGraph, float]:
+    """The graph and the label of a molecule.
+
+    Raises:
+        InvalidMolecule: the arrays are missing or do not fit each other.
+        UnpicklingError: a tensor is damaged.
+    """
+    found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
+    tensors = [tensor for tensor in found if isinstance(tensor, Tensor)]
+    if len(tensors) < len(_FIELDS):
+        raise InvalidMolecule(f"it should have tensors {', '.join(_FIELDS)}")
+    atoms, orders, label = (tensor.numpy() for tensor in tensors)
+    if atoms.ndim != 1 or orders.shape != 2 * atoms.shape or label.size != 1:
+        raise InvalidMolecule(
+            f"{', '.join(_FIELDS)} should have shapes [N], [N, N] and [1]; got "
+            f"{list(atoms.shape)}, {list(orders.shape)} and {list(label.shape)}"
+        )
+    if (orders != orders.T).any() or not np.isfinite(label).all():
+        raise InvalidMolecule("bond_type should be symmetric, and the label finite")
+    bonds = np.argwhere(np.triu(orders))
+    kinds = orders[tuple(bonds.T)].astype(np.int64) - 1  # from 1 in the file
+    graph = MolGraph(atoms[:, None], bonds, kinds[:, None])
+    sizes = featurize.SIZES["zinc"]
+    if atoms.max() >= sizes.atoms[0] or orders.max() > sizes.bonds[0]:
+        raise InvalidMolecule(
+            f"atom_type should lie in 0 … {sizes.atoms[0] - 1} and bond_type in "
+            f"0 … {sizes.bonds[0]}; found {atoms.max()} and {orders.max()}"
+        )
+    return graph, float(label.item())
+
+
+def _download(data_dir: Path | None) -> Path:
+    """The folder of the raw files that PyTorch Geometric downloads, or has downloaded."""
+    from torch_geometric.datasets import ZINC
+
+    root = cache_folder() / "pyg" / "ZINC"
+    found = find_files(root.parent, "ZINC/raw", RAW_FILES)
+    if found is not None:
+        return found
+    with replacing(root) as scratch:
+        (scratch / "raw").mkdir(parents=True)
+        source = object.__new__(ZINC)  # not yet read, as one that is made would be
+        source.root = str(scratch)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
+                source.download()
+        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
+            looked = f"not in {data_dir}" if data_dir else "in no data folder"
+            raise DataError(
+                f"ZINC is {looked}, and downloading it from {ZINC.url} failed: "
+                f"{' '.join(str(error).split())}.\n{_WHERE}"
+            ) from error
+    return root / "raw"
 
 
 _WHERE = (

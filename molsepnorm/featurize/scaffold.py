@@ -37,4 +37,6 @@ def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
         mol = canonical_mol(smiles)
     except InvalidMolecule:
         mol = oriented_mol(smiles)  # of an impossible ring, RDKit cannot read its own SMILES
+    if not mol.GetRingInfo().NumRings():  # RDKit takes a second to find that in a long chain
+        return ""
     return Chem.MolToSmiles(Chem.MurckoDecompose(mol), isomericSmiles=chirality)

@@ -13,11 +13,29 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule, require_several
 from molsepnorm.molecule import MolGraph
 
-__all__ = ["CHUNK", "MAX_ATOMS", "Featurizer", "canonical_mol", "canonical_smiles", "oriented_mol"]
+__all__ = [
+    "CHUNK",
+    "MAX_ATOMS",
+    "MAX_CHARACTERS",
+    "MAX_RINGS",
+    "Featurizer",
+    "canonical_mol",
+    "canonical_smiles",
+    "excess",
+    "oriented_mol",
+]
 
 MAX_ATOMS = 1000
 """Larger molecules are refused: RDKit writes SMILES recursively, and some thousands of atoms in a
 row overflow the stack, which ends the process (seen from 4,000 atoms on a 1 MiB thread stack)."""
+
+MAX_RINGS = 512
+"""Texts with more ring closures are refused: RDKit's search for rings takes minutes, or ends the
+process, where hundreds of atoms are joined to many others each. A fullerene of `MAX_ATOMS` has
+501 rings."""
+
+MAX_CHARACTERS = 40 * MAX_ATOMS
+"""Longer texts are refused: RDKit takes time in proportion to the square of their length."""
 
 CHUNK = 256
 """Molecules featurised together: enough for numpy, few enough for the cache."""
@@ -26,6 +44,10 @@ CANONICAL = "its canonical form "
 _ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
 _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
 _POSITION = re.compile(r"around position (\d+)")
+_BRACKETED = re.compile(r"\[[^]]*]?")
+_HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
+_ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
+_CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
 
 
 _NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or a hydrogen that is an atom
@@ -102,7 +124,7 @@ def canonical_smiles(smiles: str) -> str:
     Raises:
         InvalidMolecule: not a text (a blank cell of a table arrives as None or NaN); an empty
             text; whitespace, a non-ASCII character or SMARTS' `~` in it; RDKit cannot read it, with
-            RDKit's reason; more than `MAX_ATOMS` atoms.
+            RDKit's reason; more than `MAX_ATOMS` atoms, or what `excess` finds.
     """
     text = _one_token(smiles)
     with rdBase.BlockLogs():
@@ -174,6 +196,33 @@ def oriented_mol(smiles: str) -> Chem.Mol:
         return _bounded(mol)
 
 
+def excess(text: str) -> str | None:
+    """Return why a SMILES is too large for RDKit, from the text alone; None if it is not.
+
+    Hydrogens that are written as atoms do not count, since RDKit removes them.
+
+    >>> excess("CCO"), excess("c" * 5000)
+    (None, '5,000 atoms; at most 1,000 are supported')
+    """
+    if len(text) <= MAX_ATOMS:
+        return None
+    if len(text) > MAX_CHARACTERS:
+        return f"{len(text):,} characters; at most {MAX_CHARACTERS:,} are supported"
+    bracketed = _BRACKETED.findall(text)
+    rest = _BRACKETED.sub(" ", text)
+    hydrogens = sum(_HYDROGEN.fullmatch(atom) is not None for atom in bracketed)
+    atoms = len(bracketed) - hydrogens + len(_ORGANIC.findall(rest))
+    rings = len(_CLOSURE.findall(rest)) // 2
+    for number, limit, name in (
+        (atoms, MAX_ATOMS, "atoms"),
+        (rings, MAX_RINGS, "ring closures"),
+        (hydrogens, 3 * MAX_ATOMS, "hydrogens written as atoms"),
+    ):
+        if number > limit:
+            return f"{number:,} {name}; at most {limit:,} are supported"
+    return None
+
+
 def _one_token(smiles: object) -> str:
     """The SMILES without surrounding whitespace, or the reason why it cannot be one."""
     if not isinstance(smiles, str):
@@ -181,6 +230,8 @@ def _one_token(smiles: object) -> str:
     text = smiles.strip()
     if not text:
         raise InvalidMolecule("empty SMILES")
+    if reason := excess(text):
+        raise InvalidMolecule(reason)
     if len(parts := text.split()) > 1:
         raise InvalidMolecule(
             f"whitespace inside {_short(text)}; if what follows it is a name, "
@@ -202,7 +253,7 @@ def _read(text: str, form: str = "") -> Chem.Mol:
 
 def _bounded(mol: Chem.Mol) -> Chem.Mol:
     if mol.GetNumAtoms() > MAX_ATOMS:
-        raise InvalidMolecule(f"{mol.GetNumAtoms()} atoms; at most {MAX_ATOMS} are supported")
+        raise InvalidMolecule(f"{mol.GetNumAtoms():,} atoms; at most {MAX_ATOMS:,} are supported")
     return mol
 
 

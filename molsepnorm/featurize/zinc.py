@@ -16,6 +16,7 @@ from molsepnorm.featurize.smiles import (
     MAX_ATOMS,
     Featurizer,
     canonical_smiles,
+    excess,
     unreadable,
 )
 from molsepnorm.molecule import MolGraph
@@ -147,7 +148,7 @@ def _by_canonical_form(smiles: str) -> MolGraph:
 
 def _firm_labels(text: str) -> bytes | None:
     """The labels of the atoms in the order of the text, where the text alone tells them."""
-    if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)):
+    if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
         return None
     try:
         labels = bytes(map(_FIRM_LABELS.__getitem__, _ATOM_TOKEN.findall(text)))

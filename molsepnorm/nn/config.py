@@ -133,6 +133,12 @@ class GraphormerConfig:
             last_graph=self.last_graph_norm or kind,
         )
 
+    @property
+    def _weights(self) -> int:
+        """Parameters of the linear maps in all layers, about."""
+        of_tokens = self.width * (4 * self.width + 2 * self.ffn_width)
+        return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
+
     def __post_init__(self) -> None:
         for name in ("atom_sizes", "bond_sizes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
@@ -145,6 +151,10 @@ class GraphormerConfig:
         for name, size in sizes.items():
             if size < 1:
                 raise ConfigError(f"model.{name} must be at least 1; got {size}")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                got = str(getattr(self, name))[:20]
+                raise ConfigError(f"model.{name} must be at most {most:,}; got {got}")
         for name in _OPTIONAL:
             if getattr(self, name) < 0:
                 raise ConfigError(
@@ -154,6 +164,12 @@ class GraphormerConfig:
             raise ConfigError(
                 f"model.width must be a multiple of model.heads; got width={self.width}, "
                 f"heads={self.heads}. Try width={self.width - self.width % self.heads + self.heads}"
+            )
+        if self._weights > _MOST_WEIGHTS:
+            raise ConfigError(
+                f"the network would have about {self._weights:,} parameters in its layers; at most "
+                f"{_MOST_WEIGHTS:,} are supported. Lower model.width, model.ffn_width, "
+                "model.pair_width or model.layers"
             )
         if not 1 <= self.max_path_length <= self.max_distance:
             raise ConfigError(
@@ -180,6 +196,21 @@ class GraphormerConfig:
                 raise ConfigError(f"model.{name} must be one of {', '.join(known)}; got '{value}'")
 
 
+_MOST = {
+    "layers": 256,
+    "width": 16_384,
+    "ffn_width": 65_536,
+    "heads": 1024,
+    "outputs": 1_000_000,
+    "max_degree": 255,
+    "max_distance": 255,
+    "node_walks": 256,
+    "pair_walks": 256,
+    "resistance_kernels": 1024,
+    "pair_hidden": 16_384,
+    "pair_width": 4096,
+}
+_MOST_WEIGHTS = 1 << 30
 _OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width")
 
 

@@ -10,34 +10,37 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from molsepnorm.datasets.config import DataConfig
+from molsepnorm.datasets.config import MOST_SEED, DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.inference import Precision
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.training.budget import seconds_of
+from molsepnorm.training.settings import parse_yaml, shown
 
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
 
+_LONGEST = 4096  # characters of a path
+_LARGEST_FILE = 1_000_000
 _FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")  # of the model; the data set decides them
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class OptimConfig(_Section):
     """AdamW with warm-up and decay."""
 
-    lr: float = Field(5e-4, gt=0)
+    lr: float = Field(5e-4, gt=0, le=1000)
     """Learning rate at its peak."""
     warmup: float = Field(0.05, ge=0, lt=1)
     """Share of all steps during which the rate rises linearly from 0."""
     decay: Literal["linear", "cosine", "constant"] = "cosine"
     """How the rate falls to `final_lr` after that."""
-    final_lr: float = Field(0.0, ge=0)
-    weight_decay: float = Field(0.01, ge=0)
-    clip_norm: float | None = Field(5.0, gt=0)
+    final_lr: float = Field(0.0, ge=0, le=1000)
+    weight_decay: float = Field(0.01, ge=0, le=1000)
+    clip_norm: float | None = Field(5.0, gt=0, le=1e9)
     """Largest norm of the gradient of all parameters together; None for no clipping."""
     regression_loss: Literal["l1", "mse"] = "l1"
     """l1, the absolute error, goes with MAE; mse, the squared error, with RMSE. Of labels in units
@@ -58,22 +61,22 @@ def _checked_time(text: str) -> str:
 class RunConfig(_Section):
     """How long, in which batches, where."""
 
-    epochs: int = Field(50, ge=1)
+    epochs: int = Field(50, ge=1, le=1_000_000)
     budget: Annotated[str, AfterValidator(_checked_time)] | None = None
     """How long the run may take, such as 640s, 11m or 1.5h: the speed is measured, and in place of
     `epochs` as many are trained as fit."""
-    batch_size: int = Field(64, ge=2)
+    batch_size: int = Field(64, ge=2, le=1 << 20)
     """Molecules per step, over all processes together."""
-    blocks: int = Field(4, ge=1)
+    blocks: int = Field(4, ge=1, le=1 << 20)
     """Rectangles of like-sized molecules that a batch is padded in (see `nn.batch`)."""
-    max_pairs: int = Field(1 << 20, ge=4)
+    max_pairs: int = Field(1 << 20, ge=4, le=1 << 40)
     """Most slot pairs of a batch, padding included: one that holds very large molecules is split,
     which bounds memory (some 2 kB a pair for 12 layers of 32 heads)."""
     metric: str | None = None
     """What the best model is chosen by, on validation; by default the usual one of the targets."""
-    patience: int | None = Field(None, ge=1)
+    patience: int | None = Field(None, ge=1, le=1_000_000)
     """Stop after so many epochs without a better one; None to train to the last."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, le=MOST_SEED)
     """Of the initial weights, the order of molecules and dropout."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1, …"""
@@ -83,7 +86,7 @@ class RunConfig(_Section):
     """eager: operation by operation. captured: each step as one CUDA graph, in a few fixed shapes.
     compiled: the network through torch.compile, and captured too on a GPU. auto: captured on a GPU,
     eager on a CPU and by several processes."""
-    validate_every: int = Field(1, ge=1)
+    validate_every: int = Field(1, ge=1, le=1_000_000)
     """Epochs from one validation, and checkpoint, to the next."""
 
 
@@ -155,6 +158,20 @@ def load_config(
         ConfigError: an unknown setting (the message names the nearest), or a value that does not
             fit.
     """
+    for given, name in ((source, "source"), (config, "config"), (preset, "preset")):
+        if given is not None and not isinstance(given, str | Path):
+            raise ConfigError(
+                f"{name} must be a name or a path; got {type(given).__module__}."
+                f"{type(given).__qualname__}. A table in memory is saved to a file first, as by "
+                "DataFrame.to_csv"
+            )
+        if given is not None and len(str(given)) > _LONGEST:
+            raise ConfigError(
+                f"{name} must be a name or a path; got {len(str(given)):,} characters, which begin "
+                f"with {shown(str(given)[:50])}"
+            )
+        if given is not None and ("\0" in str(given) or not str(given).strip()):
+            raise ConfigError(f"{name} must be a name or a path; got {shown(str(given))}")
     content: dict[str, Any] = {}
     if config is not None:
         content = _read_yaml(Path(config))
@@ -199,12 +216,18 @@ def _is_file(source: str | Path) -> bool:
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         with clear_errors(path, "read"):
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+            size = path.stat().st_size
+            if size > _LARGEST_FILE:
+                raise ConfigError(f"{path} has {size:,} bytes, which is no file of settings")
+            content = parse_yaml(path.read_text(encoding="utf-8"))
+    except ConfigError:
+        raise
+    except ValueError as error:  # UnicodeDecodeError, too
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if content is None:
         return {}
-    if not isinstance(content, dict) or not all(isinstance(v, dict) for v in content.values()):
+    sections = content.items() if isinstance(content, dict) else [(None, None)]
+    if not all(isinstance(name, str) and isinstance(each, dict) for name, each in sections):
         raise ConfigError(
             f"{path} must have sections with settings, such as 'optim:' and below it 'lr: 0.001'. "
             f"Sections: {', '.join(TrainConfig.model_fields)}"
@@ -233,6 +256,11 @@ def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
         raise ConfigError("\n".join(told)) from None
 
 
+def _cut(text: str) -> str:
+    """The text, which may quote a very long value, as far as a message has room for it."""
+    return text if len(text) <= 600 else f"{text[:600]} …"
+
+
 def _explain(error: Any, where: Path | str) -> str:
     # pydantic also names the way it tried, such as literal['a','b'], where a value may be of two
     path = [str(part) for part in error["loc"] if "[" not in str(part)]
@@ -241,11 +269,11 @@ def _explain(error: Any, where: Path | str) -> str:
         return f"{where}: unknown setting '{name}'. {did_you_mean(path[-1], _known(path[:-1]))}"
     if error["type"] == "missing" and name == "data":
         return "no data: name a data set (--dataset zinc) or a table (--data FILE.csv)"
-    message = error["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(error["input"], dict) else f"; got {error['input']!r}"
+    message = _cut(error["msg"].removeprefix("Value error, "))
+    got = "" if isinstance(error["input"], dict) else f"; got {shown(error['input'])}"
     if error["type"] == "list_type" and isinstance(error["input"], str):
-        shown += f", write [{error['input']!r}]"
-    return f"{where}: {name}: {message}{shown}" if name else f"{where}: {message}"
+        got += f", write [{shown(error['input'])}]"
+    return f"{where}: {name}: {message}{got}" if name else f"{where}: {message}"
 
 
 def _known(path: list[str]) -> list[str]:

@@ -95,16 +95,13 @@ def test_the_graphs_are_those_that_the_smiles_give(zinc, datasets):
 
 
 def test_the_second_load_comes_from_the_cache(zinc, datasets, monkeypatch):
-    """Neither PyTorch Geometric nor the conversion of its graphs is asked again."""
-    import torch_geometric.datasets
-
-    from molsepnorm.featurize import pyg
+    """The raw files are not read again."""
+    from molsepnorm.datasets import zinc as module
 
     def refuse(*_, **__):
         raise AssertionError("read again")
 
-    monkeypatch.setattr(pyg, "from_data", refuse)
-    monkeypatch.setattr(torch_geometric.datasets, "ZINC", refuse)
+    monkeypatch.setattr(module, "read_molecules", refuse)
     again = load(DataConfig(dataset="zinc", data_dir=datasets), SPEC)
     assert (again.store.labels == zinc.store.labels).all()
     assert {k: len(v) for k, v in again.splits.items()} == {
@@ -164,8 +161,7 @@ def test_the_subsets_files_do_not_pass_for_the_full_set(tmp_path):
 
 
 def test_a_data_folder_that_is_read_only(tmp_path):
-    """Nothing is written there, though PyTorch Geometric would. The few molecules are refused, but
-    only after they were processed."""
+    """Nothing is written there, though PyTorch Geometric would."""
     raw = tmp_path / "data" / "ZINC" / "raw"
     _few(raw, 5)
     before = sorted(path for path in (tmp_path / "data").rglob("*"))
@@ -333,5 +329,7 @@ def test_damaged_raw_files_are_named(tmp_path):
     raw = tmp_path / "ZINC" / "raw"
     _few(raw, 3)
     (raw / "train.pickle").write_bytes(b"<html>404</html>")
-    with pytest.raises(DataError, match=f"{raw} cannot be read as ZINC: .*\n.*molecules.zip"):
+    with pytest.raises(
+        DataError, match=f"{raw}/train.pickle cannot be read as ZINC: .*\n.*molecules.zip"
+    ):
         load(DataConfig(dataset="zinc", data_dir=tmp_path), SPEC)

@@ -44,3 +44,13 @@ def test_what_cannot_be_read_is_left_for_the_featuriser():
         canonical_smiles(worked_in("CCO", "|what|"))
     with pytest.raises(InvalidMolecule, match="unclosed ring"):
         canonical_smiles(worked_in("C1CC", "|what|"))
+
+
+def test_what_is_too_large_is_left_for_the_featuriser(monkeypatch):
+    """RDKit does not read it."""
+    monkeypatch.setattr(Chem, "MolFromSmiles", None)
+    assert worked_in("C" * 12_000, "|C:0.0|") == "C" * 12_000
+    with pytest.raises(InvalidMolecule, match="12,000 atoms; at most 1,000 are supported"):
+        canonical_smiles(worked_in("C" * 12_000, "|C:0.0|"))
+    with pytest.raises(InvalidMolecule, match="characters; at most 40,000 are supported"):
+        canonical_smiles(worked_in("CCO", f"|{'w' * 50_000}|"))

@@ -176,3 +176,18 @@ def test_the_order_of_the_atoms_does_not_matter():
         mol = Chem.RenumberAtoms(Chem.MolFromSmiles(MOLECULES[0]), order)
         AllChem.Compute2DCoords(mol)
         assert smiles_of(Chem.MolToMolBlock(mol)) == Chem.CanonSmiles(MOLECULES[0])
+
+
+def test_what_is_too_large_is_not_read_by_rdkit(monkeypatch):
+    """By the numbers of atoms and bonds that a block declares, or by its length without them."""
+    block = _block("CCO", version=3000)
+    flat = _block("CCO").replace("  3  2", "301900", 1)
+    monkeypatch.setattr(Chem, "MolFromMolBlock", None)
+    for large in (
+        block.replace("COUNTS 3 2", "COUNTS 10000 9999"),
+        block.replace("COUNTS 3 2", "COUNTS 1000 1600"),
+        flat,
+        flat.replace("\n", "\r\n"),
+        "no counts " * 40_000,
+    ):
+        assert smiles_of(large) == ""

@@ -20,9 +20,12 @@ from molsepnorm import featurize
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.featurize.smiles import (
     MAX_ATOMS,
+    MAX_CHARACTERS,
+    MAX_RINGS,
     Featurizer,
     canonical_mol,
     canonical_smiles,
+    excess,
 )
 from molsepnorm.molecule import MolGraph
 
@@ -153,7 +156,7 @@ def test_what_is_kept_and_what_is_cleared(smiles, canonical):
             "c1cccc1",
             "RDKit cannot read 'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4",
         ),
-        ("C" * (MAX_ATOMS + 1), "1001 atoms; at most 1000 are supported"),
+        ("C" * (MAX_ATOMS + 1), "1,001 atoms; at most 1,000 are supported"),
     ],
 )
 def test_reasons(smiles, reason):
@@ -161,6 +164,58 @@ def test_reasons(smiles, reason):
         with pytest.raises(InvalidMolecule) as caught:
             read(smiles)
         assert str(caught.value) == reason
+
+
+DENSE = "".join(f"[U]%({i})" for i in range(100, 900))  # 800 bonds are open
+TOO_LARGE = [
+    ("C" * 10_000, "10,000 atoms; at most 1,000 are supported"),
+    ("c" * 40_000, "40,000 atoms; at most 1,000 are supported"),
+    ("ClBr" * 600, "1,200 atoms; at most 1,000 are supported"),
+    ("[13CH2]" * 1001, "1,001 atoms; at most 1,000 are supported"),
+    ("C" * 40_001, "40,001 characters; at most 40,000 are supported"),
+    ("[C" + "+" * 100_000 + "]", "100,003 characters; at most 40,000 are supported"),
+    (DENSE + DENSE.replace("[U]", ""), "800 ring closures; at most 512 are supported"),
+    ("C" + "([H])" * 3001, "3,001 hydrogens written as atoms; at most 3,000 are supported"),
+]
+
+
+@pytest.mark.parametrize(("smiles", "reason"), TOO_LARGE)
+@pytest.mark.parametrize("name", ["ogb", "rich", "zinc"])
+def test_what_is_too_large_is_refused_before_rdkit_reads_it(monkeypatch, smiles, reason, name):
+    """RDKit takes time in proportion to the square of the length, and a crash of it cannot be
+    caught."""
+    featurizer = featurize.get(name)
+    read = []
+    monkeypatch.setattr(Chem, "MolFromSmiles", lambda *_, **__: read.append(1))
+    (reason_of_many,) = featurizer.many([smiles])
+    with pytest.raises(InvalidMolecule) as caught:
+        featurizer(smiles)
+    assert str(caught.value) == str(reason_of_many) == reason
+    assert not read
+
+
+def test_large_molecules_that_are_written_at_length_pass():
+    """Whatever a sensible molecule of so many atoms is written with."""
+    assert len("[13C@@H:1234](%(99))" * MAX_ATOMS) <= MAX_CHARACTERS and MAX_RINGS > 501
+    for smiles, atoms in (
+        ("C" + "([H])([H])C" * 900, 901),
+        ("[13C@@H:1](F)" * 450 + "C", 901),
+        ("C1CC1" * 333, 999),
+        ("c1ccc2ccccc2c1" * 100, 1000),
+        (".".join(["[Na+].[Cl-]"] * 500), 1000),
+    ):
+        assert excess(smiles) is None
+        assert featurize.get("ogb")(smiles).num_atoms == atoms
+
+
+def test_the_count_in_the_text_is_rdkits():
+    rng = random.Random(0)
+    parts = ["C", "Cl", "Br", "[Si]", "[13CH2]", "([H])", "[nH]", "N", "[O-]", "(F)", "%(123)", "*"]
+    for _ in range(50):
+        text = "C" + "".join(rng.choices(parts, k=1500))
+        mol = Chem.MolFromSmiles(text.replace("%(123)", ""), sanitize=False)
+        heavy = sum(atom.GetAtomicNum() != 1 for atom in mol.GetAtoms())
+        assert excess(text) == f"{heavy:,} atoms; at most 1,000 are supported"
 
 
 def test_the_largest_molecule_passes():

@@ -1,0 +1,74 @@
+"""`parse_yaml`: settings from a text that anyone may have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+__all__ = ["parse_yaml", "shown"]
+
+_CHARACTERS = 100_000
+_DEPTH = 20
+_WIDTH = 200  # of a value in a message
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, which neither follows aliases nor goes deeper than settings do."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*name) are not supported")
+        if self.depth == _DEPTH:
+            raise yaml.YAMLError(f"more than {_DEPTH} levels are nested in each other")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    value = loader.construct_yaml_int(node)
+    if value.bit_length() > 10_000:  # which Python does not write in decimals
+        raise ValueError("an integer has thousands of digits")
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the value that a YAML text stands for.
+
+    >>> parse_yaml("[1, 2.5, yes, a]")
+    [1, 2.5, True, 'a']
+
+    Raises:
+        ValueError: it is no YAML, or longer, deeper or otherwise than settings are; the message is
+            one line.
+    """
+    if len(text) > _CHARACTERS:
+        raise ValueError(f"it has {len(text):,} characters; at most {_CHARACTERS:,} are supported")
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ValueError(f"{where}{error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        raise ValueError(f"the character {chr(error.character)!a} does not belong there") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
+        # as of a date 2024-13-45, which PyYAML hands on to Python
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def shown(value: object) -> str:
+    """The value as Python writes it, cut to what a message has room for."""
+    try:
+        written = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"a very large {type(value).__name__}"
+    return written if len(written) <= _WIDTH else f"{written[:_WIDTH]} …"

@@ -1,0 +1,171 @@
+"""What a hostile user types is answered in one message, and no terminal obeys it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.table import Table
+
+from molsepnorm.cli import main
+from molsepnorm.cli.console import cell, escaped, make_console
+from molsepnorm.training import TrainingResult, load_config
+from molsepnorm.training.config import TrainConfig
+
+VALUES = (
+    *("", "x", "0", "-1", "1.5", "1e309", ".nan", "-.inf", "null", "true", "[]", "{}", "[1,2]"),
+    *("{a: b}", "2024-13-45", "2024-01-02", "!!int x", "!!float x", "!!binary x", "9" * 5000),
+    *(str(2**63), str(2**64), "10000000", "0x" + "f" * 6000, "[" * 2000 + "]" * 2000, "[" * 9000),
+    *(
+        "&a [*a]",
+        "*a",
+        '"\\0"',
+        '"\\x1b[2J[red]"',
+        '"\\ud800"',
+        "é",
+        "a" * 5000,
+        "..",
+        "C" * 20_000,
+    ),
+    *("1:2:3:4", "<<: x", "? x", "%", "@", "`", "!", "|", "0.5,0.5", "\t", '"\\n"', "\udce9"),
+)
+
+
+def _keys():
+    config = load_config("zinc")
+    for section in TrainConfig.model_fields:
+        of = getattr(config, section)
+        names = dataclasses.fields(of) if dataclasses.is_dataclass(of) else type(of).model_fields
+        yield from (f"{section}.{getattr(name, 'name', name)}" for name in names)
+
+
+def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path):
+    """A random part of every setting × every value; those that fit would be trained with."""
+    from molsepnorm import training
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        training, "train", lambda _, folder, **__: TrainingResult(folder, False, None, {})
+    )
+    pairs = [(key, value) for key in [*_keys(), "", "run", "x.y"] for value in VALUES]
+    for key, value in random.Random(0).sample(pairs, 400):
+        source = ("--data", "x.csv") if key.startswith("data.") else ("--dataset", "zinc")
+        setting = f"{key}={value}"
+        done = CliRunner().invoke(main, ["train", *source, "-o", "out", "--set", setting])
+        assert isinstance(done.exception, SystemExit), (setting[:80], done.exc_info)
+        assert "\x1b" not in done.output
+        assert len(done.output) < 8000, setting[:80]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["predict", "--model", "m", "--smiles", "C", "--output", ""], "'' is no path"),
+        (
+            ["predict", "--model", "m", "--smiles", "C\udce9C"],
+            r"'C\\udce9C' is not in the",
+        ),
+        (
+            ["train", "--dataset", "zinc", "--layers", "10000"],
+            "layers must be at most 256",
+        ),
+        (["train", "--dataset", "zinc", "--seed", str(2**64)], "run.seed: .* less than or equal"),
+        (["train", "--data", "x.csv", "--folds", "1000000"], "data.folds: .* less than or equal"),
+        (["\x1b[2Jtrain"], r"No such command '\\x1b\[2Jtrain'"),
+        (["--\x1b[2J"], r"No such option '?--\\x1b\[2J"),
+        (["train", "--\x1b[2J"], r"No such option '?--\\x1b\[2J"),
+        (["data", "check", "\x1b[31m[red]x.csv"], r"\\x1b\[31m\[red\]x.csv"),
+        (["train", "--dataset", "\x9b2J\u202e"], r"unknown data set '\\x9b2J\\u202e'"),
+    ],
+)
+def test_what_was_typed_is_shown_without_its_control_characters(run, args, message):
+    done = run(*args)
+    assert isinstance(done.exception, SystemExit), done.exc_info
+    assert done.exit_code in (1, 2)
+    assert re.search(message, done.output), done.output
+    assert not set("\x1b\x9b\u202e") & set(done.output)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            UnicodeEncodeError("ascii", "é", 0, 1, "no such letter"),
+            "in the output's encoding: ",
+        ),
+        (MemoryError(), "the memory does not suffice"),
+        (csv.Error("field larger than field limit"), "a table cannot be read"),
+    ],
+)
+def test_errors_of_the_system_are_told_without_a_traceback(monkeypatch, refused, error, message):
+    from molsepnorm import training
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(training, "train", fail)
+    assert message in refused("train", "--dataset", "zinc", "-o", "x", code=1)
+
+
+def test_very_long_values_are_cut(run):
+    assert len(run("train", "--data", "x.csv", "--split", "C" * 100_000).output) < 5000
+    assert len(run("train", "--dataset", "C" * 4000).output) < 5000
+
+
+def test_an_output_that_is_a_folder_is_refused():
+    from molsepnorm.cli.predict import _opened
+    from molsepnorm.errors import StorageError
+
+    for place in (".", "..", "/"):
+        with (
+            pytest.raises(StorageError, match="there is a folder of that name"),
+            _opened(Path(place)),
+        ):
+            pass
+
+
+def test_a_first_line_that_csv_does_not_read():
+    """A column of that name is found in it nevertheless; otherwise it is a SMILES."""
+    from molsepnorm.cli.predict import _chunks
+
+    (chunk,) = _chunks(io.StringIO("C" * 200_000 + "\n"), "standard input", "smiles")
+    assert list(chunk["smiles"]) == ["C" * 200_000]
+    long = f"{'x' * 200_000},smiles\n1,CC\n"
+    (chunk,) = _chunks(io.StringIO(long), "standard input", "smiles")
+    assert list(chunk["smiles"]) == ["CC"]
+
+
+def test_only_what_could_be_obeyed_is_escaped():
+    kept = "line\n\ttab é 分子 ± … 1 → 2 [red] [/]"
+    assert escaped(kept) == kept
+    assert escaped("\x1b]0;x\x07\r\x7f\x9b\udce9\u202e") == r"\x1b]0;x\x07\r\x7f\x9b\udce9\u202e"
+
+
+def test_tables_titles_and_lines_of_the_console_are_escaped(capsys):
+    """With its own colours, and without markup in what it is given."""
+    console = make_console()
+    table = Table(title="t\x1b[2J")
+    table.add_column("[red]c\x1b[2J")
+    table.add_row(cell("[/]cell\x1b[2J"))
+    table.add_row("cell[/]\x1b[2J")
+    console.print(table)
+    console.print("line\x1b[2J[bold]", style="yellow")
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printed.count(r"\x1b[2J") == 5
+    for text in ("[red]c", "[/]cell", "cell[/]", "[bold]"):
+        assert text in printed
+
+
+def test_help_does_without_rich():
+    code = "import sys; from molsepnorm.cli import main; print('rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

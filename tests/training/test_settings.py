@@ -1,0 +1,144 @@
+"""Settings from hostile texts: refused with a reason, at once."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import yaml
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.training import load_config
+from molsepnorm.training.settings import parse_yaml, shown
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
+HOSTILE = {
+    "date": ("2024-13-45", "month must be in 1..12"),
+    "integer": ("!!int x", "invalid literal"),
+    "float": ("!!float x", "could not convert"),
+    "digits": ("9" * 5000, "Exceeds the limit|thousands of digits"),
+    "hexadecimal": ("0x" + "f" * 6000, "thousands of digits"),
+    "nested lists": ("[" * 2000 + "]" * 2000, "more than 20 levels"),
+    "open lists": ("[" * 90_000, "more than 20 levels"),
+    "nested sections": ("\n".join(" " * i + f"a{i}:" for i in range(300)), "more than 20 levels"),
+    "aliases": (BOMB, r"line 2: aliases \(\*name\) are not supported"),
+    "itself": ("&a [*a]", "aliases"),
+    "NUL": ("a\0b", r"the character '\\x00' does not belong there"),
+    "length": ("a" * 100_001, "100,001 characters; at most 100,000"),
+    "object": ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
+    "syntax": ("[1, 2", "line 1, column 6: expected"),
+    "key": ("? [a]\n: 1", "unhashable key"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_texts_are_refused_in_one_line(name):
+    text, message = HOSTILE[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        parse_yaml(text)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_what_settings_look_like_is_read_as_yaml_does():
+    for text in ("1", "1e-3", "0.5", "yes", "null", "", "a", "[1, [2, {a: b}]]", "a: {b: 1}"):
+        assert parse_yaml(text) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_of_it_is_refused_with_its_name(tmp_path, name):
+    path = tmp_path / "c.yaml"
+    path.write_text(HOSTILE[name][0])
+    with pytest.raises(ConfigError, match=r"c\.yaml is not valid YAML: "):
+        load_config("zinc", config=path)
+
+
+def test_a_very_large_file_is_not_read(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"#" * 1_000_001)
+    with pytest.raises(ConfigError, match="has 1,000,001 bytes, which is no file of settings"):
+        load_config("zinc", config=path)
+
+
+def test_sections_have_names(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("1: {a: 2}")
+    with pytest.raises(ConfigError, match="must have sections with settings"):
+        load_config("zinc", config=path)
+
+
+def test_values_in_messages_are_cut():
+    assert shown("x") == "'x'"
+    assert len(shown("x" * 10_000)) < 210
+    assert shown(1 << 20_000) == "a very large int"
+    with pytest.raises(ConfigError) as caught:
+        load_config("zinc", overrides={"run.budget": "x" * 10_000})
+    assert len(str(caught.value)) < 1000
+
+
+LARGE = {
+    "model.layers": 257,
+    "model.width": 10_000_000,
+    "model.ffn_width": 10**9,
+    "model.heads": 10_000,
+    "model.max_degree": 256,
+    "model.max_distance": 256,
+    "model.node_walks": 10**6,
+    "model.pair_walks": 10**6,
+    "model.resistance_kernels": 10**6,
+    "model.pair_hidden": 10**6,
+    "model.pair_width": 10**6,
+    "optim.lr": float("inf"),
+    "optim.final_lr": 1e9,
+    "optim.weight_decay": float("nan"),
+    "optim.clip_norm": 1e30,
+    "run.epochs": 10**9,
+    "run.batch_size": 10**9,
+    "run.blocks": 10**9,
+    "run.max_pairs": 10**15,
+    "run.patience": 10**9,
+    "run.seed": 2**63,
+    "run.validate_every": 10**9,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_every_number_has_an_upper_bound(name):
+    with pytest.raises(ConfigError, match=f"{name}.*(at most|less than or equal|finite number)"):
+        load_config("zinc", overrides={name: LARGE[name]})
+
+
+@pytest.mark.parametrize("name", ["split_seed", "folds", "fold"])
+def test_every_number_of_the_data_has_an_upper_bound(name):
+    with pytest.raises(ConfigError, match=f"data.{name}.*less than or equal"):
+        load_config("x.csv", overrides={f"data.{name}": 2**63})
+
+
+def test_a_network_that_no_memory_holds_is_refused_before_it_is_made():
+    with pytest.raises(ConfigError, match=r"about 412,316,860,416 parameters in its"):
+        GraphormerConfig(layers=256, width=16_384, ffn_width=16_384, heads=8)
+
+
+class DataFrame:
+    """In place of pandas'."""
+
+
+@pytest.mark.parametrize("source", [io.StringIO("smiles,y\nC,1\n"), DataFrame(), 3, b"x.csv", []])
+def test_a_source_that_is_no_name_and_no_path_is_refused(source):
+    with pytest.raises(ConfigError, match="source must be a name or a path; got .*saved to a file"):
+        load_config(source)
+    with pytest.raises(ConfigError, match="config must be a name or a path; got"):
+        load_config("zinc", config=source)
+
+
+@pytest.mark.parametrize("source", ["", "  ", "a\0b", "smiles,y\n" * 1000])
+def test_a_source_that_can_be_no_name_is_refused(source):
+    with pytest.raises(ConfigError, match="source must be a name or a path; got"):
+        load_config(source)
+
+
+def test_a_path_in_the_configuration_is_bounded():
+    for path in ("a\0b", "a" * 5000):
+        with pytest.raises(ConfigError, match=r"data.table: a path has at most 4096 characters"):
+            load_config(overrides={"data.table": path})
