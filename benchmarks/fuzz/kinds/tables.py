@@ -202,6 +202,7 @@ def _sound(case: dict[str, Any]) -> bool:
     return (
         case["suffix"] in ("csv", "tsv")
         and case["pack"] != "zst"
+        and not (case["through"] == "pipe" and case["pack"])  # its name does not tell
         and case["keep"] == 1
         and not (case["damage"] or case["ragged"])
         and encoding in ("utf-8", "utf-8-sig", "utf-16")
