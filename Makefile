@@ -1,14 +1,17 @@
 # make demo   train a small model on data/demo.csv and predict with it (a few minutes)
 # make test   every test
 # make lint   style and types
+# make fuzz   hostile input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
 # make bench  ours beside the peers' and the floors, a quarter of an hour (MOLSEPNORM_DATA)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := runs/demo
+FUZZ_MINUTES ?= 10
+FUZZ_SEED ?= 0
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint fuzz bench clean
 
 install: $(VENV)/.installed
 
@@ -35,6 +38,9 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: install
+	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
 # CHEMPROP=/path/to/chemprop names that peer; a stage whose peer is not here runs without it
 bench: install

@@ -1,0 +1,124 @@
+"""Damage to files: bytes, values in JSON, tensors in safetensors files.
+
+An edit is a list: a name, and numbers that `apply` takes modulo what there is.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VALUES = (
+    *("null", "true", "false", '""', '"x"', '"1"', "[]", "{}", "[1]", "[[]]", '{"a": 1}', "-1"),
+    *("0", "1", "2", "3", "255", "100000", "1000000000", "9223372036854775808", "1" + "0" * 400),
+    *("1e308", "1e400", "NaN", "Infinity", "-Infinity", "0.5", "1e-320", '"\\u0000"'),
+    *('"\\ud800"', '"\\u001b[31m"', "9" * 5000, "[" * 3000 + "]" * 3000),
+    *('"' + "x" * 10_000 + '"', "DELETE", "DOUBLE"),
+)
+_ENDINGS = (".json", ".safetensors", ".store")
+
+
+def draw(rng: random.Random, name: str, count: int = 1) -> list[list[Any]]:
+    """Some edits that fit a file of this name."""
+    ops = ["flip", "flip", "cut", "insert", "keep", "delete"]
+    if name.endswith(_ENDINGS):
+        ops = ["flip", "cut", "insert", "keep", "delete"] + ["json"] * 8
+    if name.endswith((".safetensors", ".store")):
+        ops += ["flip"] * 4 + ["swap", "fill", "fill", "inner", "inner", "inner"]
+    return [
+        [rng.choice(ops), rng.randrange(1 << 30), rng.randrange(1 << 30), rng.choice(VALUES)]
+        for _ in range(count)
+    ]
+
+
+def apply(path: Path, edits: list[list[Any]]) -> None:
+    """Damage the file."""
+    for op, place, number, value in edits:
+        if not path.is_file():
+            return
+        content = bytearray(path.read_bytes())
+        at = place % max(len(content), 1)
+        if op == "delete":
+            path.unlink()
+            return
+        if op == "flip" and content:
+            content[at] ^= 1 << number % 8
+        elif op == "cut":
+            del content[at : at + 1 + number % 16]
+        elif op == "insert":
+            content[at:at] = bytes([number % 256] * (1 + number % 9))
+        elif op == "keep":
+            del content[at:]
+        elif op in ("json", "inner", "swap", "fill"):
+            content = _structured(path, bytes(content), op, place, number, value)
+        path.write_bytes(content)
+
+
+def _structured(
+    path: Path, content: bytes, op: str, place: int, number: int, value: str
+) -> bytes | bytearray:
+    try:
+        if path.suffix == ".json":
+            return _edit_json(content.decode(), place, value).encode("utf-8", "surrogatepass")
+        length = int.from_bytes(content[:8], "little")
+        header, data = content[8 : 8 + length].decode(), bytearray(content[8 + length :])
+        entries = json.loads(header)
+        if op in ("swap", "fill"):
+            _edit_tensors(entries, data, op, place, number)
+        elif op == "inner":
+            about = entries["__metadata__"]
+            name = next(iter(about))
+            about[name] = _edit_json(about[name], place, value)
+            header = json.dumps(entries)
+        else:
+            header = _edit_json(header, place, value)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, StopIteration):
+        return content  # damaged before, or nothing of this kind in it
+    start = header.encode("utf-8", "surrogatepass")
+    start += b" " * (-len(start) % 8)
+    return len(start).to_bytes(8, "little") + start + data
+
+
+def _edit_json(text: str, place: int, value: str) -> str:
+    """The JSON with one value, somewhere in it, replaced by the JSON text `value`."""
+    content = json.loads(text)
+    nodes = list(_nodes(content))
+    parent, key = nodes[place % len(nodes)]
+    if value == "DELETE":
+        del parent[key]
+        return json.dumps(content)
+    if value == "DOUBLE":
+        value = json.dumps([parent[key], parent[key]])
+    parent[key] = "the place of the value"
+    return json.dumps(content).replace('"the place of the value"', value)
+
+
+def _nodes(content: Any) -> Iterator[tuple[Any, Any]]:
+    keys = list(content) if isinstance(content, dict) else range(len(content))
+    for key in keys:
+        yield content, key
+        if isinstance(content[key], dict | list):
+            yield from _nodes(content[key])
+
+
+def _edit_tensors(entries: dict, data: bytearray, op: str, place: int, number: int) -> None:
+    spans = [
+        tuple(each["data_offsets"]) for name, each in entries.items() if "data_offsets" in each
+    ]
+    spans = [span for span in spans if span[1] > span[0]]
+    first = spans[place % len(spans)]
+    size = first[1] - first[0]
+    if op == "swap":
+        same = [span for span in spans if span[1] - span[0] == size]
+        second = same[number % len(same)]
+        one, other = data[slice(*first)], data[slice(*second)]
+        data[slice(*first)], data[slice(*second)] = other, one
+        return
+    values = (0.0, np.nan, np.inf, -1.0, 1e30, 1e-40)
+    fill = np.full(size // 4 + 1, values[number % len(values)], dtype=np.float32).tobytes()
+    data[slice(*first)] = fill[:size]

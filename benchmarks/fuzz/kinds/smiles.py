@@ -1,0 +1,188 @@
+"""SMILES: real ones mutated, noise, and extremes of every part of the language."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fuzz import promises
+from benchmarks.fuzz.work import TARGETS, Work, command
+from molsepnorm import MolGraph, featurize
+from molsepnorm.errors import InvalidMolecule
+
+PARTS = ("smiles",)
+SECONDS = 10
+
+_ALPHABET = "CNOPSFIBrclnos[]()=#$:/\\@+-.%0123456789HDT*~?!&;,<>{}|^_ "
+_ODD = "\x00\t\n\r\x0b\x0c\x1a\x1b\x7f\x85\xa0é€😀𝔠\u200b\u2028\u202e\ufeff\ud800\udcff١"
+_PIECES = (
+    *("[999C]", "[0C]", "[C+99]", "[C-----]", "[C+++]", "[H+]", "[H][H]", "[2H]", "[C:0]"),
+    *("[*:1]", "[C:99999999999]", "[C@TB7](F)(Cl)(Br)(I)N", "[Co@OH30]", "[C@@H2]", "[Uuo]"),
+    *("[#6]", "[Fe+2]", "[Og]", "[CH99]", "[C&H1]", "*", "[R]", "->", "<-", "$", "%99", "%(123)"),
+    *("%(99999)", ">>", ">", "C>>N", "C.O>[Pd]>CO", " |$R1;;$|", " |(0,0,;1,1,)|"),
+    *(" |Sg:n:1:n:ht|", " |^1:0|", " |m:1:2.3|", " |c:0,t:1|", " |SgD:0:a:b|", " |", "||"),
+    *(" name", "{", "[C", "C]", "()", "=="),
+)
+
+
+def make(rng: random.Random, work: Work) -> dict[str, Any]:
+    texts = [rng.choice(_MAKERS)(rng, work) for _ in range(rng.choice((1, 1, 2, 4)))]
+    way = rng.choice(("library", "library", "features", "table", "options", "stdin"))
+    return {"smiles": texts, "way": way, "featurizer": rng.choice(list(featurize.SIZES))}
+
+
+def _mutated(rng: random.Random, work: Work) -> str:
+    text = rng.choice(work.smiles)
+    for _ in range(rng.choice((1, 1, 2, 3, 8))):
+        start, end = sorted(rng.randrange(len(text) + 1) for _ in range(2))
+        piece = text[start:end]
+        text = rng.choice(
+            (
+                text[:start] + text[end:],
+                text[:end] + piece * rng.choice((1, 1, 2, 50)) + text[end:],
+                text[:start] + rng.choice(_ALPHABET) + text[start + 1 :],
+                text[:start] + rng.choice(_PIECES) + text[start:],
+                text[:start] + rng.choice(work.smiles)[-rng.randint(1, 30) :],
+                text[:start] + rng.choice(_ODD) + text[start:],
+                text[:start] + piece[::-1] + text[end:],
+                text[:start] + piece.swapcase() + text[end:],
+            )
+        )
+    return text[:5000]
+
+
+def _noise(rng: random.Random, work: Work) -> str:
+    size = rng.choice((0, 1, 2, 5, 20, 200))
+    alphabet = rng.choice((_ALPHABET, _ODD, _ALPHABET + _ODD, [chr(c) for c in range(1, 256)]))
+    return "".join(rng.choice(alphabet) for _ in range(size))
+
+
+def _pieces(rng: random.Random, work: Work) -> str:
+    some = (*_PIECES, "C", "c1ccccc1", "N", "O", ".", rng.choice(work.smiles))
+    return "".join(rng.choice(some) for _ in range(rng.randint(1, 12)))
+
+
+def _extreme(rng: random.Random, work: Work) -> str:
+    n = rng.choice((2, 50, 99, 101, 999, 1001, 3000, 20_000, 300_000))
+    few = min(n, 3000)
+    shapes: tuple[Callable[[], str], ...] = (
+        lambda: "C" * n,
+        lambda: "c" * n,
+        lambda: "C(" * n + "C" + ")" * n,
+        lambda: "(" * n + ")" * n,
+        lambda: "[" * n + "C" + "]" * n,
+        lambda: "C1" + "C" * n + "1",
+        lambda: "C" + "".join(f"%{k % 90 + 10}" for k in range(few)) + "C",
+        lambda: "c1ccccc1" * (n // 8 + 1),
+        lambda: "C1CC2" * (few // 5 + 1) + "12" * (few // 5 + 1),
+        lambda: ".".join("C" for _ in range(n)),
+        lambda: "[Na+].[Cl-]." * (n // 12 + 1) + "C",
+        lambda: f"[{'9' * n}C]",
+        lambda: f"[C{'+' * n}]",
+        lambda: f"[C+{'9' * n}]",
+        lambda: f"[CH{'9' * n}]",
+        lambda: f"[C:{'9' * n}]",
+        lambda: "*" * n,
+        lambda: f"CCO |{'a' * n}|",
+        lambda: f"CCO |${';' * n}$|",
+        lambda: f"CCO |({';'.join('0,0,' for _ in range(n))})|",
+        lambda: f"CC |Sg:n:{','.join('0' for _ in range(n))}::ht|",
+        lambda: "C" + "=C" * n,
+        lambda: "C" + "(F)" * n,
+        lambda: "[C@H](F)" * few,
+        lambda: "F/C=C/" * few + "F",
+        lambda: ">" * n,
+        lambda: "C>" * few,
+        lambda: " " * n + "CCO",
+        lambda: "CCO" + " " * n,
+        lambda: "CCO" + "\t" * n + "x",
+        lambda: "\U0001f600" * n,
+        lambda: "C12C3C4C1C5C2C3C45" * (few // 18 + 1),
+        lambda: "C%(" + "1" * n + ")CC",
+    )
+    return rng.choice(shapes)()
+
+
+def _two(rng: random.Random, work: Work) -> str:
+    return (
+        rng.choice(work.smiles)
+        + rng.choice((".", ">>", " ", "\t", "|", ">", ""))
+        + rng.choice(work.smiles)
+    )
+
+
+_MAKERS = (_mutated, _mutated, _mutated, _noise, _pieces, _extreme, _two)
+
+
+def check(case: dict[str, Any], work: Work) -> None:
+    texts, way = case["smiles"], case["way"]
+    if way == "features":
+        _features(texts, case["featurizer"])
+    elif way == "library" or not _writable(texts, way):
+        _library(texts, work)
+    else:
+        _command(texts, way, work)
+
+
+def _writable(texts: list[str], way: str) -> bool:
+    """Whether the SMILES can be handed over that way without being changed by it."""
+    for text in texts:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            return False
+        if way == "options" and ("\0" in text or size > 100_000):
+            return False
+        if way == "stdin" and (not text.strip() or set("\n\r") & set(text)):
+            return False
+    return way != "stdin" or ("," not in texts[0] and texts[0] != "smiles")
+
+
+def _features(texts: list[str], name: str) -> None:
+    try:
+        made = featurize.get(name).many(texts)
+    except Exception as error:
+        promises.our_error(error, library=True)
+        return
+    if len(made) != len(texts) or not all(isinstance(m, MolGraph | InvalidMolecule) for m in made):
+        raise promises.Broken("rows", f"{len(texts)} SMILES gave {made!r:.200}")
+
+
+def _library(texts: list[str], work: Work) -> None:
+    try:
+        rows = work.predictor.predict(texts)
+        again = work.predictor.predict(texts)
+    except Exception as error:
+        promises.our_error(error, library=True)
+        raise promises.Broken("rows", f"one SMILES stops all: {error!r:.300}") from None
+    if [row.smiles for row in rows] != texts:
+        raise promises.Broken("rows", "rows were lost or moved")
+    for row in rows:
+        promises.number_or_reason(list((row.values or {"": None}).values()), row.error, row.smiles)
+    if rows != again:
+        raise promises.Broken("unchanged output", "the same SMILES gave other predictions")
+
+
+def _command(texts: list[str], way: str, work: Work) -> None:
+    arguments, stdin = ["predict", "--model", str(work.root / "run"), "--processes", "1"], b""
+    arguments += ["-o", "out.csv"]
+    if way == "table":
+        with open("in.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["smiles"], *([t] for t in texts)])
+        arguments += ["-i", "in.csv"]
+    elif way == "options":
+        arguments += [f"--smiles={text}" for text in texts]
+    else:
+        stdin = "".join(f"{text}\n" for text in texts).encode()
+    result = command(arguments, stdin)
+    promises.clean_exit(result)
+    if result.code:
+        raise promises.Broken("rows", f"one SMILES stops all: {result.err[-300:]}")
+    rows = promises.read_back(Path("out.csv"))
+    promises.same_rows([["smiles"], *([text] for text in texts)], rows)
+    places = [rows[0].index(f"{name}_pred") for name in TARGETS]
+    for row in rows[1:]:
+        promises.number_or_reason([row[place] for place in places], row[-1], row[0])

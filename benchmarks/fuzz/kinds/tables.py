@@ -1,0 +1,308 @@
+"""Tables in every format, through the commands that read one."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import math
+import os
+import random
+import signal
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from rdkit import Chem, RDLogger
+
+from benchmarks.fuzz import promises
+from benchmarks.fuzz.work import TARGETS, Result, Work, command
+
+PARTS = ("rows", "columns", "damage")
+
+_CELLS = (
+    *("", " ", "\r", "a\rb", "a\nb", "a\r\nb", '"', '""', "'", ",", ";", "\t", "=1+1", "nan"),
+    *("inf", "NaN", "None", "1e999", "-0", "1_000", "0x10", "١", "\x00", "a\x00b", "\ufeff"),
+    *("\u2028", "\x85", "\x0b", "\x0c", "\x1a", "\x1b[31mred", "😀", "é", "1,5", "\\", "#x"),
+    *("x" * 140_000, "true"),
+)
+_NAMES = (
+    *("", " ", "smiles", "Smiles", "error", "logp", "logp_pred", "logp.1", "colour_prob_red"),
+    *("1", '"', "a\nb", "a\rb", "\x1b[31m", "é", "\ufeffid", "__index_level_0__", "Unnamed: 0"),
+    *("x" * 5000, ",", "\t"),
+)
+_ENCODINGS = ("utf-8",) * 12 + ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp037")
+_WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "prepare", "train")
+
+
+def make(rng: random.Random, work: Work) -> dict[str, Any]:
+    columns = ["id", "smiles", "note", *TARGETS]
+    size = rng.choice((0, 1, 2, 5, 12, 30))
+    way = rng.choice(_WAYS)
+    if way == "train":
+        size = rng.choice((12, 30))
+    rows = [
+        [str(place), rng.choice(work.smiles), "x", str(rng.gauss(0, 1)), str(place % 2), "red"]
+        for place in range(size)
+    ]
+    for row in rows:
+        row[5] = rng.choice(("red", "green", "blue"))
+        while rng.random() < 0.15:
+            row[rng.randrange(1, 6)] = rng.choice(_CELLS)
+        if rng.random() < 0.1:
+            row[1] = rng.choice(rows)[1]
+    while rng.random() < 0.3:
+        columns[rng.choice((0, 2, 2, 3, 4, 5))] = rng.choice(_NAMES)
+    case = {
+        "columns": columns,
+        "rows": rows,
+        "suffix": rng.choice(("csv",) * 6 + ("tsv", "tsv", "smi", "sdf", "parquet", "parquet")),
+        "pack": rng.choice(("",) * 8 + ("gz", "bz2", "xz", "zip", "zst")),
+        "encoding": rng.choice(_ENCODINGS),
+        "newline": rng.choice(("\n", "\n", "\n", "\r\n", "\r")),
+        "quoting": rng.choice((csv.QUOTE_ALL, csv.QUOTE_ALL, csv.QUOTE_MINIMAL)),
+        "ragged": rng.random() < 0.1,
+        "damage": [],
+        "keep": 1.0 if rng.random() < 0.9 else rng.random(),
+        "through": rng.choice(("file",) * 12 + ("fifo", "pipe", "stdin")),
+        "way": way,
+        "seed": rng.randrange(1 << 30),
+    }
+    if rng.random() < 0.3:
+        pieces = (
+            b"\0",
+            b'"',
+            b"\r",
+            b"\n",
+            b",",
+            b"\xff\xfe",
+            b"\xe9",
+            b"\xef\xbb\xbf",
+            b"$$$$\n",
+            b"",
+        )
+        for _ in range(rng.choice((1, 1, 3, 20))):
+            case["damage"].append([rng.random(), rng.choice((0, 1, 5)), rng.choice(pieces)])
+    return case
+
+
+def check(case: dict[str, Any], work: Work) -> None:
+    content = _content(case)
+    for place, length, piece in case["damage"]:
+        start = int(place * len(content))
+        content = content[:start] + piece + content[start + length :]
+    content = _packed(content, case["pack"])[: math.ceil(case["keep"] * (len(content) + 999))]
+    if case["keep"] < 1:
+        content = content[: int(case["keep"] * len(content))]
+    name = f"in.{case['suffix']}{'.' * bool(case['pack'])}{case['pack']}"
+    Path(name).write_bytes(content)
+    source, writer = _source(name, content, case["through"])
+    try:
+        _WAYS_OF[case["way"]](case, source, content, work)
+    finally:
+        if writer:
+            os.kill(writer, signal.SIGKILL)
+            os.waitpid(writer, 0)
+
+
+def _content(case: dict[str, Any]) -> bytes:
+    columns, rows = case["columns"], case["rows"]
+    rng = random.Random(case["seed"])
+    if case["suffix"] == "parquet":
+        return _parquet(columns, rows, rng)
+    if case["suffix"] == "sdf":
+        return _sdf(columns, rows).encode(case["encoding"], "replace")
+    if case["suffix"] == "smi":
+        text = "".join(f"{row[1]} {row[0]}{case['newline']}" for row in rows if len(row) > 1)
+        return text.encode(case["encoding"], "replace")
+    if case["ragged"]:
+        rows = [row[: rng.randrange(8)] + ["more"] * rng.choice((0, 0, 0, 3)) for row in rows]
+    out = io.StringIO(newline="")
+    separator = "\t" if case["suffix"] == "tsv" else ","
+    options = {"lineterminator": case["newline"], "quoting": case["quoting"]}
+    csv.writer(out, delimiter=separator, **options).writerows([columns, *rows])
+    return out.getvalue().encode(case["encoding"], "replace")
+
+
+def _sdf(columns: list[str], rows: list[list[str]]) -> str:
+    records = []
+    RDLogger.DisableLog("rdApp.*")
+    for row in rows:
+        mol = Chem.MolFromSmiles(row[1]) if len(row) > 1 and len(row[1]) < 500 else None
+        block = Chem.MolToMolBlock(mol) if mol else "broken\n\n\n  1  9  0\nM  END\n"
+        fields = "".join(f">  <{n}>\n{v}\n\n" for n, v in zip(columns, row, strict=False))
+        records.append(f"{block}{fields}$$$$\n")
+    return "".join(records)
+
+
+def _parquet(columns: list[str], rows: list[list[str]], rng: random.Random) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    arrays = []
+    for place, name in enumerate(columns):
+        texts = [row[place] if place < len(row) else None for row in rows]
+        odd = {
+            0: lambda t: pyarrow.array([[t]] * 1 and [[each] for each in t]),
+            1: lambda t: pyarrow.array([{"a": each} for each in t]),
+            2: lambda t: pyarrow.array([each and each.encode() + b"\xff" for each in t]),
+            3: lambda t: pyarrow.array(t).dictionary_encode(),
+            4: lambda t: pyarrow.nulls(len(t)),
+            5: lambda t: pyarrow.array(range(len(t)), pyarrow.timestamp("ns")),
+            6: lambda t: pyarrow.array([1e-300, float("nan")] * len(t)).slice(0, len(t)),
+        }.get(rng.randrange(40))
+        plain = pyarrow.array(texts, pyarrow.string())
+        arrays.append(odd(texts) if odd and name != "smiles" else plain)
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns), out)
+    return out.getvalue()
+
+
+def _packed(content: bytes, pack: str) -> bytes:
+    if pack == "zip":
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr("in.csv", content)
+        return out.getvalue()
+    pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    return pack_with.get(pack, bytes)(content)
+
+
+def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
+    """What the command gets in place of the file, and the process that writes there, if any."""
+    if through == "fifo":
+        os.mkfifo(f"fifo.{name[3:]}")
+        name, reading = f"fifo.{name[3:]}", None
+    elif through == "pipe":
+        reading, writing = os.pipe()
+        name = f"/dev/fd/{reading}"
+    else:
+        return name, 0
+    writer = os.fork()
+    if not writer:
+        try:
+            if reading is not None:
+                os.close(reading)
+            with open(writing if reading is not None else name, "wb") as out:
+                out.write(content)
+        finally:
+            os._exit(0)
+    if reading is not None:
+        os.close(writing)
+    return name, writer
+
+
+def _sound(case: dict[str, Any]) -> bool:
+    """Whether it is certain which rows the file has."""
+    columns, encoding = case["columns"], case["encoding"]
+    text = "".join("".join(row) for row in [columns, *case["rows"]])
+    return (
+        case["suffix"] in ("csv", "tsv")
+        and case["pack"] != "zst"
+        and not (case["through"] == "pipe" and case["pack"])  # its name does not tell
+        and case["keep"] == 1
+        and not (case["damage"] or case["ragged"])
+        and encoding in ("utf-8", "utf-8-sig", "utf-16")
+        and (case["quoting"] == csv.QUOTE_ALL or not {*'\r\n"\ufeff'} & {*text})
+        and case["newline"] != "\r"
+        and "\0" not in text
+        and len({*columns}) == len(columns)
+        and all(columns)
+        and "smiles" in columns
+        and bool(case["rows"])
+        and {len(row) for row in case["rows"]} == {len(columns)}
+    )
+
+
+def _run(arguments: list[str], left: set[str], stdin: bytes = b"") -> Result:
+    """Run the command; where it fails none of the files in `left` may be there, nor half of one."""
+    result = command(arguments, stdin)
+    promises.clean_exit(result)
+    there = {path.name for path in Path().iterdir()}
+    half = {name for name in there if name.endswith((".partial", ".old", ".spool"))}
+    if half or (result.code and there & left):
+        raise promises.Broken("nothing half done", f"{half or there & left} is left; {result.err}")
+    return result
+
+
+def _predict(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
+    arguments = ["predict", "--model", str(work.root / "run"), "--processes", "1", "-o", "out.csv"]
+    stdin = case["through"] == "stdin" and case["suffix"] == "csv" and not case["pack"]
+    given = [] if stdin else ["-i", source]
+    result = _run([*arguments, *given], {"out.csv"}, content if stdin else b"")
+    if result.code:
+        if _sound(case) and (not stdin) and "has a column" not in result.err:
+            raise promises.Broken("rows", f"a sound table is refused: {result.err}")
+        return
+    rows = promises.read_back(Path("out.csv"))
+    if _sound(case) and (not stdin or "utf-8" in case["encoding"]):
+        promises.same_rows([case["columns"], *case["rows"]], rows)
+    places = [rows[0].index(f"{name}_pred") for name in TARGETS]
+    for row in rows[1:]:
+        promises.number_or_reason([row[place] for place in places], row[-1], str(row[:2]))
+    if case["through"] == "file":
+        before = Path("out.csv").read_bytes()
+        if Path(source).read_bytes() != content:
+            raise promises.Broken("unchanged input", "the input was changed")
+        command([*arguments, *given])
+        if Path("out.csv").read_bytes() != before:
+            raise promises.Broken("unchanged output", "the same table gave another output")
+
+
+def _check(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
+    result = _run(["data", "check", source, "--json"], set())
+    if result.code == 0:
+        json.loads(result.out)
+    elif _sound(case):
+        raise promises.Broken("rows", f"a sound table is refused: {result.err}", result.err[:60])
+    if case["through"] == "file":
+        _run(["data", "check", source], set())
+
+
+def _fix(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
+    if _run(["data", "check", source, "--fix", "out.csv"], {"out.csv", "out.removed.csv"}).code:
+        return
+    clean = promises.read_back(Path("out.csv"))
+    removed = promises.read_back(Path("out.removed.csv"))
+    if removed[0][4:] != clean[0]:
+        raise promises.Broken("rows", f"{removed[0]} and {clean[0]} have other columns")
+    if not _sound(case):
+        return
+    promises.same_rows([case["columns"]], clean[:1])
+    gone = sum(row[2] == "removed" for row in removed[1:])
+    if len(clean) - 1 + gone != len(case["rows"]):
+        what = f"{len(case['rows'])} rows: {len(clean) - 1} kept, {gone} removed"
+        raise promises.Broken("rows", what, "data check --fix loses rows")
+    for row in removed[1:]:
+        promises.same_rows([case["rows"][int(row[0])]], [row[4:]])
+
+
+def _prepare(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
+    _run(["data", "prepare", "--config", str(work.root / "tiny.yaml"), "--data", source], set())
+
+
+def _train(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
+    targets = rng_targets(case)
+    arguments = ["train", "--config", str(work.root / "tiny.yaml"), "--data", source, "-o", "run"]
+    result = _run([*arguments, "--targets", targets], {"run"})
+    if result.code:
+        return
+    json.loads(Path("run/metrics.json").read_text())
+    for name in ("predictions_test.csv", "rejected.csv", "history.csv"):
+        promises.read_back(Path("run") / name)
+
+
+def rng_targets(case: dict[str, Any]) -> str:
+    return random.Random(case["seed"]).choice(("logp", "logp,active", ",".join(TARGETS)))
+
+
+_WAYS_OF = {
+    "predict": _predict,
+    "check": _check,
+    "fix": _fix,
+    "prepare": _prepare,
+    "train": _train,
+}

@@ -1,0 +1,131 @@
+"""What must hold on any input, one function per promise; each raises `Broken` where it does not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import molsepnorm
+from molsepnorm import MolsepnormError
+
+PACKAGE = str(Path(molsepnorm.__file__).parent)
+_CODES = {0, 1, 2, *range(129, 160)}  # the last: ended by a signal
+csv.field_size_limit(1 << 30)
+
+
+class Broken(Exception):
+    """A promise that was not kept. Findings of the same `key` are listed once."""
+
+    def __init__(self, promise: str, what: str, key: str = "") -> None:
+        super().__init__(what)
+        self.promise, self.what = promise, what
+        self.key = key or re.sub(r"[\d'\"].*", "", what)[:80]
+
+
+def our_error(error: BaseException, library: bool = False) -> None:
+    """Only errors of molsepnorm leave it; a library call may raise ValueError or TypeError too, if
+    the package itself raises it."""
+    if isinstance(error, MolsepnormError):
+        if not str(error).strip():
+            raise Broken("no other exception", f"{type(error).__name__} without a message")
+        return
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
+    last = frames[-1]
+    raised = (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
+    if library and raised and isinstance(error, ValueError | TypeError):
+        return
+    at = ours[-1] if ours else last
+    where = f"{Path(at.filename).name}:{at.name}"
+    told = "".join(traceback.format_exception(error))
+    if len(told) > 6000:
+        told = f"{told[:3000]}\n…\n{told[-3000:]}"
+    raise Broken("no other exception", told, f"{type(error).__name__} at {where}")
+
+
+def clean_exit(result: Any) -> None:
+    """A command ends with 0, 1 or 2, or as after a signal, with a message and no traceback."""
+    if result.error is not None:
+        our_error(result.error)
+    if result.code not in _CODES:
+        raise Broken("exit status", f"exit status {result.code}")
+    for text in (result.out, result.err):
+        if "Traceback (most recent call last)" in text:
+            raise Broken("exit status", text[-3000:], "a traceback is printed")
+    if result.code in (1, 2) and not result.err.strip():
+        raise Broken("exit status", f"exit status {result.code} without a word")
+    if escapes := re.findall(r"\x1b[^\n]{0,20}", result.out + result.err):
+        raise Broken("exit status", f"escape sequences reach the terminal: {escapes[:3]!r}")
+
+
+def read_back(path: Path) -> list[list[str]]:
+    """A CSV that we wrote, header first: `csv` and pandas read the same, and all rows are equally
+    long."""
+    text = path.read_bytes().decode("utf-8")
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    if len({len(row) for row in rows}) > 1:
+        raise Broken("rows", f"{path.name} has rows of different lengths, as csv reads it")
+    try:
+        table = pd.read_csv(path, header=None, dtype=str, na_filter=False, skip_blank_lines=False)
+    except (ValueError, pd.errors.ParserError) as error:
+        raise Broken("rows", f"pandas cannot read {path.name}: {error}") from None
+    if (len(rows), len(rows[0])) != table.shape:
+        raise Broken(
+            "rows", f"{path.name} has {len(rows)} lines as csv reads it, {len(table)} by pandas"
+        )
+    if table.to_numpy().tolist() != rows:
+        raise Broken("rows", f"cells of {path.name} differ as csv and pandas read it")
+    return rows
+
+
+def same_rows(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> None:
+    """Every row and column is there, in order, with its cells as they were; more may follow."""
+    if len(before) != len(after):
+        raise Broken("rows", f"{len(before) - 1} rows became {len(after) - 1}")
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        if list(old) != list(new[: len(old)]):
+            what = "row" if number else "header"
+            raise Broken("rows", f"{what} changed ({number}): {list(old)!r:.300} → {new!r:.300}")
+
+
+def number_or_reason(values: Sequence[Any], error: str | None, what: str) -> None:
+    """Finite numbers, or blanks and a reason; never both, never neither."""
+    empty = [value is None or value == "" for value in values]
+    if error and not all(empty):
+        raise Broken(
+            "number or reason", f"both a value and a reason, {error!r:.200}: {what!r:.200}"
+        )
+    if not error and (any(empty) or not all(map(_finite, values))):
+        raise Broken("number or reason", f"no reason, and values {values!r:.200}: {what!r:.200}")
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return value in ("red", "green", "blue")  # classes of the campaign's model
+
+
+def same_numbers(before: Any, after: Any, what: str) -> None:
+    """What was damaged gives the numbers as before, where it is not refused."""
+    if not _equal(before, after):
+        raise Broken(
+            "damage is noticed", f"{what}: {before!r:.300} became {after!r:.300}", f"{what} differ"
+        )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping):
+        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and np.allclose(one, other, rtol=1e-5, atol=1e-6)
+    return bool(one == other)

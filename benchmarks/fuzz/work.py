@@ -1,0 +1,149 @@
+"""What all cases start from, and `command`, which runs a command line in this process."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from molsepnorm import Predictor, load_config, train
+
+ROOT = Path(__file__).parents[2]
+TARGETS = ["logp", "active", "colour"]
+SETTINGS = {
+    "data.targets": TARGETS,
+    "model.layers": 2,
+    "model.width": 16,
+    "model.ffn_width": 16,
+    "model.heads": 2,
+    "model.max_path_length": 3,
+    "run.epochs": 1,
+    "run.batch_size": 8,
+    "run.device": "cpu",
+}
+"""A network that trains in a second."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The folder of a campaign: table.csv, tiny.yaml, run/ (trained), stopped/ (in its second of
+    three epochs), resumed/ (the same, finished), store/ (the cache with their store alone), and
+    cache/, which all cases share. The current folder of a case is empty."""
+
+    root: Path
+    smiles: tuple[str, ...]
+    predictor: Predictor
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a command line."""
+
+    code: int
+    out: str
+    err: str
+    error: BaseException | None
+
+
+def real_smiles(count: int = 300) -> tuple[str, ...]:
+    """Molecules of data sets, where MOLSEPNORM_DATA names their folder; else of data/demo.csv."""
+    folder = Path(os.environ.get("MOLSEPNORM_DATA", ROOT)) / "moleculenet"
+    found = []
+    for path in sorted(folder.glob("*.csv")) or [ROOT / "data" / "demo.csv"]:
+        table = pd.read_csv(path, dtype=str, nrows=5000)
+        column = next((name for name in ("smiles", "mol") if name in table), table.columns[0])
+        found += table[column].dropna().tolist()
+    return tuple(random.Random(0).sample(sorted(set(found)), count))
+
+
+def prepare(root: Path) -> Work:
+    """Make the table, the model and the runs, in child processes: autograd's threads do not survive
+    a fork."""
+    demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str, nrows=60)
+    with open(root / "table.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["id", "smiles", *TARGETS])
+        for place, (smiles, logp, active) in enumerate(demo.to_numpy().tolist()):
+            colour = ("red", "green", "blue")[place % 3]
+            writer.writerow([place, smiles, logp if place % 7 else "", active, colour])
+    os.environ["MOLSEPNORM_CACHE"] = str(root / "cache")
+    config = load_config(root / "table.csv", overrides=SETTINGS)
+    config.save(root / "tiny.yaml")
+    steps = iter(range(100))
+    long = config.changed({"run.epochs": 3})
+    apart(lambda: train(config, root / "run"))
+    apart(lambda: train(long, root / "stopped", stop=lambda: next(steps) == 8))
+    shutil.copytree(root / "cache", root / "store")
+    shutil.copytree(root / "stopped", root / "resumed")
+    apart(lambda: train(folder=root / "resumed", resume=True))
+    return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
+
+
+def apart(do: Callable[[], object]) -> None:
+    """Run in a child process."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            do()
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    if os.waitpid(child, 0)[1]:
+        raise SystemExit("the campaign's own model or run could not be made")
+
+
+def command(arguments: list[str], stdin: bytes = b"") -> Result:
+    """Run `molsepnorm` with these arguments, with files in the place of its three streams."""
+    from molsepnorm.cli.main import main
+
+    code, error = 0, None
+    with _redirected(stdin) as (out, err):
+        try:
+            main.main([os.fsdecode(os.fsencode(each)) for each in arguments], "molsepnorm")
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        except BaseException as unexpected:
+            code, error = 1, unexpected
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        for file in (out, err):
+            file.seek(0)
+        told = [file.read().decode("utf-8", "replace") for file in (out, err)]
+    return Result(code, *told, error)
+
+
+@contextmanager
+def _redirected(stdin: bytes) -> Iterator[list]:
+    kept, streams = [os.dup(number) for number in range(3)], (sys.stdin, sys.stdout, sys.stderr)
+    files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed below
+    files[0].write(stdin)
+    files[0].seek(0)
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file.fileno(), number)
+        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(
+            io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
+        )
+        yield files[1:]
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, each in enumerate(kept):
+            os.dup2(each, number)
+            os.close(each)
+        for file in files:
+            file.close()
