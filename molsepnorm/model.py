@@ -34,6 +34,7 @@ SCHEMA = 1
 """Raised whenever the meaning of a model folder changes."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+_OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # the last is written by `molsepnorm convert`
 
 _WRONG_ENTRY = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
@@ -67,8 +68,17 @@ class PropertyModel:
         """Write the model folder, replacing one that is there.
 
         Raises:
+            ConfigError: the folder holds other files, which would be lost.
             StorageError: the place cannot be written.
         """
+        folder = Path(folder)
+        with clear_errors(folder, "write"):
+            others = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if others := sorted(others - _OWN_FILES):
+            raise ConfigError(
+                f"{folder} holds other files than a model's, such as {others[0]}, which would be "
+                "lost: choose another folder"
+            )
         weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
         about: dict[str, Any] = {
             "schema": SCHEMA,

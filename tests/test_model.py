@@ -14,7 +14,7 @@ import torch
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.encodings.encode import encode
-from molsepnorm.errors import ModelError, MolsepnormError, StorageError
+from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -273,12 +273,21 @@ def test_a_task_and_a_network_that_do_not_fit(tmp_path, change, outputs):
 def test_saving_again_replaces_the_old_model(tmp_path):
     """Whole: a file of the old one that the new one has not is gone."""
     _model(0).save_pretrained(tmp_path / "model")
-    (tmp_path / "model" / "old.bin").write_text("x")
+    (tmp_path / "model" / "conversion.json").write_text("{}")
     new = _model(1)
     new.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model" / "old.bin").exists()
+    assert not (tmp_path / "model" / "conversion.json").exists()
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert torch.equal(again.network.readout.weight, new.network.readout.weight)
+
+
+def test_a_folder_that_holds_other_files_is_not_replaced(tmp_path, tree):
+    (tmp_path / "home" / "thesis").mkdir(parents=True)
+    (tmp_path / "home" / "notes.txt").write_text("mine")
+    before = tree(tmp_path)
+    with pytest.raises(ConfigError, match=r"home holds other files than a model's, such as notes"):
+        _model(0).save_pretrained(tmp_path / "home")
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -437,7 +446,7 @@ def test_a_target_that_cannot_be_is_refused(tmp_path, entry, message):
 
 
 def test_a_network_that_is_larger_than_its_weights_takes_no_memory(tmp_path):
-    for name, value in {"layers": 10**9, "width": 2 * 10**6, "max_degree": 10**12}.items():
+    for name, value in {"layers": 256, "width": 4096}.items():
         _model().save_pretrained(tmp_path)
         _change(tmp_path / "config.json", lambda about: about["network"].update({name: value}))  # noqa: B023
         with pytest.raises(

@@ -120,7 +120,14 @@ def load_checkpoint(
                 raise ValueError("it holds no digest")
             progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        network.load_state_dict(_under("network", tensors))
+        weights = _under("network", tensors)
+        if converted := weights.keys() - network.state_dict().keys():
+            raise ModelError(
+                f"{path} was written by another version of molsepnorm, whose network also has "
+                f"{min(converted)}: go on with that version, or start the run anew in another "
+                "folder"
+            )
+        network.load_state_dict(weights)
         if average is not None:
             average.load_state_dict(_under("average", tensors))
         saved = optimizer.state_dict()

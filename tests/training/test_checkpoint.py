@@ -13,6 +13,7 @@ from torch import nn
 
 from molsepnorm.digests import BLANK, write_sealed
 from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training import checkpoint
 from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
@@ -256,3 +257,23 @@ def test_metadata_that_are_not_ours_are_refused(tmp_path, text):
     path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
     with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
         load_checkpoint(path, *_parts())
+
+
+def test_a_network_that_is_converted_when_it_is_loaded_cannot_go_on(tmp_path):
+    """The optimiser's state belongs to the parameters that it had."""
+    config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, node_walks=3)
+    network = Graphormer(config)
+    optimizer = make_optimizer(network, OptimConfig(lr=0.01))
+    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    tensors = load_file(tmp_path / "last")
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        tensors[f"network/walk_encoding.norm.{name}"] = torch.ones(3)
+    tensors["network/walk_encoding.norm.num_batches_tracked"] = torch.tensor(1)
+    with safe_open(tmp_path / "last", "pt") as file:
+        content = file.metadata()["molsepnorm"]
+    (tmp_path / "old").write_bytes(
+        save(tensors, {"molsepnorm": content.replace('"schema": 3', '"schema": 2')})
+    )
+    wanted = "another version of molsepnorm, whose network also has walk_encoding.norm.bias: go on"
+    with pytest.raises(ModelError, match=wanted):
+        load_checkpoint(tmp_path / "old", network, optimizer, None)
