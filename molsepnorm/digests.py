@@ -1,4 +1,4 @@
-"""SHA-256 digests by which a damaged or exchanged file is recognised when it is read.
+"""SHA-256 digests that reveal a damaged or exchanged file when it is read.
 
 A safetensors file can hold its own: the text `BLANK` in the metadata of its header, under `KEY`, is
 replaced by the digest of the file as it was with the blank.

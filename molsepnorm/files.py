@@ -201,7 +201,7 @@ def write_json(path: Path | str, content: Any) -> None:
 
 
 def cache_folder() -> Path:
-    """Where stores, and verdicts on devices, are kept: $MOLSEPNORM_CACHE, or molsepnorm under the
+    """Return the folder for stores and device verdicts: $MOLSEPNORM_CACHE, or molsepnorm in the
     user's cache folder."""
     if chosen := os.environ.get("MOLSEPNORM_CACHE"):
         return Path(chosen)
@@ -212,8 +212,8 @@ def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
     """A `csv.writer` whose rows are read back as they were, by Python and by pandas.
 
     `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
-    so a bare carriage return would break the row. Here rows end with both characters, of which
-    `line_end` takes the place in the file.
+    so a bare carriage return would break the row. Here the writer ends rows with both
+    characters, and the file gets `line_end` in their place.
 
     Args:
         file: opened with `newline=""`.

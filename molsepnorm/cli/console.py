@@ -1,4 +1,4 @@
-"""What every command prints to a terminal goes through here, so that nothing in it is obeyed."""
+"""Print text to a terminal with its control characters escaped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cell", "escaped", "fitting", "make_console", "say"]
 
-# What moves the cursor, changes colours or the direction of writing; surrogates, which no terminal
-# can be sent. Line ends and tabs stay.
+# Characters that move the cursor or change colours or the writing direction, and surrogates, which
+# cannot be sent to a terminal. Line ends and tabs stay.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -36,7 +36,7 @@ def fitting(message: str) -> str:
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a text of which parts are a user's."""
+    """Print a text that may hold a user's own text."""
     click.echo(escaped(text), err=err)
 
 

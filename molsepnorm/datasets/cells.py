@@ -19,7 +19,7 @@ _YES_NO = {
 }
 _NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
 _FEW = 10
-"""As many different numbers may be classes, not quantities."""
+"""Maximum number of different numbers that may stand for classes rather than quantities."""
 
 
 def parse_numbers(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +42,7 @@ def _as_numbers(cells: np.ndarray) -> np.ndarray:
 
 
 def _fit(numbers: np.ndarray) -> np.ndarray:
-    """Where a number is finite in single precision, in which labels are kept."""
+    """Return where numbers are finite in single precision, in which labels are kept."""
     with np.errstate(over="ignore"):
         return np.isfinite(numbers.astype(np.float32))
 

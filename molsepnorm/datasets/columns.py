@@ -20,11 +20,11 @@ class Columns:
     """As much of a table as a data set needs."""
 
     names: list[str]
-    """Of all columns, in their order; several may have the same name."""
+    """Names of all columns, in their order; several may have the same name."""
     dtype: type[np.floating]
-    """Of labels."""
+    """Type of the labels."""
     kept: dict[int, Cells] = field(default_factory=dict)
-    """Columns that are targets, or may be, and the weights, by their place."""
+    """Possible targets and the weights, by the index of the column."""
     index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """For each row what `molsepnorm.tables.locate` needs."""
     smiles: list[str] = field(default_factory=list)

@@ -76,7 +76,7 @@ class Dataset:
     official: Callable[[np.ndarray, np.ndarray], float] | None = None
     """The set's own evaluation by that metric: from predictions and labels (G, T)."""
     remarks: tuple[str, ...] = ()
-    """What was guessed of the source or happened to its store, for a person."""
+    """Messages for the user: guesses about the source, and problems with its store."""
 
     @property
     def fingerprint(self) -> str:

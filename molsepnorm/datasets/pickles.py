@@ -1,8 +1,8 @@
 """Read ZINC's pickles, which hold lists, dictionaries and tensors, without running what they say.
 
 `pickle.load` calls whatever function a file names, and PyTorch Geometric uses it. Here a file may
-name only the functions that rebuild a tensor, in whose place stand those of this
-module, and `OrderedDict`.
+name only `OrderedDict` and the functions that rebuild a tensor, and this module provides its own
+version of these functions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tensor(NamedTuple):
     """A tensor as a pickle describes it; nothing of it is decoded yet."""
 
     storage: bytes
-    """What `torch.save` writes of a storage."""
+    """The bytes that `torch.save` writes for a storage."""
     offset: int
     """Elements of the storage before the first one of the tensor."""
     size: tuple[int, ...]

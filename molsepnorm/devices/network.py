@@ -147,7 +147,7 @@ def act_on(verdicts: tuple[Verdict, ...], device: torch.device) -> list[str]:
 
 
 def usable(config: GraphormerConfig, device: torch.device) -> bool:
-    """Whether a network of this architecture has layers that the fused attention can compute."""
+    """Return whether the fused attention can compute layers of this architecture."""
     if config.urpe or config.pair_width:
         return False
     x = torch.zeros(1, config.width, device=device)
@@ -155,7 +155,7 @@ def usable(config: GraphormerConfig, device: torch.device) -> bool:
 
 
 def small(config: GraphormerConfig) -> GraphormerConfig:
-    """The same with at most two layers, no dropout, and weights that make every part matter."""
+    """Return the architecture with at most two layers, no dropout, and Xavier initialisation."""
     still = replace(
         config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, drop_path=0.0
     )
@@ -163,7 +163,7 @@ def small(config: GraphormerConfig) -> GraphormerConfig:
 
 
 def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
-    """The same weights and running statistics on every device, norms included."""
+    """Make a network with the same weights and running statistics on every device."""
     torch.manual_seed(0)
     network = Graphormer(config)
     with torch.no_grad():

@@ -23,7 +23,7 @@ from molsepnorm.files import cache_folder, fingerprint, write_json
 __all__ = ["Results", "Verdict", "apart", "driver", "first_line", "judge", "known", "remembered"]
 
 Results = Mapping[str, Sequence[Tensor]]
-"""What a path computed, by name: outputs, gradients, …"""
+"""Tensors that a path computed, by name: outputs, gradients, …"""
 
 _SMALL = 0.1
 """A tensor whose norm is below this share of the largest one's is compared in relation to that
@@ -32,7 +32,7 @@ share: its digits may be the rounding errors of others."""
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a fast path computes what the plain one computes."""
+    """The comparison of a fast path with the plain one."""
 
     path: str
     """Such as "fused attention"."""
@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether there are results, all within the bound."""
+        """True if there are results and all are within the bound."""
         return bool(self.figures) and not self.error and not self._beyond()
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ def _signed(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, 
 
 @functools.cache
 def _identity(device: torch.device) -> dict[str, str]:
-    """What decides how a device computes, settings aside."""
+    """Return the hardware, driver and versions that decide how a device computes."""
     gpu = device.type == "cuda" and torch.cuda.is_available()
     package = Path(__file__).parents[1]
     patterns = ("nn/*", "devices/*", "batch", "plan", "training/capture", "training/step")
@@ -191,7 +191,7 @@ def _version_of(*names: str) -> str:
 
 
 def _works(device: torch.device) -> bool:
-    """Whether the device still computes: after some errors it does not in the same process."""
+    """Return whether the device still computes; some errors end that for the whole process."""
     try:
         return float((torch.ones(8, device=device) + 1).sum()) == 16
     except RuntimeError:

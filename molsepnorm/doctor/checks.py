@@ -35,7 +35,7 @@ _SAME = 1e-4
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found."""
+    """The result of a check."""
 
     name: str
     state: State
@@ -179,7 +179,7 @@ def _values(predictor: Predictor, smiles: list[str]) -> np.ndarray:  # float64 (
 
 
 def _agree(path: str, found: np.ndarray, expected: np.ndarray) -> Verdict:
-    """Predictions in relation to the spread of the expected ones, of which there are several."""
+    """Compare predictions, relative to the spread of the expected ones."""
     import torch
 
     from molsepnorm.devices.verdict import judge

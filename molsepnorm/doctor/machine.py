@@ -21,14 +21,14 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What molsepnorm runs on."""
+    """Versions, devices and folders of this machine."""
 
     versions: dict[str, str | None]
     """By package; None where it is not installed."""
     devices: dict[str, str]
-    """What each device is, by the name that `--device` takes."""
+    """Description of each device, by the name that `--device` takes."""
     folders: dict[str, str]
-    """Where the data and the cache are, and whether they can be written."""
+    """Locations of the data and the cache, and whether they are writable."""
 
 
 def describe() -> Machine:

@@ -35,7 +35,7 @@ def smiles_of(block: str) -> str:
 
 
 def _is_too_large(block: str) -> bool:
-    """Whether RDKit would take long, by the numbers of atoms and bonds that the block declares."""
+    """Return whether the block declares more atoms or bonds than RDKit can read quickly."""
     counts = _V3000.search(block)
     if counts is None:
         counts = _V2000.match(block.replace("\r\n", "\n"))

@@ -23,7 +23,7 @@ class _NotFused(Tensor):
 
 
 class Unfused:
-    """What keeps torch's `nn.TransformerEncoderLayer` from computing a norm by itself.
+    """A mixin that makes torch's `nn.TransformerEncoderLayer` call a norm in evaluation.
 
     In evaluation that layer, and `nn.TransformerEncoder` with it, computes both of its norms as
     layer norms, from their `eps`, `weight` and `bias`, and never calls them. It does so only where

@@ -48,7 +48,7 @@ class Outcome:
     values: np.ndarray
     """float32 [R, O]: predictions as `Task.predictions` gives them; NaN where a row failed."""
     errors: list[str | None]
-    """Of each SMILES why it failed: it could not be read, or a prediction is not finite."""
+    """For each SMILES the reason why it failed: unreadable, or a prediction is not finite."""
 
 
 class Prepare:

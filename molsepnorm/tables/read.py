@@ -87,7 +87,7 @@ def read_chunks(
 
 
 def _seeks(format_: Format) -> bool:
-    """Whether such a file cannot be read in one go from its first to its last byte."""
+    """Return whether such a file cannot be read sequentially."""
     return format_.kind in ("parquet", "sdf") or format_.packing == "zip"
 
 

@@ -62,17 +62,17 @@ def hold(*paths: Path | None) -> Iterator[None]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether there is something under this path that is neither a file nor a folder."""
+    """Return whether the path is a pipe or a device: neither a file nor a folder."""
     return _key(path) is not None
 
 
 def is_held(path: Path) -> bool:
-    """Whether this is a stream, and a block of `as_file` or `hold` has its copy."""
+    """Return whether this is a stream with a copy held by `as_file` or `hold`."""
     return _key(path) in _copies
 
 
 def _key(path: Path) -> tuple[int, int] | None:
-    """What identifies a stream; None for a file, a folder, or nothing."""
+    """Return the identity of a stream; None for a file, a folder, or a missing path."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # the reader says why it cannot be read

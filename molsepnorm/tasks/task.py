@@ -276,7 +276,7 @@ def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _all_finite(labels: np.ndarray, predictions: np.ndarray) -> bool:
-    """Whether all predictions (n,) or (n, K) of molecules with a label (n,) are finite."""
+    """Return whether all predictions (n,) or (n, K) of molecules with a label (n,) are finite."""
     return bool(np.isfinite(predictions[~np.isnan(labels)]).all())
 
 

@@ -24,11 +24,11 @@ LOCK = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training into a folder, which is made if need be.
+    """Lock a folder, so that no other process trains into it. The folder is made if need be.
 
-    The system releases the lock when the process ends, also when it is killed; the file that a
-    killed one leaves locks nobody out. On a disk without locks nothing is kept apart. A folder that
-    is empty in the end was not needed, and goes.
+    The system releases the lock when the process ends, even if it is killed, so a lock file that a
+    killed process leaves has no effect. On a disk without locks nothing is locked. If the folder is
+    empty at the end, it is removed.
 
     Raises:
         ConfigError: another process holds the lock.
@@ -50,7 +50,7 @@ def locked(folder: Path) -> Iterator[None]:
                 "choose another folder"
             ) from None
         except NotImplementedError:
-            pass  # how earlier filelocks tell of ENOSYS
+            pass  # earlier versions of filelock raise this for ENOSYS
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise

@@ -126,7 +126,7 @@ class Stepper:
 
     @property
     def recordings(self) -> int:
-        """How many kinds of batch have a recorded step."""
+        """The number of batch shapes that have a recorded step."""
         return len(self._recorded)
 
     def state(self) -> Iterator[Tensor]:

@@ -61,7 +61,7 @@ def settled(
 
     Returns:
         The configuration with which to take steps: eager ones in place of captured ones that
-        failed, unless they are asked for by name.
+        failed, unless `run.step` names them.
     """
     captured = world.size == 1 and config.run.step != "eager"
     verdicts = verdicts_on(config, device, captured)
@@ -106,7 +106,7 @@ def compared(config: TrainConfig, device: torch.device) -> Iterator[Verdict]:
 
 
 def step_seconds(config: TrainConfig, device: torch.device, steps: int = 20) -> dict[str, float]:
-    """How long a step of the small network takes: plain, and along the fast paths."""
+    """Time a step of the small network, plain and along the fast paths."""
     found = {}
     for name, way in (("eager in fp32", Way()), ("along the fast paths", _fastest(config, device))):
         with fused_attention.without_kernels(not way.fused), undisturbed(device):
@@ -192,7 +192,7 @@ class _Trial:
         return found
 
     def changes(self) -> dict[str, list[Tensor]]:
-        """What three steps change, each kind by itself; and the sum of their losses."""
+        """Return the changes made by three steps, by kind, and the sum of their losses."""
         before = self._state()
         for weight, planned in zip((1.0, 0.5, 0.25), self.stepper.plan(self.batches), strict=True):
             self.stepper(planned, _RATE, weight)
@@ -204,7 +204,7 @@ class _Trial:
         }
 
     def seconds(self, steps: int) -> float:
-        """Of a step, on average, on one batch; the first ones, which compile and record, aside."""
+        """Return the mean time of a step on one batch, without the first ones, which compile."""
         (planned,) = self.stepper.plan(self.batches[:1])
         for _ in range(_STEPS):
             self.stepper(planned, _RATE)
