@@ -146,8 +146,8 @@ def _require_no_stream(config: TrainConfig, world: World) -> None:
     for path in (config.data.table, config.data.splits_file):
         if world.size > 1 and path is not None and is_stream(path):
             raise ConfigError(
-                f"{path} is a pipe, and each of the {world.size} processes would read a part of it: "
-                "write the data to a file and name that"
+                f"{path} is a pipe, and each of the {world.size} processes would read a part of "
+                "it: write the data to a file and name that"
             )
 
 
