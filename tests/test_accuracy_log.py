@@ -134,7 +134,9 @@ def test_finished_runs_of_an_ablation_can_be_added(tmp_path: Path, table: Path) 
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:
     """With the reason and what was known by then."""
     trial = module("trial").trial
-    diverging = configured(table, optim__lr=1e30, optim__clip_norm=None, optim__warmup=0)
+    diverging = configured(table, optim__clip_norm=None, optim__warmup=0)
+    optim = diverging.optim.model_copy(update={"lr": 1e30})  # above what a configuration may have
+    diverging = diverging.model_copy(update={"optim": optim})
     run = trial(diverging, "tiny", "", tmp_path, tell=lambda _: None)
     assert "MolsepnormError: " in run.error and "training diverged" in run.error
     assert run.parameters > 0 and run.test is None and run.val is None

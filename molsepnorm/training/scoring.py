@@ -27,10 +27,10 @@ class Evaluation(NamedTuple):
     split: str
     molecules: int
     """How many were scored."""
+    not_finite: int
+    """Number of molecules with a prediction that is not finite: their targets have no scores."""
     scores: dict[str, float]
     """By metric, see `molsepnorm.tasks.Task.scores`."""
-    not_finite: int = 0
-    """Number of molecules with a prediction that is not finite: their targets have no scores."""
 
 
 class Selection(NamedTuple):
@@ -75,7 +75,7 @@ def evaluate(
     predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
     scores = score_on(dataset, model.task, predictions, labels)
     odd = int((~np.isfinite(predictions).all(axis=1)).sum())
-    return Evaluation(dataset, split, len(graphs), scores, odd)
+    return Evaluation(dataset, split, len(graphs), odd, scores)
 
 
 def select(

@@ -66,7 +66,7 @@ def test_the_number_of_processes_changes_nothing(run, ok, place, tmp_path, proce
 def test_no_process_at_all_is_refused(run, place):
     result = run("predict", "--model", place / "model", "--smiles", "C", "--processes", "0")
     assert result.exit_code == 2
-    assert "0 is not in the range x>=1" in result.stderr
+    assert "0 is not in the range 1<=x<=1024" in result.stderr
 
 
 def test_smiles_given_one_by_one_need_no_tables(place):

@@ -214,13 +214,14 @@ def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
     """Be it in the loss of a step or in the scores of an epoch."""
     config = configure(
         {
-            "optim.lr": 1e30,
             "optim.clip_norm": None,
             "optim.warmup": 0,
             "optim.ema": None,
             **settings,
         }
     )
+    optim = config.optim.model_copy(update={"lr": 1e30})  # above what a configuration may have
+    config = config.model_copy(update={"optim": optim})
     with pytest.raises(MolsepnormError, match="diverged. Try a lower optim.lr"):
         train(config, tmp_path / "run")
 
