@@ -114,7 +114,7 @@ class GraphStore:
                     return _assembled(arrays, about, path, digest)
         except StorageError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, LookupError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
             raise StorageError(f"{path} is damaged or no graph store: {REMEDY}") from error
         raise StorageError(
             f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: {REMEDY}"

@@ -270,7 +270,11 @@ def test_no_file_and_no_store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"abc", b"{}", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", os.urandom(500)]
+    "content",
+    [
+        *(b"", b"abc", b"{}", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", os.urandom(500)),
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
+    ],
 )
 def test_something_else_is_no_store(tmp_path, content):
     (tmp_path / "a").write_bytes(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 import traceback
@@ -121,6 +122,32 @@ def same_numbers(before: Any, after: Any, what: str) -> None:
         raise Broken(
             "damage is noticed", f"{what}: {before!r:.300} became {after!r:.300}", f"{what} differ"
         )
+
+
+def same_run(before: Path, after: Path, same: bool, damaged: str) -> None:
+    """The results of a run, without times, are numbers; where `same`, those of another."""
+    numbers((after / "metrics.json").read_text())
+    if same:
+        for name in ("metrics.json", "predictions_test.csv", "history.csv"):
+            same_numbers(_content(before / name), _content(after / name), f"{name}, {damaged}")
+
+
+def numbers(text: str) -> Any:
+    """JSON whose numbers are finite."""
+
+    def refuse(constant: str) -> None:
+        raise Broken("number or reason", f"{constant} in {text:.300}", constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _content(path: Path) -> Any:
+    if path.suffix == ".json":
+        content = json.loads(path.read_text())
+        return {name: value for name, value in content.items() if name != "seconds"}
+    rows = read_back(path)
+    timed = [place for place, name in enumerate(rows[0]) if "second" in name]
+    return [[cell for place, cell in enumerate(row) if place not in timed] for row in rows]
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -108,14 +108,13 @@ class RunFolder:
         """Check that there is a run to go on with.
 
         Raises:
-            ModelError: there is none, or its history is damaged.
+            ModelError: there is none.
         """
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is no run to resume: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
-        self._history()
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
@@ -176,19 +175,36 @@ class RunFolder:
         kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
         if kept and list(kept[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
-        with replacing(self.history) as scratch, open(scratch, "w", newline="") as file:
+        with (
+            replacing(self.history) as scratch,
+            open(scratch, "w", newline="", encoding="utf-8") as file,
+        ):
             writer = csv.DictWriter(file, fieldnames=list(row))
             writer.writeheader()
             writer.writerows([*kept, row])
 
+    def read_history(self) -> bytes:
+        """The content of the history; none before the first line."""
+        with clear_errors(self.history, "read"):
+            return self.history.read_bytes() if self.history.exists() else b""
+
+    def restore_history(self, content: bytes | None) -> None:
+        """Put the checkpoint's history in the place of what is there, which may have been changed.
+
+        Raises:
+            ModelError: the checkpoint is of an earlier version and has none, and the one that is
+                there is damaged.
+        """
+        if content is None:
+            self._history()
+        elif content != self.read_history():
+            with replacing(self.history) as scratch:
+                scratch.write_bytes(content)
+
     def _history(self) -> list[dict[str, str]]:
         """The lines so far, each with an epoch and a cell for every column."""
-        if not self.history.exists():
-            return []
         try:
-            with clear_errors(self.history, "read"):
-                text = self.history.read_text(encoding="utf-8")
-            lines = list(csv.DictReader(io.StringIO(text)))
+            lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
             if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
                 raise ValueError("a line has more or fewer cells than the first, or no epoch")
         except (ValueError, KeyError, TypeError, csv.Error) as error:
