@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import FiniteFloat
 
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset, Rejected
@@ -261,9 +262,9 @@ class _Metrics:
     data: str
     chosen_by: str
     parameters: int
-    seconds: float
-    val: dict[str, float | None]
-    test: dict[str, float | None]
+    seconds: FiniteFloat
+    val: dict[str, FiniteFloat | None]
+    test: dict[str, FiniteFloat | None]
 
 
 def _fingerprint(dataset: Dataset, of_store: str) -> str:
