@@ -36,9 +36,10 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Work:
-    """The folder of a campaign: table.csv, tiny.yaml, run/ (trained), stopped/ (in its second of
-    three epochs), resumed/ (the same, finished), store/ (the cache with their store alone), and
-    cache/, which all cases share. The current folder of a case is empty."""
+    """The folder of a campaign: table.csv, out.csv (its predictions), tiny.yaml, run/ (trained),
+    long.yaml (three epochs), whole/ (trained), stopped/ (the same, in its second epoch), store/ (the
+    cache with their store alone), and cache/, which all cases share. The current folder of a case
+    is empty."""
 
     root: Path
     smiles: tuple[str, ...]
@@ -81,11 +82,13 @@ def prepare(root: Path) -> Work:
     config.save(root / "tiny.yaml")
     steps = iter(range(100))
     long = config.changed({"run.epochs": 3})
+    long.save(root / "long.yaml")
     apart(lambda: train(config, root / "run"))
+    apart(lambda: train(long, root / "whole"))
     apart(lambda: train(long, root / "stopped", stop=lambda: next(steps) == 8))
     shutil.copytree(root / "cache", root / "store")
-    shutil.copytree(root / "stopped", root / "resumed")
-    apart(lambda: train(folder=root / "resumed", resume=True))
+    predict = f"predict --model {root}/run -i {root}/table.csv -o {root}/out.csv --processes 1"
+    apart(lambda: command(predict.split()))
     return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.fuzz.kinds import (
     commands,
     configurations,
+    kills,
     library,
     models,
     runs,
@@ -22,4 +23,5 @@ KINDS = {
     "runs": runs,
     "stores": stores,
     "library": library,
+    "kills": kills,
 }

@@ -32,7 +32,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
         "file": name,
         "edits": edits.draw(rng, name, rng.choice((1, 1, 1, 2))),
         "forged": rng.random() < 0.4 and name.endswith((".safetensors", "config.json")),
-        "of": "resumed" if rng.random() < 0.2 else "stopped",
+        "of": "whole" if rng.random() < 0.2 else "stopped",
         "command": rng.choice(("resume",) * 6 + ("evaluate", "analyze")),
     }
 
@@ -53,4 +53,4 @@ def check(case: dict[str, Any], work: Work) -> None:
             what = f"{before.out:.300} became {result.out:.300}"
             raise promises.Broken("damage is noticed", what, f"scores, {case['file']}")
     elif case["command"] == "resume":
-        promises.same_run(work.root / "resumed", Path("run"), same, case["file"])
+        promises.same_run(work.root / "whole", Path("run"), same, case["file"])
