@@ -13,8 +13,8 @@ import torch
 
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings.encode import encode
 from molsepnorm.digests import json_digest
+from molsepnorm.encodings.encode import encode
 from molsepnorm.errors import ModelError, MolsepnormError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.nn.config import GraphormerConfig

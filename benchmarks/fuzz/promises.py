@@ -17,6 +17,7 @@ import pandas as pd
 
 import molsepnorm
 from molsepnorm import MolsepnormError
+from molsepnorm.predict import Prediction
 
 PACKAGE = str(Path(molsepnorm.__file__).parent)
 _CODES = {0, 1, 2, *range(129, 160)}  # the last: ended by a signal
@@ -79,12 +80,9 @@ def read_back(path: Path) -> list[list[str]]:
         table = pd.read_csv(path, header=None, dtype=str, na_filter=False, skip_blank_lines=False)
     except (ValueError, pd.errors.ParserError) as error:
         raise Broken("rows", f"pandas cannot read {path.name}: {error}") from None
-    if (len(rows), len(rows[0])) != table.shape:
-        raise Broken(
-            "rows", f"{path.name} has {len(rows)} lines as csv reads it, {len(table)} by pandas"
-        )
     if table.to_numpy().tolist() != rows:
-        raise Broken("rows", f"cells of {path.name} differ as csv and pandas read it")
+        what = f"{path.name}: {len(rows)} rows as csv reads it, {len(table)} by pandas"
+        raise Broken("rows", what, "csv and pandas read other cells")
     return rows
 
 
@@ -96,6 +94,20 @@ def same_rows(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -
         if list(old) != list(new[: len(old)]):
             what = "row" if number else "header"
             raise Broken("rows", f"{what} changed ({number}): {list(old)!r:.300} → {new!r:.300}")
+
+
+def predicted(path: Path, targets: Sequence[str]) -> list[list[str]]:
+    """The rows of an output of `predict`."""
+    rows = read_back(path)
+    places = [rows[0].index(f"{name}_pred") for name in targets]
+    for row in rows[1:]:
+        number_or_reason([row[place] for place in places], row[-1], str(row[:2]))
+    return rows
+
+
+def row_of_numbers(row: Prediction) -> None:
+    """The same for a row of the library."""
+    number_or_reason(list((row.values or {"": None}).values()), row.error, row.smiles)
 
 
 def number_or_reason(values: Sequence[Any], error: str | None, what: str) -> None:

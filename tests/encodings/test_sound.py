@@ -19,7 +19,7 @@ SMILES = ["CCO", "c1ccccc1CCCCC", "C", "[Na+].[Cl-]"]
 @pytest.fixture(scope="module")
 def encoded():
     zinc = featurize.get("zinc")
-    return encode([graph for graph in zinc.many(SMILES)][:3], SPEC, ATOMS)
+    return encode(list(zinc.many(SMILES))[:3], SPEC, ATOMS)
 
 
 def _with(array, place, value):
@@ -30,7 +30,7 @@ def _with(array, place, value):
 
 @pytest.mark.parametrize("chosen", [SMILES, SMILES[:1], ["C"], []])
 def test_what_encode_makes_is_sound(chosen):
-    graphs = [graph for graph in featurize.get("ogb").many(chosen)]
+    graphs = list(featurize.get("ogb").many(chosen))
     spec = EncodingSpec((5, 6, 2), max_distance=5, max_path_length=3)
     sizes = featurize.SIZES["ogb"].atoms
     made = encode(graphs, spec, sizes)
