@@ -167,11 +167,15 @@ class StoreWriter:
             if error[0] is None:
                 with replacing(self.path) as scratch:
                     self._assemble(scratch)
+                    self._remove_spool()  # once the store is there no writer comes to remove it
         finally:
-            for file in self._files.values():
-                with suppress(OSError):  # a full disk, which has been reported
-                    file.close()
-            self._spool.close()
+            self._remove_spool()
+
+    def _remove_spool(self) -> None:
+        for file in self._files.values():
+            with suppress(OSError):  # a full disk, which has been reported
+                file.close()
+        self._spool.close()
 
     def append(
         self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None

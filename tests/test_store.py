@@ -400,6 +400,22 @@ def test_a_store_from_before_there_were_digests_is_read(path):
     np.testing.assert_equal(copied(old), before)
 
 
+def test_a_writer_killed_once_the_store_is_there_leaves_nothing(
+    tmp_path, graphs, labels, monkeypatch
+):
+    """As no later writer would remove it."""
+    there, replace = [], os.replace
+
+    def look(*paths):
+        there.extend(path.suffix for path in tmp_path.iterdir())
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", look)
+    with StoreWriter(tmp_path / "a", SPEC, "zinc", TARGETS) as writer:
+        writer.append(encode(graphs, SPEC), labels)
+    assert there == [".partial"]
+
+
 def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs, labels):
     """The next one into that folder removes what it left."""
     code = (

@@ -71,7 +71,8 @@ class Campaign:
         while left:
             name = min(left, key=lambda each: (self.seconds[each], kinds.index(each)))
             first = self.tried[name]
-            count = BATCH if cases is None else min(BATCH, cases - first)
+            count = getattr(KINDS[name], "BATCH", BATCH)
+            count = count if cases is None else min(count, cases - first)
             if count <= 0:
                 left.discard(name)
                 continue

@@ -16,8 +16,9 @@ from typing import Any
 from benchmarks.fuzz import promises
 from benchmarks.fuzz.work import Work, command
 
-PARTS = ("kills",)
+PARTS = ()
 SECONDS = 60
+BATCH = 5
 
 _EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "fcntl.flock")
 _COMMANDS = {
