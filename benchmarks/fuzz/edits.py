@@ -101,7 +101,7 @@ def _structured(
             header = json.dumps(entries)
         else:
             header = _edit_json(header, place, value)
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, StopIteration):
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError, StopIteration):
         return content  # damaged before, or nothing of this kind in it
     start = header.encode("utf-8", "surrogatepass")
     start += b" " * (-len(start) % 8)

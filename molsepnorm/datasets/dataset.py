@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from molsepnorm.encodings.encode import EncodingSpec, encode
+from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.encodings.sound import require_sound
 from molsepnorm.errors import StorageError
 from molsepnorm.featurize import SIZES
@@ -154,7 +154,9 @@ def _require_same(
             raise ValueError("it is made of other data")
         if store.labels.shape != (len(store), len(targets)) or store.rows.shape != (len(store),):
             raise ValueError("it has more or fewer labels or rows than molecules")
-        require_sound(store, encoding, SIZES[featurizer].atoms)
+        arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
+        graphs = EncodedGraphs(*arrays, most_bonds=store.most_bonds)
+        require_sound(graphs, encoding, SIZES[featurizer].atoms)
     except (ValueError, TypeError, LookupError) as error:
         raise StorageError(
             f"{store.path} is damaged or no graph store: {error}; {REMEDY}"

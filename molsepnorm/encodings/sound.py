@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from molsepnorm.codes import SELF
-from molsepnorm.encodings.encode import EncodingSpec
+from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec
 from molsepnorm.encodings.paths import NO_BOND, PathVocabulary
 
 __all__ = ["require_sound"]
 
 
-class _Encoded(Protocol):
-    """The fields of `EncodedGraphs`."""
-
-    sizes: np.ndarray
-    atoms: np.ndarray
-    degrees: np.ndarray
-    pairs: np.ndarray
-    paths: PathVocabulary
-    most_bonds: int
-
-
-def require_sound(graphs: _Encoded, spec: EncodingSpec, atom_sizes: tuple[int, ...]) -> None:
+def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[int, ...]) -> None:
     """Check that indices point into what they index, and that lengths fit each other.
 
     Args:

@@ -23,7 +23,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -261,10 +261,18 @@ class _Metrics:
 
     data: str
     chosen_by: str
+    best_epoch: int | None
+    epochs: int
     parameters: int
     seconds: FiniteFloat
     val: dict[str, FiniteFloat | None]
     test: dict[str, FiniteFloat | None]
+    test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
+    test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.val or self.val.keys() != self.test.keys():
+            raise ValueError("val and test must have the same scores")
 
 
 def _fingerprint(dataset: Dataset, of_store: str) -> str:

@@ -140,6 +140,10 @@ def resumable(stopped, configure, stop_at, tmp_path):
     return run
 
 
+METRICS = (
+    b'{"data": "x", "chosen_by": "mae", "best_epoch": 1, "epochs": 2, "parameters": 1, '
+    b'"seconds": 1.5, "val": {"mae": 1.0}, %s}'
+)
 NO_DATA = "environment.json is damaged"
 
 
@@ -154,6 +158,20 @@ NO_DATA = "environment.json is damaged"
         ("splits.json", b'[{"train": ["1"]}]', r"splits.json is damaged: 0\.train\.0: "),
         ("splits.json", b'[{"train": [1', "splits.json is damaged: "),
         ("metrics.json", b"[]", "metrics.json is damaged: "),
+        *(
+            ("metrics.json", METRICS % entry, f"metrics.json is damaged: {where}")
+            for entry, where in (
+                (b'"test": {"mae": 1%s}' % (b"0" * 400), "test.mae: .*finite number"),
+                (b'"test": {"mae": NaN}', "test.mae: .*finite number; got nan"),
+                (
+                    b'"test": {}, "test_interval_95": true',
+                    "test_interval_95: Input should be an object",
+                ),
+                (b'"test": {}, "test_interval_95": {"mae": [1]}', "test_interval_95.mae.1: "),
+                (b'"test": {}', "val and test must have the same scores"),
+                (b'"test": {}, "test_constant": {"mae": "x"}', "test_constant.mae: "),
+            )
+        ),
         ("metrics.json", b'{"data": "x", "val": {"mae": "0.1"}}', "metrics.json is damaged: "),
     ],
 )
