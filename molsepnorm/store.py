@@ -41,6 +41,7 @@ _DTYPES = {
         ("F32", "float32"),
     )
 }
+_WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -114,7 +115,7 @@ class GraphStore:
                     return _assembled(arrays, about, path, digest)
         except StorageError:
             raise
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        except _WRONG_CONTENT as error:
             raise StorageError(f"{path} is damaged or no graph store: {REMEDY}") from error
         raise StorageError(
             f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: {REMEDY}"

@@ -157,7 +157,7 @@ def _require_same(
         arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
         graphs = EncodedGraphs(*arrays, most_bonds=store.most_bonds)
         require_sound(graphs, encoding, SIZES[featurizer].atoms)
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise StorageError(
             f"{store.path} is damaged or no graph store: {error}; {REMEDY}"
         ) from error

@@ -33,10 +33,10 @@ def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[i
         raise ValueError("there are more or fewer atoms or pairs than the molecules have")
     if (graphs.atoms.max(axis=0, initial=0) >= atom_sizes).any():
         raise ValueError("an atom feature is out of range")
-    if degrees.max(initial=0) > spec.max_degree:
+    most, largest = graphs.most_bonds, int(degrees.max(initial=0))
+    if largest > spec.max_degree:
         raise ValueError("a degree is out of range")
-    most = graphs.most_bonds
-    if type(most) is not int or not degrees.max(initial=0) <= most <= sizes.max(initial=0):
+    if type(most) is not int or not largest <= most <= int(sizes.max(initial=0)):
         raise ValueError("the largest number of bonds of an atom is out of range")
     if pairs.min(initial=0) < 0 or pairs.max(initial=0) >= len(graphs.paths):
         raise ValueError("a pair has a path that is not there")
