@@ -193,6 +193,27 @@ MUTATIONS = [
         tests("test_files.py", "test_what_a_living_writer_writes_is_left_alone"),
     ),
     Mutation(
+        "resume: the history stays as it is",
+        "training/loop.py",
+        "self.folder.restore_history(history)",
+        "self.folder.restore_history(None)",
+        tests("training/test_folder.py", "test_a_resumed_run_has_all_its_history"),
+    ),
+    Mutation(
+        "resume: the number of steps is believed",
+        "training/loop.py",
+        "progress.step != (",
+        "None is (",
+        tests("training/test_loop.py", "test_counters_that_do_not_fit_the_run_are_refused"),
+    ),
+    Mutation(
+        "store: a path that is not there is believed",
+        "encodings/sound.py",
+        "pairs.max(initial=0) >= len(graphs.paths)",
+        "False",
+        tests("datasets/test_dataset.py", "test_a_store_that_is_not_sound_is_made_anew"),
+    ),
+    Mutation(
         "train: the folder is not locked",
         "training/run.py",
         "held.enter_context(locked(run.path))",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ SCHEMA = 1
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # the last is written by `molsepnorm convert`
 
-_WRONG_ENTRY = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+_WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 
 @dataclass
@@ -117,16 +117,18 @@ class PropertyModel:
                 raise ConfigError(f"unknown featuriser '{featurizer}'")
             if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
                 raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
+            _require_room(config, weights)
         except _WRONG_ENTRY as error:
+            _check_entries(folder / _CONFIG, about)  # names the entry
             raise ModelError(
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
         try:
-            _require_room(config, weights)
             with torch.random.fork_rng():  # the weights drawn here are replaced below
                 network = Graphormer(config)
             network.load_state_dict(weights)
         except (RuntimeError, *_WRONG_ENTRY) as error:
+            _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
 
@@ -177,11 +179,15 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
         )
     if KEY not in about:
-        check_types(_Description, about, f"{path} does not describe a model")
+        _check_entries(path, about)
         return about
     digests = about[KEY]
     expected = digests.pop(_CONFIG, None) if isinstance(digests, dict) else None
-    if json_digest(about) != expected:
+    try:
+        same = json_digest(about) == expected
+    except RecursionError:
+        same = False
+    if not same:
         raise ModelError(
             f"{path} is damaged or was changed: its content does not match its digest. Take "
             "the folder from its source again or, where you meant to change it, remove "
@@ -206,15 +212,27 @@ def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
     return weights
 
 
+def _check_entries(path: Path, about: dict[str, Any]) -> None:
+    """Check the type of each entry, which takes pydantic and so longer than all else."""
+    entries = {name: entry for name, entry in about.items() if name != KEY}
+    check_types(_Description, entries, f"{path} does not describe a model")
+
+
 def _require_room(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
     """Check, before memory is taken for them, that the sizes could be those of the weights."""
-    sizes = (
-        size for value in astuple(config) for size in (value if type(value) is tuple else [value])
-    )
-    largest = max(size for size in sizes if type(size) is int)
-    matrices = config.layers * config.width * max(config.width, config.ffn_width)
-    if max(largest, matrices) > sum(tensor.numel() for tensor in weights.values()):
-        raise ConfigError(f"{_CONFIG} describes a larger network")
+    room = sum(tensor.numel() for tensor in weights.values())
+    for name, value in asdict(config).items():
+        if any(
+            type(size) is int and size > room
+            for size in (value if type(value) is tuple else (value,))
+        ):
+            raise ConfigError(
+                f"network.{name} is {value!s:.40}, more than all weights in {_WEIGHTS}"
+            )
+    if config.layers * config.width * max(config.width, config.ffn_width) > room:
+        raise ConfigError(
+            f"network.layers and network.width are of more weights than {_WEIGHTS} has"
+        )
 
 
 def _other_weights(path: Path, reason: object) -> ModelError:

@@ -41,6 +41,7 @@ _DTYPES = {
         ("F32", "float32"),
     )
 }
+_WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -114,7 +115,7 @@ class GraphStore:
                     return _assembled(arrays, about, path, digest)
         except StorageError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError, LookupError) as error:
+        except _WRONG_CONTENT as error:
             raise StorageError(f"{path} is damaged or no graph store: {REMEDY}") from error
         raise StorageError(
             f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: {REMEDY}"
@@ -167,11 +168,15 @@ class StoreWriter:
             if error[0] is None:
                 with replacing(self.path) as scratch:
                     self._assemble(scratch)
+                    self._remove_spool()  # once the store is there no writer comes to remove it
         finally:
-            for file in self._files.values():
-                with suppress(OSError):  # a full disk, which has been reported
-                    file.close()
-            self._spool.close()
+            self._remove_spool()
+
+    def _remove_spool(self) -> None:
+        for file in self._files.values():
+            with suppress(OSError):  # a full disk, which has been reported
+                file.close()
+        self._spool.close()
 
     def append(
         self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None

@@ -13,6 +13,7 @@ import torch
 
 from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
+from molsepnorm.digests import json_digest
 from molsepnorm.encodings.encode import encode
 from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
@@ -445,14 +446,57 @@ def test_a_target_that_cannot_be_is_refused(tmp_path, entry, message):
         PropertyModel.from_pretrained(tmp_path)
 
 
-def test_a_network_that_is_larger_than_its_weights_takes_no_memory(tmp_path):
-    for name, value in {"layers": 256, "width": 4096}.items():
-        _model().save_pretrained(tmp_path)
-        _change(tmp_path / "config.json", lambda about: about["network"].update({name: value}))  # noqa: B023
-        with pytest.raises(
-            ModelError, match=r"another model \(config.json describes a larger netw"
-        ):
-            PropertyModel.from_pretrained(tmp_path)
+def _forge(about) -> None:
+    """Enter the digest that fits, as if a faulty program had written it."""
+    del about["sha256"]["config.json"]
+    about["sha256"]["config.json"] = json_digest(about)
+
+
+@pytest.mark.parametrize("forged", [True, False])
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("network", "layers"), 10**9, "model.layers must be at most 256; got 1000000000"),
+        (("network", "layers"), 200, "network.layers and network.width are of more weights than"),
+        (("network", "width"), 10**4, "network.width is 10000, more than all weights in model.s"),
+        (("network", "max_degree"), 10**12, "model.max_degree must be at most 255"),
+        (("network", "atom_sizes"), [10**9], "atom_sizes and bond_sizes are not those of .zinc"),
+        (("network", "heads"), {}, "network.heads: .*valid integer; got {}"),
+        (("network", "heads"), None, "network.heads: .*valid integer; got None"),
+        (("network", "dropout"), "0.1", "network.dropout: .*valid number; got '0.1'"),
+        (("task", "targets", 0, "mean"), None, r"task.targets.0.mean: .*valid number; got None"),
+        (("task", "targets", 0, "scale"), {}, r"task.targets.0.scale: .*valid number; got {}"),
+        (("task", "targets", 0, "name"), 3, r"task.targets.0.name: .*valid string; got 3"),
+        (("task", "targets", 0, "classes"), [float("nan")], r"targets.0.classes.0: .*valid string"),
+        (("task", "targets"), {}, "task.targets: .*valid"),
+        (("featurizer",), {}, "featurizer: .*valid string; got {}"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_named(tmp_path, place, value, message, forged):
+    """Whatever the digest says; and sizes take no memory before."""
+    _model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    about = json.loads(path.read_text())
+    functools.reduce(lambda part, key: part[key], place[:-1], about)[place[-1]] = value
+    if forged:
+        _forge(about)
+    else:
+        del about["sha256"]
+    path.write_text(json.dumps(about))
+    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1000, 3), 100_000])
+def test_brackets_of_any_depth_are_refused(tmp_path, depth):
+    _model().save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    nested = "[" * depth + "]" * depth
+    (tmp_path / "config.json").write_text(
+        text.replace('"schema": 1', f'"schema": 1, "a": {nested}')
+    )
+    with pytest.raises(ModelError, match="config.json is damaged"):
+        PropertyModel.from_pretrained(tmp_path)
 
 
 def test_features_of_another_featuriser_are_refused(tmp_path):
@@ -491,15 +535,16 @@ def _entries(content, where=()):
             yield from _entries(value, (*where, key))
 
 
-@pytest.mark.parametrize("digests", [True, False])
+@pytest.mark.parametrize("digests", ["of before", "forged", "none"])
 def test_any_value_in_any_place_of_the_description(tmp_path, digests):
     """The model is the same, or refused by a message that names the file; without digests, as in
-    folders from before there were any, it may also be another model that works."""
+    folders from before there were any, or with those of a faulty program, it may also be another
+    model that works."""
     model = _model()
     model.save_pretrained(tmp_path)
     path, outputs = tmp_path / "config.json", _outputs(model)
     about = json.loads(path.read_text())
-    if not digests:
+    if digests == "none":
         del about["sha256"]
     tried = 0
     for number, place in enumerate(_entries(about)):
@@ -508,6 +553,8 @@ def test_any_value_in_any_place_of_the_description(tmp_path, digests):
             changed = copy.deepcopy(about)
             parent = functools.reduce(lambda part, key: part[key], place[:-1], changed)
             parent[place[-1]] = STRANGE[choice]
+            if digests == "forged" and place[0] != "sha256":
+                _forge(changed)
             path.write_text(json.dumps(changed))
             tried += 1
             try:
@@ -517,6 +564,6 @@ def test_any_value_in_any_place_of_the_description(tmp_path, digests):
                 assert len(str(error)) < 1000
             else:
                 found = again.task.predictions(_outputs(again))
-                assert not digests or torch.equal(_outputs(again), outputs)
+                assert digests != "of before" or torch.equal(_outputs(again), outputs)
                 assert found.shape == outputs.shape
     assert tried > 250

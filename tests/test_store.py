@@ -270,7 +270,11 @@ def test_no_file_and_no_store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"abc", b"{}", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", os.urandom(500)]
+    "content",
+    [
+        *(b"", b"abc", b"{}", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", os.urandom(500)),
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
+    ],
 )
 def test_something_else_is_no_store(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
@@ -394,6 +398,22 @@ def test_a_store_from_before_there_were_digests_is_read(path):
     old = GraphStore.open(path)
     assert old.digest == fingerprint(path) == fingerprint_unsealed(path) == of_new
     np.testing.assert_equal(copied(old), before)
+
+
+def test_a_writer_killed_once_the_store_is_there_leaves_nothing(
+    tmp_path, graphs, labels, monkeypatch
+):
+    """As no later writer would remove it."""
+    there, replace = [], os.replace
+
+    def look(*paths):
+        there.extend(path.suffix for path in tmp_path.iterdir())
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", look)
+    with StoreWriter(tmp_path / "a", SPEC, "zinc", TARGETS) as writer:
+        writer.append(encode(graphs, SPEC), labels)
+    assert there == [".partial"]
 
 
 def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs, labels):

@@ -2,7 +2,6 @@
 
     python -m benchmarks.fuzz --minutes 5 --seed 0                    every kind in turn
     python -m benchmarks.fuzz --kind smiles --kind tables --cases 200
-    python -m benchmarks.fuzz --seed 0 --kind smiles --case 17        one case again
     python -m benchmarks.fuzz --replay runs/fuzz/smiles-17.py         a finding that was kept
 
 `kinds/` has a file per kind with two functions: `make` draws a case, plain values in a dictionary,

@@ -29,7 +29,6 @@ from benchmarks.fuzz.work import Work, prepare
 @click.option("--seed", type=int, default=0, help="Random seed of the cases.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)))
 @click.option("--cases", type=int, help="Cases per kind; then --minutes does not count.")
-@click.option("--case", "single", type=int, help="Run this case alone.")
 @click.option("--shrink", "shrinking", type=float, default=20.0, help="Seconds for each finding.")
 @click.option("--replay", type=click.Path(path_type=Path, exists=True), help="Run a kept finding.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("runs/fuzz"))
@@ -38,7 +37,6 @@ def main(
     seed: int,
     kinds: tuple[str, ...],
     cases: int | None,
-    single: int | None,
     shrinking: float,
     replay: Path | None,
     output: Path,
@@ -50,11 +48,7 @@ def main(
         campaign = Campaign(prepare(Path(folder)), seed, output, shrinking)
         print(f"{PACKAGE}, seed {seed}")
         if replay is not None:
-            kept = ast.literal_eval(replay.read_text(encoding="utf-8"))
-            campaign.replay(kept["kind"], kept["case"])
-        elif single is not None:
-            for kind in kinds:
-                campaign.replay(kind, draw(KINDS[kind], seed, single, campaign.work))
+            campaign.replay(ast.literal_eval(replay.read_text(encoding="utf-8")))
         else:
             campaign.run(kinds or tuple(KINDS), minutes, cases)
             campaign.tell()
@@ -77,7 +71,8 @@ class Campaign:
         while left:
             name = min(left, key=lambda each: (self.seconds[each], kinds.index(each)))
             first = self.tried[name]
-            count = BATCH if cases is None else min(BATCH, cases - first)
+            count = getattr(KINDS[name], "BATCH", BATCH)
+            count = count if cases is None else min(count, cases - first)
             if count <= 0:
                 left.discard(name)
                 continue
@@ -114,20 +109,19 @@ class Campaign:
             case = shrink(case, kind.PARTS, fails, self.shrinking)
         self.output.mkdir(parents=True, exist_ok=True)
         path = self.output / f"{name}-{self.seed}-{number}.py"
-        again = f"python -m benchmarks.fuzz --seed {self.seed} --kind {name} --case {number}"
-        kept = {"kind": name, "promise": finding.promise, "again": again, "case": case}
+        kept = {"kind": name, "promise": finding.promise, "case": case}
         note = "".join(f"# {line}\n" for line in finding.what.splitlines())
         path.write_text(note + pformat(kept, width=110) + "\n", encoding="utf-8", errors="replace")
         print(f"\n{name} {number}: {finding.promise}: {finding.what.strip().splitlines()[-1]:.300}")
-        print(f"  {again}\n  {path}\n  {case!r:.600}", flush=True)
+        print(f"  python -m benchmarks.fuzz --replay {path}\n  {case!r:.600}", flush=True)
 
-    def replay(self, name: str, case: dict) -> None:
-        """Run one case and print all that is known of it."""
-        finding = run_case(KINDS[name], case, self.work)
-        print(pformat(case, width=110))
+    def replay(self, kept: dict) -> None:
+        """Run a kept case and print all that is known of it."""
+        finding = run_case(KINDS[kept["kind"]], kept["case"], self.work)
+        print(pformat(kept, width=110))
         print(f"{finding.promise}: {finding.what}" if finding else "every promise was kept")
         if finding:
-            self.found[name, finding.promise, finding.key] = 1
+            self.found[kept["kind"], finding.promise, finding.key] = 1
 
     def tell(self) -> None:
         """Print a line per kind, and every finding with how often it came."""

@@ -1,4 +1,4 @@
-"""Damage to files: bytes, values in JSON, tensors in safetensors files.
+"""Damage to files: bytes, values in JSON, tensors in safetensors files; and digests that hide it.
 
 An edit is a list: a name, and numbers that `apply` takes modulo what there is.
 """
@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from molsepnorm.digests import BLANK, KEY, json_digest, write_sealed
 
 VALUES = (
     *("null", "true", "false", '""', '"x"', '"1"', "[]", "{}", "[1]", "[[]]", '{"a": 1}', "-1"),
@@ -36,8 +41,8 @@ def draw(rng: random.Random, name: str, count: int = 1) -> list[list[Any]]:
     ]
 
 
-def apply(path: Path, edits: list[list[Any]]) -> None:
-    """Damage the file."""
+def apply(path: Path, edits: list[list[Any]], forged: bool = False) -> None:
+    """Damage the file; where `forged`, its digests fit it then."""
     for op, place, number, value in edits:
         if not path.is_file():
             return
@@ -57,6 +62,25 @@ def apply(path: Path, edits: list[list[Any]]) -> None:
         elif op in ("json", "inner", "swap", "fill"):
             content = _structured(path, bytes(content), op, place, number, value)
         path.write_bytes(content)
+    if forged:
+        _forge(path)
+
+
+def _forge(path: Path) -> None:
+    """Enter the digests of the file as it is, as if a faulty program had written it; where it has
+    none left it stays as it is."""
+    with suppress(ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError):
+        if path.name not in ("config.json", "model.safetensors"):
+            content = path.read_bytes()
+            if field := re.search(rb'"sha256": ?"([0-9a-f]{64})"', content):
+                begin, end = field.span(1)
+                write_sealed(path, [content[:begin] + BLANK.encode() + content[end:]])
+            return
+        config, weights = path.with_name("config.json"), path.with_name("model.safetensors")
+        about = json.loads(config.read_text(encoding="utf-8"))
+        about[KEY] = {weights.name: sha256(weights.read_bytes()).hexdigest()}
+        about[KEY][config.name] = json_digest(about)
+        config.write_text(json.dumps(about), encoding="utf-8")
 
 
 def _structured(
@@ -77,7 +101,7 @@ def _structured(
             header = json.dumps(entries)
         else:
             header = _edit_json(header, place, value)
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, StopIteration):
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError, StopIteration):
         return content  # damaged before, or nothing of this kind in it
     start = header.encode("utf-8", "surrogatepass")
     start += b" " * (-len(start) % 8)

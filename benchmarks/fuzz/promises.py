@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import re
 import traceback
@@ -16,6 +17,7 @@ import pandas as pd
 
 import molsepnorm
 from molsepnorm import MolsepnormError
+from molsepnorm.predict import Prediction
 
 PACKAGE = str(Path(molsepnorm.__file__).parent)
 _CODES = {0, 1, 2, *range(129, 160)}  # the last: ended by a signal
@@ -78,12 +80,9 @@ def read_back(path: Path) -> list[list[str]]:
         table = pd.read_csv(path, header=None, dtype=str, na_filter=False, skip_blank_lines=False)
     except (ValueError, pd.errors.ParserError) as error:
         raise Broken("rows", f"pandas cannot read {path.name}: {error}") from None
-    if (len(rows), len(rows[0])) != table.shape:
-        raise Broken(
-            "rows", f"{path.name} has {len(rows)} lines as csv reads it, {len(table)} by pandas"
-        )
     if table.to_numpy().tolist() != rows:
-        raise Broken("rows", f"cells of {path.name} differ as csv and pandas read it")
+        what = f"{path.name}: {len(rows)} rows as csv reads it, {len(table)} by pandas"
+        raise Broken("rows", what, "csv and pandas read other cells")
     return rows
 
 
@@ -95,6 +94,20 @@ def same_rows(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -
         if list(old) != list(new[: len(old)]):
             what = "row" if number else "header"
             raise Broken("rows", f"{what} changed ({number}): {list(old)!r:.300} → {new!r:.300}")
+
+
+def predicted(path: Path, targets: Sequence[str]) -> list[list[str]]:
+    """The rows of an output of `predict`."""
+    rows = read_back(path)
+    places = [rows[0].index(f"{name}_pred") for name in targets]
+    for row in rows[1:]:
+        number_or_reason([row[place] for place in places], row[-1], str(row[:2]))
+    return rows
+
+
+def row_of_numbers(row: Prediction) -> None:
+    """The same for a row of the library."""
+    number_or_reason(list((row.values or {"": None}).values()), row.error, row.smiles)
 
 
 def number_or_reason(values: Sequence[Any], error: str | None, what: str) -> None:
@@ -121,6 +134,32 @@ def same_numbers(before: Any, after: Any, what: str) -> None:
         raise Broken(
             "damage is noticed", f"{what}: {before!r:.300} became {after!r:.300}", f"{what} differ"
         )
+
+
+def same_run(before: Path, after: Path, same: bool, damaged: str) -> None:
+    """The results of a run, without times, are numbers; where `same`, those of another."""
+    numbers((after / "metrics.json").read_text())
+    if same:
+        for name in ("metrics.json", "predictions_test.csv", "history.csv"):
+            same_numbers(_content(before / name), _content(after / name), f"{name}, {damaged}")
+
+
+def numbers(text: str) -> Any:
+    """JSON whose numbers are finite."""
+
+    def refuse(constant: str) -> None:
+        raise Broken("number or reason", f"{constant} in {text:.300}", constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def _content(path: Path) -> Any:
+    if path.suffix == ".json":
+        content = json.loads(path.read_text())
+        return {name: value for name, value in content.items() if name != "seconds"}
+    rows = read_back(path)
+    timed = [place for place, name in enumerate(rows[0]) if "second" in name]
+    return [[cell for place, cell in enumerate(row) if place not in timed] for row in rows]
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import random
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from click.testing import CliRunner
 
 from molsepnorm import Predictor, load_config, train
 
@@ -36,9 +34,10 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Work:
-    """The folder of a campaign: table.csv, tiny.yaml, run/ (trained), stopped/ (in its second of
-    three epochs), resumed/ (the same, finished), store/ (the cache with their store alone), and
-    cache/, which all cases share. The current folder of a case is empty."""
+    """The folder of a campaign: table.csv, out.csv (its predictions), tiny.yaml, run/ (trained),
+    long.yaml (three epochs), whole/ (trained), stopped/ (the same, in its second epoch), store/
+    (the cache with their store alone), and cache/, which all cases share. The current folder of a
+    case is empty."""
 
     root: Path
     smiles: tuple[str, ...]
@@ -81,11 +80,13 @@ def prepare(root: Path) -> Work:
     config.save(root / "tiny.yaml")
     steps = iter(range(100))
     long = config.changed({"run.epochs": 3})
+    long.save(root / "long.yaml")
     apart(lambda: train(config, root / "run"))
+    apart(lambda: train(long, root / "whole"))
     apart(lambda: train(long, root / "stopped", stop=lambda: next(steps) == 8))
     shutil.copytree(root / "cache", root / "store")
-    shutil.copytree(root / "stopped", root / "resumed")
-    apart(lambda: train(folder=root / "resumed", resume=True))
+    predict = f"predict --model {root}/run -i {root}/table.csv -o {root}/out.csv --processes 1"
+    apart(lambda: command(predict.split()))
     return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
 
 
@@ -105,45 +106,10 @@ def apart(do: Callable[[], object]) -> None:
 
 
 def command(arguments: list[str], stdin: bytes = b"") -> Result:
-    """Run `molsepnorm` with these arguments, with files in the place of its three streams."""
+    """Run `molsepnorm` with these arguments."""
     from molsepnorm.cli.main import main
 
-    code, error = 0, None
-    with _redirected(stdin) as (out, err):
-        try:
-            main.main([os.fsdecode(os.fsencode(each)) for each in arguments], "molsepnorm")
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-        except BaseException as unexpected:
-            code, error = 1, unexpected
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        for file in (out, err):
-            file.seek(0)
-        told = [file.read().decode("utf-8", "replace") for file in (out, err)]
-    return Result(code, *told, error)
-
-
-@contextmanager
-def _redirected(stdin: bytes) -> Iterator[list]:
-    kept, streams = [os.dup(number) for number in range(3)], (sys.stdin, sys.stdout, sys.stderr)
-    files = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115 - closed below
-    files[0].write(stdin)
-    files[0].seek(0)
-    try:
-        for number, file in enumerate(files):
-            os.dup2(file.fileno(), number)
-        sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8")
-        sys.stderr = io.TextIOWrapper(
-            io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="backslashreplace"
-        )
-        yield files[1:]
-    finally:
-        sys.stdin, sys.stdout, sys.stderr = streams
-        for number, each in enumerate(kept):
-            os.dup2(each, number)
-            os.close(each)
-        for file in files:
-            file.close()
+    given = [os.fsdecode(os.fsencode(each)) for each in arguments]
+    done = CliRunner().invoke(main, given, stdin, prog_name="molsepnorm")
+    error = None if isinstance(done.exception, SystemExit) else done.exception
+    return Result(done.exit_code, done.stdout, done.stderr, error)

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from molsepnorm.encodings.encode import EncodingSpec, encode
+from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.encodings.sound import require_sound
 from molsepnorm.errors import StorageError
 from molsepnorm.featurize import SIZES
 from molsepnorm.files import cache_folder
@@ -120,7 +121,9 @@ def cached_store(
     remark = ""
     if path.exists():
         try:
-            return GraphStore.open(path)
+            store = GraphStore.open(path)
+            _require_same(store, featurizer, encoding, targets)
+            return store
         except StorageError as error:  # damaged or of an older schema
             remark = f"{str(error).removesuffix(REMEDY)}it was made anew."
             path.unlink(missing_ok=True)
@@ -136,6 +139,28 @@ def cached_store(
             )
         writer.notes = notes
     return replace(GraphStore.open(path), remark=remark)
+
+
+def _require_same(
+    store: GraphStore, featurizer: str, encoding: EncodingSpec, targets: tuple[str, ...]
+) -> None:
+    """Check that a store is what its name says, also if its digest is right.
+
+    Raises:
+        StorageError: it is not.
+    """
+    try:
+        if (store.featurizer, store.encoding, store.targets) != (featurizer, encoding, targets):
+            raise ValueError("it is made of other data")
+        if store.labels.shape != (len(store), len(targets)) or store.rows.shape != (len(store),):
+            raise ValueError("it has more or fewer labels or rows than molecules")
+        arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
+        graphs = EncodedGraphs(*arrays, most_bonds=store.most_bonds)
+        require_sound(graphs, encoding, SIZES[featurizer].atoms)
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
+        raise StorageError(
+            f"{store.path} is damaged or no graph store: {error}; {REMEDY}"
+        ) from error
 
 
 def _tag(encoding: EncodingSpec) -> str:

@@ -16,9 +16,10 @@ from molsepnorm.datasets.dataset import Dataset, LabelledGraph, Rejected, cached
 from molsepnorm.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.datasets.splits import make_splits
 from molsepnorm.encodings.encode import EncodingSpec
-from molsepnorm.errors import DataError
+from molsepnorm.errors import DataError, StorageError
 from molsepnorm.files import fingerprint
 from molsepnorm.molecule import MolGraph
+from molsepnorm.store import REMEDY, GraphStore
 from molsepnorm.tables import as_file, is_stream, locate, read_chunks, require_column
 from molsepnorm.tables.formats import format_of
 
@@ -61,7 +62,7 @@ def _load(file: Path, config: DataConfig, encoding: EncodingSpec, labelled: bool
     molecules = _molecules(index, smiles, labels, config, rejected)
     notes = {"rejected": rejected}
     store = cached_store(key, config.featurizer, encoding, labels.names, molecules, notes)
-    rejected = [Rejected(*entry) for entry in store.notes["rejected"]]
+    rejected = _rejected(store, len(smiles))
     if rejected and config.on_invalid == "fail":  # from the cache, where they had been skipped
         raise DataError(_refusal(rejected[0], index, config))
     if not len(store):
@@ -77,6 +78,22 @@ def _load(file: Path, config: DataConfig, encoding: EncodingSpec, labelled: bool
         smiles=smiles,
         remarks=labels.remarks,
     )
+
+
+def _rejected(store: GraphStore, num_rows: int) -> list[Rejected]:
+    """The rows that did not become molecules.
+
+    Raises:
+        StorageError: these and the molecules' rows are not the rows of the table.
+    """
+    try:
+        rejected = [Rejected(*entry) for entry in store.notes["rejected"]]
+        rows = [*store.rows.tolist(), *(entry.row for entry in rejected)]
+        if sorted(rows) != list(range(num_rows)):
+            raise ValueError(f"its rows are not the {num_rows} of the table")
+    except (ValueError, TypeError, LookupError) as error:
+        raise StorageError(f"{store.path} is damaged: {error}; {REMEDY}") from error
+    return rejected
 
 
 def _filled(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

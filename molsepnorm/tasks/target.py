@@ -39,6 +39,11 @@ class Target:
     alike."""
 
     def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, self.kind, *self.classes)):
+            raise ConfigError(
+                f"name, kind and classes of a target must be texts; got {self.name!r:.80}, "
+                f"{self.kind!r:.80}, {self.classes!r:.80}"
+            )
         if not (math.isfinite(self.mean) and math.isfinite(self.scale) and self.scale > 0):
             raise ConfigError(
                 f"target '{self.name}' needs a finite mean and a finite scale above 0; got "

@@ -7,10 +7,12 @@ all. Nothing is pickled.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -58,10 +60,10 @@ class Progress:
         for name, value in vars(self).items():
             if value is not None and name not in _SIGNED and not 0 <= value < 2**63:
                 raise ValueError(f"{name} must be a number from 0 on; got {value!s:.40}")
-        if max(self.epoch, self.best_epoch or 0) > self.epochs:
-            raise ValueError(
-                f"epoch and best_epoch must not be above epochs, which is {self.epochs}"
-            )
+        if not all(math.isfinite(getattr(self, name) or 0) for name in _SIGNED):
+            raise ValueError(f"{' and '.join(_SIGNED)} must be finite")
+        if self.epoch > self.epochs or (self.best_epoch or 0) > self.epoch:
+            raise ValueError("epoch must not be above epochs, nor best_epoch above epoch")
 
 
 _SIGNED = ("loss_sum", "best_score")
@@ -74,8 +76,10 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: nn.Module | None,
     random: Mapping[str, Tensor],
+    history: bytes = b"",
 ) -> None:
-    """Write the state of training and of random generators, replacing the last one.
+    """Write the state of training and of random generators, and the history so far, replacing the
+    last checkpoint.
 
     Raises:
         StorageError: the place cannot be written, or the disk is full.
@@ -86,6 +90,7 @@ def save_checkpoint(
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}", state)
     tensors |= _flatten("random", random)
+    tensors["history"] = torch.from_numpy(np.frombuffer(history, dtype=np.uint8).copy())
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
@@ -96,11 +101,12 @@ def load_checkpoint(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     average: nn.Module | None,
-) -> tuple[Progress, dict[str, Tensor]]:
+) -> tuple[Progress, dict[str, Tensor], bytes | None]:
     """Put the state back in place.
 
     Returns:
-        Where the run stands, and the states of its random generators, which are not set yet.
+        Where the run stands; the states of its random generators, which are not set yet; and the
+        history, which checkpoints of earlier versions lack.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -138,7 +144,8 @@ def load_checkpoint(
         random = _under("random", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random
+        history = tensors.get("history")
+        return progress, random, None if history is None else history.numpy().tobytes()
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:

@@ -23,7 +23,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import FiniteFloat
 
 from molsepnorm._version import __version__
 from molsepnorm.datasets.dataset import Dataset, Rejected
@@ -108,14 +109,13 @@ class RunFolder:
         """Check that there is a run to go on with.
 
         Raises:
-            ModelError: there is none, or its history is damaged.
+            ModelError: there is none.
         """
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is no run to resume: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
-        self._history()
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
@@ -176,19 +176,36 @@ class RunFolder:
         kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
         if kept and list(kept[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
-        with replacing(self.history) as scratch, open(scratch, "w", newline="") as file:
+        with (
+            replacing(self.history) as scratch,
+            open(scratch, "w", newline="", encoding="utf-8") as file,
+        ):
             writer = csv.DictWriter(file, fieldnames=list(row))
             writer.writeheader()
             writer.writerows([*kept, row])
 
+    def read_history(self) -> bytes:
+        """The content of the history; none before the first line."""
+        with clear_errors(self.history, "read"):
+            return self.history.read_bytes() if self.history.exists() else b""
+
+    def restore_history(self, content: bytes | None) -> None:
+        """Put the checkpoint's history in the place of what is there, which may have been changed.
+
+        Raises:
+            ModelError: the checkpoint is of an earlier version and has none, and the one that is
+                there is damaged.
+        """
+        if content is None:
+            self._history()
+        elif content != self.read_history():
+            with replacing(self.history) as scratch:
+                scratch.write_bytes(content)
+
     def _history(self) -> list[dict[str, str]]:
         """The lines so far, each with an epoch and a cell for every column."""
-        if not self.history.exists():
-            return []
         try:
-            with clear_errors(self.history, "read"):
-                text = self.history.read_text(encoding="utf-8")
-            lines = list(csv.DictReader(io.StringIO(text)))
+            lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
             if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
                 raise ValueError("a line has more or fewer cells than the first, or no epoch")
         except (ValueError, KeyError, TypeError, csv.Error) as error:
@@ -244,10 +261,18 @@ class _Metrics:
 
     data: str
     chosen_by: str
+    best_epoch: int | None
+    epochs: int
     parameters: int
-    seconds: float
-    val: dict[str, float | None]
-    test: dict[str, float | None]
+    seconds: FiniteFloat
+    val: dict[str, FiniteFloat | None]
+    test: dict[str, FiniteFloat | None]
+    test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
+    test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.val or self.val.keys() != self.test.keys():
+            raise ValueError("val and test must have the same scores")
 
 
 def _fingerprint(dataset: Dataset, of_store: str) -> str:

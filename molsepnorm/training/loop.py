@@ -13,7 +13,7 @@ import torch
 from molsepnorm import devices
 from molsepnorm.batch import GraphTensors
 from molsepnorm.datasets.dataset import Dataset
-from molsepnorm.errors import MolsepnormError
+from molsepnorm.errors import ModelError, MolsepnormError
 from molsepnorm.inference import infer
 from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
@@ -91,17 +91,39 @@ class Trainer:
         self._last_loss = math.nan
 
     def resume(self) -> None:
-        """Go on from the folder's checkpoint."""
-        self.progress, random = load_checkpoint(
+        """Go on from the folder's checkpoint.
+
+        Raises:
+            ModelError: it is damaged, or counts other epochs or steps than the configuration and
+                the data give.
+        """
+        self.progress, random, history = load_checkpoint(
             self.folder.checkpoint, self.network, self.optimizer, self.average
         )
+        self._require_counts()
+        self.world.together(lambda: self.folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.plan_epochs(self.progress.epochs)
+
+    def _require_counts(self) -> None:
+        progress, run = self.progress, self.config.run
+        if run.budget is None and progress.epochs != run.epochs:
+            told = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
+        elif progress.step_in_epoch > (steps := len(self.plan(progress.epoch))):
+            told = f"has {progress.step_in_epoch} steps in an epoch of {steps}"
+        elif progress.step != (steps := self._count_steps(progress.epoch) + progress.step_in_epoch):
+            told = f"counts {progress.step} steps where {steps} were taken"
+        else:
+            return
+        raise ModelError(
+            f"{self.folder.checkpoint} {told}: it is damaged or belongs to another configuration. "
+            "Start the run anew in another folder"
+        )
 
     def plan_epochs(self, epochs: int) -> None:
         """Train for so many, which the schedule needs to know beforehand."""
         self.epochs = self.progress.epochs = epochs
-        self.total_steps = self._count_steps()
+        self.total_steps = self._count_steps(epochs)
 
     def fit(self, stop: Callable[[], bool]) -> bool:
         """Train to the last epoch, or until `stop` says so after a step.
@@ -247,12 +269,12 @@ class Trainer:
         """How few molecules a batch may have: a batch norm needs two, and each process one."""
         return max(2, self.world.size)
 
-    def _count_steps(self) -> int:
-        """Of the whole run."""
+    def _count_steps(self, epochs: int) -> int:
+        """Of so many epochs from the first on."""
         run, graphs = self.config.run, self.dataset.splits["train"]
         if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
-            return self.epochs * num_batches(len(graphs), run.batch_size)
-        return sum(len(self.plan(epoch)) for epoch in range(self.epochs))
+            return epochs * num_batches(len(graphs), run.batch_size)
+        return sum(len(self.plan(epoch)) for epoch in range(epochs))
 
     def _out_of_patience(self) -> bool:
         run, progress = self.config.run, self.progress
@@ -280,4 +302,6 @@ class Trainer:
         """Write the checkpoint from which `resume` goes on."""
         random = self.world.random_states()
         parts = (self.progress, self.network, self.optimizer, self.average, random)
-        self.world.together(lambda: save_checkpoint(self.folder.checkpoint, *parts))
+        self.world.together(
+            lambda: save_checkpoint(self.folder.checkpoint, *parts, self.folder.read_history())
+        )

@@ -96,6 +96,7 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
         metrics = json.loads((folder / "metrics.json").read_text())
         del metrics["seconds"]
         state = load_file(folder / "checkpoints" / "last.safetensors")
+        state.pop("history")  # with times; compared below
         history = _rows(folder / "history.csv")
         return {
             "history": [{k: v for k, v in row.items() if k not in TIMES} for row in history],

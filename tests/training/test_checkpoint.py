@@ -48,7 +48,7 @@ def save_checkpoint(path, progress, network, optimizer, average) -> None:
 
 def load_checkpoint(path, network, optimizer, average) -> Progress:
     """And put the generator's state back."""
-    progress, random = checkpoint.load_checkpoint(path, network, optimizer, average)
+    progress, random, _ = checkpoint.load_checkpoint(path, network, optimizer, average)
     torch.set_rng_state(random["cpu"])
     return progress
 
@@ -153,6 +153,19 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
         load_checkpoint(tmp_path / "last", *_parts())
 
 
+@pytest.mark.parametrize("history", [b"", b"epoch,step\n1,\xc3\xa9\n"])
+def test_the_history_is_kept(tmp_path, history):
+    """Byte by byte; an earlier version's checkpoint has none."""
+    path, random = tmp_path / "last", {"cpu": torch.get_rng_state()}
+    checkpoint.save_checkpoint(path, PROGRESS, *_parts(), random, history)
+    assert checkpoint.load_checkpoint(path, *_parts())[2] == history
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "history"}  # noqa: SIM118
+    write_sealed(path, [save(tensors, metadata={**metadata, "sha256": BLANK})])
+    assert checkpoint.load_checkpoint(path, *_parts())[2] is None
+
+
 def test_a_missing_checkpoint_says_so(tmp_path):
     with pytest.raises((StorageError, ModelError), match="none"):
         load_checkpoint(tmp_path / "none", *_parts())
@@ -225,8 +238,10 @@ def test_a_checkpoint_of_today_needs_its_digest(tmp_path):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"epoch": 10**9}, "epoch and best_epoch must not be above epochs, which is 9"),
-        ({"best_epoch": 10}, "epoch and best_epoch must not be above epochs"),
+        ({"epoch": 10**9}, "epoch must not be above epochs, nor best_epoch above epoch"),
+        ({"best_epoch": 3}, "epoch must not be above epochs, nor best_epoch above epoch"),
+        ({"loss_sum": float("nan")}, "loss_sum and best_score must be finite"),
+        ({"best_score": float("-inf")}, "loss_sum and best_score must be finite"),
         ({"epoch": -1}, "epoch must be a number from 0 on; got -1"),
         ({"epoch": 1.5}, "epoch: .*valid integer; got 1.5"),
         ({"epoch": "1"}, "epoch: .*valid integer; got '1'"),

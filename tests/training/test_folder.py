@@ -10,7 +10,10 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save
 
+from molsepnorm.digests import BLANK, KEY, write_sealed
 from molsepnorm.errors import DataError, ModelError
 from molsepnorm.files import fingerprint
 from molsepnorm.predict import Predictor
@@ -124,25 +127,29 @@ def stopped(tmp_path_factory):
     return tmp_path_factory.mktemp("stopped")
 
 
-NO_HISTORY = "history.csv is damaged: .*Put a good copy back, or remove it"
+@pytest.fixture
+def resumable(stopped, configure, stop_at, tmp_path):
+    """A copy of it."""
+    config = configure({"run.epochs": 3})
+    if not (stopped / "run").exists():
+        train(config, stopped / "run", stop=stop_at(7))
+    run = tmp_path / "run"
+    shutil.copytree(stopped / "run", run)
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(re.sub("table: .*", f"table: {config.data.table}", text))
+    return run
+
+
+METRICS = (
+    b'{"data": "x", "chosen_by": "mae", "best_epoch": 1, "epochs": 2, "parameters": 1, '
+    b'"seconds": 1.5, "val": {"mae": 1.0}, %s}'
+)
 NO_DATA = "environment.json is damaged"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("history.csv", b"epoch,step\none,2\n", NO_HISTORY),
-        ("history.csv", b"step\n2\n", NO_HISTORY),
-        ("history.csv", b"epoch,step\n1,2,3\n", NO_HISTORY),
-        ("history.csv", b"epoch,step\n1\n", NO_HISTORY),
-        ("history.csv", b"epoch,step\n-1,1\n", NO_HISTORY),
-        ("history.csv", b"\xff\xfe", NO_HISTORY),
-        ("history.csv", b"epoch\n1" + b"0" * 5000 + b"\n", NO_HISTORY),
-        (
-            "history.csv",
-            b"epoch,step\n1,2\n",
-            "history.csv is damaged: its columns are not epoch, s",
-        ),
         ("environment.json", b"", NO_DATA),
         ("environment.json", b"[]", NO_DATA),
         ("environment.json", b'{"data": 3}', NO_DATA),
@@ -151,24 +158,82 @@ NO_DATA = "environment.json is damaged"
         ("splits.json", b'[{"train": ["1"]}]', r"splits.json is damaged: 0\.train\.0: "),
         ("splits.json", b'[{"train": [1', "splits.json is damaged: "),
         ("metrics.json", b"[]", "metrics.json is damaged: "),
+        *(
+            ("metrics.json", METRICS % entry, f"metrics.json is damaged: {where}")
+            for entry, where in (
+                (b'"test": {"mae": 1%s}' % (b"0" * 400), "test.mae: .*finite number"),
+                (b'"test": {"mae": NaN}', "test.mae: .*finite number; got nan"),
+                (
+                    b'"test": {}, "test_interval_95": true',
+                    "test_interval_95: Input should be an object",
+                ),
+                (b'"test": {}, "test_interval_95": {"mae": [1]}', "test_interval_95.mae.1: "),
+                (b'"test": {}', "val and test must have the same scores"),
+                (b'"test": {}, "test_constant": {"mae": "x"}', "test_constant.mae: "),
+            )
+        ),
         ("metrics.json", b'{"data": "x", "val": {"mae": "0.1"}}', "metrics.json is damaged: "),
     ],
 )
-def test_a_damaged_file_is_named_when_a_run_is_resumed(
-    stopped, configure, stop_at, tmp_path, name, text, message
-):
-    if not (stopped / "run").exists():
-        train(configure({"run.epochs": 3}), stopped / "run", stop=stop_at(7))
-        shutil.copy(tmp_path / "data.csv", stopped)
-    run = tmp_path / "run"
-    shutil.copytree(stopped / "run", run)
-    config = (run / "config.yaml").read_text().splitlines()
-    config = [f"  table: {tmp_path / 'data.csv'}" if "table:" in line else line for line in config]
-    (run / "config.yaml").write_text("\n".join(config))
-    (run / name).write_bytes(text)
+def test_a_damaged_file_is_named_when_a_run_is_resumed(resumable, name, text, message):
+    (resumable / name).write_bytes(text)
     with pytest.raises(ModelError, match=message) as caught:
-        train(folder=run, resume=True)
-    assert str(run / name) in str(caught.value)
+        train(folder=resumable, resume=True)
+    assert str(resumable / name) in str(caught.value)
+
+
+OTHER_HISTORIES = [
+    None,
+    b"",
+    b"epoch,step\n1,2\n",
+    b"epoch\n1" + b"0" * 5000 + b"\n",
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("text", [*OTHER_HISTORIES, "without a line in the middle"])
+def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
+    """It is in the checkpoint, whatever became of the file."""
+    path = resumable / "history.csv"
+    before = path.read_bytes()
+    if text is None:
+        path.unlink()
+    else:
+        lines = before.splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[::2]) if isinstance(text, str) else text)
+    assert train(folder=resumable, resume=True).finished
+    assert path.read_bytes().startswith(before)
+    assert [row["epoch"] for row in rows_of(path)] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"epoch,step\none,2\n",
+        b"step\n2\n",
+        b"epoch,step\n1,2,3\n",
+        b"epoch,step\n1\n",
+        b"epoch,step\n-1,1\n",
+        b"\xff\xfe",
+        b"epoch\n1" + b"0" * 5000 + b"\n",
+    ],
+)
+def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, text):
+    """As those of earlier versions."""
+    path = resumable / "checkpoints" / "last.safetensors"
+    with safe_open(path, framework="pt") as file:
+        metadata = {**file.metadata(), KEY: BLANK}
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "history"}  # noqa: SIM118
+    write_sealed(path, [save(tensors, metadata=metadata)])
+    history = (resumable / "history.csv").read_bytes()
+    (resumable / "history.csv").write_bytes(text)
+    with pytest.raises(ModelError, match="history.csv is damaged: .*Put a good copy back, or rem"):
+        train(folder=resumable, resume=True)
+    (resumable / "history.csv").write_bytes(b"epoch,step\n1,2\n")
+    with pytest.raises(ModelError, match="history.csv is damaged: its columns are not epoch, s"):
+        train(folder=resumable, resume=True)
+    (resumable / "history.csv").write_bytes(history)
+    assert train(folder=resumable, resume=True).finished
 
 
 def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path):

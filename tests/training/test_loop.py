@@ -7,8 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 
-from molsepnorm.errors import MolsepnormError
+from molsepnorm.digests import BLANK, KEY, write_sealed
+from molsepnorm.errors import ModelError, MolsepnormError
 from molsepnorm.metrics import Metric
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Loss
@@ -58,6 +61,34 @@ def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path, outco
     if not result.finished:
         train(folder=tmp_path / "parts", resume=True)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"step_in_epoch": 4}, "has 4 steps in an epoch of 3"),
+        ({"step_in_epoch": 2}, "counts 4 steps where 5 were taken"),
+        ({"step": 2**62}, "counts 4611686018427387904 steps where 4 were taken"),
+        ({"step": 0}, "counts 0 steps where 4 were taken"),
+        ({"epoch": 2, "best_epoch": 1}, "counts 4 steps where 7 were taken"),
+        ({"epochs": 2**62}, "is of a run of 4611686018427387904 epochs, and run.epochs is 3"),
+        ({"epochs": 2}, "is of a run of 2 epochs, and run.epochs is 3"),
+    ],
+)
+def test_counters_that_do_not_fit_the_run_are_refused(
+    configure, tmp_path, stop_at, entries, message
+):
+    """Whatever the digest says; a hang, or another learning rate, would follow."""
+    run = tmp_path / "run"
+    train(configure({"run.epochs": 3}), run, stop=stop_at(4))
+    path = run / "checkpoints" / "last.safetensors"
+    with safe_open(path, framework="pt") as file:
+        content = json.loads(file.metadata()["molsepnorm"])
+    content["progress"] |= entries
+    metadata = {"molsepnorm": json.dumps(content), KEY: BLANK}
+    write_sealed(path, [save(load_file(path), metadata=metadata)])
+    with pytest.raises(ModelError, match=f"last.safetensors {message}: it is damaged or belongs"):
+        train(folder=run, resume=True)
 
 
 class _Killed(BaseException):

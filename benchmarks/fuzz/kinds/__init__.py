@@ -2,24 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.fuzz.kinds import (
-    commands,
-    configurations,
-    library,
-    models,
-    runs,
-    smiles,
-    stores,
-    tables,
-)
+from importlib import import_module
 
-KINDS = {
-    "smiles": smiles,
-    "tables": tables,
-    "configurations": configurations,
-    "commands": commands,
-    "models": models,
-    "runs": runs,
-    "stores": stores,
-    "library": library,
-}
+_NAMES = "smiles tables configurations commands models runs stores library kills"
+
+KINDS = {name: import_module(f"benchmarks.fuzz.kinds.{name}") for name in _NAMES.split()}

@@ -1,8 +1,8 @@
-"""Run folders with a damaged file, resumed: refused, or the results of an undisturbed run."""
+"""Run folders with a damaged file, resumed, evaluated or analyzed: refused, or the results of an
+undisturbed run. Where the digests are forged: refused, or numbers."""
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -16,8 +16,14 @@ PARTS = ("edits",)
 _FILES = (
     *("checkpoints/last.safetensors",) * 6,
     *("history.csv", "splits.json", "environment.json", "config.yaml", "rejected.csv"),
-    *("model/config.json", "model/model.safetensors"),
+    *("metrics.json", "model/config.json", "model/model.safetensors"),
 )
+_COMMANDS = {
+    "resume": "train --resume run",
+    "evaluate": "evaluate --model run --data TABLE --json",
+    "analyze": "analyze --model run -o analysis",
+}
+_UNUSED = ("rejected.csv", "environment.json")
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
@@ -25,28 +31,26 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
     return {
         "file": name,
         "edits": edits.draw(rng, name, rng.choice((1, 1, 1, 2))),
-        "of": "finished" if rng.random() < 0.2 else "stopped",
+        "forged": rng.random() < 0.4 and name.endswith((".safetensors", "config.json")),
+        "of": "whole" if rng.random() < 0.2 else "stopped",
+        "command": rng.choice(("resume",) * 6 + ("evaluate", "analyze")),
     }
 
 
 def check(case: dict[str, Any], work: Work) -> None:
-    shutil.copytree(work.root / ("resumed" if case["of"] == "finished" else "stopped"), "run")
-    edits.apply(Path("run") / case["file"], case["edits"])
-    result = command(["train", "--resume", "run"])
+    shutil.copytree(work.root / case["of"], "run")
+    edits.apply(Path("run") / case["file"], case["edits"], case["forged"])
+    given = _COMMANDS[case["command"]].replace("TABLE", str(work.root / "table.csv"))
+    result = command(given.split())
     promises.clean_exit(result)
-    if result.code == 0 and case["file"] not in ("rejected.csv", "environment.json"):
-        for name in ("metrics.json", "predictions_test.csv", "history.csv"):
-            old, new = (_content(folder / name) for folder in (work.root / "resumed", Path("run")))
-            promises.same_numbers(old, new, f"{name}, {case['file']}")
-
-
-def _content(path: Path) -> Any:
-    """What must be as before, without times; None where there is no such file."""
-    if not path.exists():
-        return None
-    if path.suffix == ".json":
-        content = json.loads(path.read_text())
-        return {name: value for name, value in content.items() if name != "seconds"}
-    rows = promises.read_back(path)
-    timed = [place for place, name in enumerate(rows[0]) if "second" in name]
-    return [[cell for place, cell in enumerate(row) if place not in timed] for row in rows]
+    if result.code:
+        return
+    same = not case["forged"] and case["file"] not in _UNUSED
+    if case["command"] == "evaluate":
+        promises.numbers(result.out)
+        before = command(["evaluate", "--model", str(work.root / case["of"]), *given.split()[3:]])
+        if same and before.out != result.out:
+            what = f"{before.out:.300} became {result.out:.300}"
+            raise promises.Broken("damage is noticed", what, f"scores, {case['file']}")
+    elif case["command"] == "resume":
+        promises.same_run(work.root / "whole", Path("run"), same, case["file"])
