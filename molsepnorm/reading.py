@@ -48,5 +48,5 @@ def check_types(kind: Any, content: Any, what: str) -> Any:
         entry = ".".join(str(part) for part in error["loc"])
         message = error["msg"].removeprefix("Value error, ")
         where = f"{what}: {entry}" if entry else what
-        got = "" if isinstance(error["input"], dict) else f"; got {error['input']!r:.80}"
+        got = "" if error["type"] == "value_error" else f"; got {error['input']!r:.80}"
         raise ModelError(f"{where}: {message}{got}") from None
