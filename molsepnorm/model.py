@@ -21,14 +21,14 @@ from molsepnorm import featurize
 from molsepnorm._version import __version__
 from molsepnorm.digests import KEY, json_digest
 from molsepnorm.encodings.encode import EncodingSpec
-from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Task
 
-__all__ = ["SCHEMA", "PropertyModel", "encoding_of"]
+__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place"]
 
 SCHEMA = 1
 """Raised whenever the meaning of a model folder changes."""
@@ -67,8 +67,9 @@ class PropertyModel:
         """Write the model folder, replacing one that is there.
 
         Raises:
-            StorageError: the place cannot be written.
+            StorageError: as `require_place`, or the place cannot be written.
         """
+        require_place(folder)
         weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
         about: dict[str, Any] = {
             "schema": SCHEMA,
@@ -119,6 +120,31 @@ class PropertyModel:
         except (RuntimeError, *_WRONG_ENTRY) as error:
             raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
+
+
+def require_place(folder: Path | str) -> None:
+    """Check that a model folder may be written here: it replaces all that the folder holds.
+
+    Raises:
+        StorageError: there is a folder with anything but a model of molsepnorm.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        return
+    with clear_errors(folder, "write"):
+        there = sorted(path.name for path in folder.iterdir())
+        try:
+            about = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+            ours = isinstance(about, dict) and "molsepnorm" in about
+        except FileNotFoundError:
+            ours = not there
+        except (ValueError, RecursionError):
+            ours = {*there} <= {_CONFIG, _WEIGHTS}  # damaged, and replaced by a sound one
+    if not ours:
+        raise StorageError(
+            f"cannot write {folder}: it holds {there[0]}, which a model folder would replace: "
+            "choose another folder"
+        )
 
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import pickle
 import random
 import re
 import subprocess
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from molsepnorm.cli import main
 from molsepnorm.cli.console import cell, escaped, make_console
+from molsepnorm.errors import DataError, prefixed
 from molsepnorm.training import TrainingResult, load_config
 from molsepnorm.training.config import TrainConfig
 
@@ -163,6 +165,22 @@ def test_tables_titles_and_lines_of_the_console_are_escaped(capsys):
     assert printed.count(r"\x1b[2J") == 5
     for text in ("[red]c", "[/]cell", "cell[/]", "[bold]"):
         assert text in printed
+
+
+def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
+    """A line of a message or a table stays a line; several mistakes have a line each."""
+    path = tmp_path / "my.csv"
+    path.write_text('smiles,"a\nb","c\td"\n' + "".join(f"{'C' * i},{i},x\n" for i in range(1, 25)))
+    assert r"Known: a\nb, c\td, smiles." in refused("train", "--data", path, "--targets", "e")
+    shown = ok("data", "check", path, "--targets", "a\nb")
+    assert r" a\nb " in shown
+    message = refused("train", "--data", path, "--set", "run.epochs=x", "--epochs=-1", "--lr=-1")
+    assert len(message.splitlines()) == 2
+    with pytest.raises(DataError) as caught, prefixed("here"):
+        raise DataError("a\tb", "second line")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.lines == ("here: a\tb", "second line")
+    assert str(again) == "here: a\tb\nsecond line"
 
 
 def test_help_does_without_rich():

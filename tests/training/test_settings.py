@@ -29,6 +29,9 @@ HOSTILE = {
     "object": ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
     "syntax": ("[1, 2", "line 1, column 6: expected"),
     "key": ("? [a]\n: 1", "unhashable key"),
+    "name twice": ("run: {epochs: 1, epochs: 2}", "line 1, column 18: 'epochs' is given twice"),
+    "section twice": ("run: {}\noptim: {}\n'run': {}", "line 3, column 1: 'run' is given twice"),
+    "tag alone": ("!!timestamp", "groupdict"),
 }
 
 
@@ -136,6 +139,35 @@ def test_a_source_that_is_no_name_and_no_path_is_refused(source):
 def test_a_source_that_can_be_no_name_is_refused(source):
     with pytest.raises(ConfigError, match="source must be a name or a path; got"):
         load_config(source)
+
+
+@pytest.mark.parametrize("overrides", ["data.targets=logS", [1], {"model.layers"}])
+def test_overrides_that_are_no_mapping_are_refused(overrides):
+    with pytest.raises(ConfigError, match="overrides must be a dictionary of settings, such as"):
+        load_config("zinc", overrides=overrides)
+    with pytest.raises(ConfigError, match="unknown setting '1': settings are named"):
+        load_config("zinc", overrides={1: overrides})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("targets", {"a", "b"}),
+        ("targets", frozenset("ab")),
+        ("ignore_columns", {"a"}),
+        ("split", {0.8, 0.15, 0.05}),
+        ("classes", {"a": {"x", "y"}}),
+    ],
+)
+def test_a_set_has_no_order(name, value):
+    """Which of two runs would be the same?"""
+    with pytest.raises(ConfigError, match=f"data.{name}.*: a set has no order: write a list"):
+        load_config("data/demo.csv", overrides={f"data.{name}": value})
+
+
+def test_only_a_source_is_told_of_files_to_save():
+    with pytest.raises(ConfigError, match=r"preset must be a name or a path; got builtins.list$"):
+        load_config("zinc", preset=["mini"])
 
 
 def test_a_path_in_the_configuration_is_bounded():

@@ -29,7 +29,7 @@ _VALUES = (
     *("optim.lr=1e999,x", "%s%n", "$(x)", "`x`"),
 )
 _PATHS = (
-    *("", ".", "..", "/", "/dev/null", "/dev/zero", "/proc/self/mem", "/proc/x/y", "missing"),
+    *("", ".", "..", "/", "/dev/null", "/proc/self/mem", "/proc/x/y", "missing"),
     *("missing/x", "TABLE", "RUN", "MODEL", "CHECKPOINT", "CONFIG", "x" * 300, "x" * 5000),
     *("a\nb", "\udcff", "~", "-", "in.csv", "in.csv/x", "in.zip", "in.parquet", "in.sdf", "full"),
     *("full/x.csv", "link", "folder.csv"),
