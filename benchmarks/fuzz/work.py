@@ -67,7 +67,7 @@ def real_smiles(count: int = 300) -> tuple[str, ...]:
 
 
 def prepare(root: Path) -> Work:
-    """Make the table, the model and the runs, in child processes: autograd's threads do not survive
+    """Make the table, the model and the runs, in a child process: autograd's threads do not survive
     a fork."""
     demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str, nrows=60)
     with open(root / "table.csv", "w", newline="") as file:
@@ -79,13 +79,17 @@ def prepare(root: Path) -> Work:
     os.environ["MOLSEPNORM_CACHE"] = str(root / "cache")
     config = load_config(root / "table.csv", overrides=SETTINGS)
     config.save(root / "tiny.yaml")
-    steps = iter(range(100))
-    long = config.changed({"run.epochs": 3})
-    apart(lambda: train(config, root / "run"))
-    apart(lambda: train(long, root / "stopped", stop=lambda: next(steps) == 8))
+
+    def runs() -> None:
+        steps = iter(range(100))
+        long = config.changed({"run.epochs": 3})
+        train(config, root / "run")
+        train(long, root / "stopped", stop=lambda: next(steps) == 8)
+        shutil.copytree(root / "stopped", root / "resumed")
+        train(folder=root / "resumed", resume=True)
+
+    apart(runs)
     shutil.copytree(root / "cache", root / "store")
-    shutil.copytree(root / "stopped", root / "resumed")
-    apart(lambda: train(folder=root / "resumed", resume=True))
     return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
 
 

@@ -281,6 +281,13 @@ def configuration(given: dict[str, Any]) -> TrainConfig:
     overrides = {
         setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None
     }
+    for name, value in given.get("settings", {}).items():
+        if name in overrides and overrides[name] != value:
+            option = next(each for each, setting in _SETTINGS.items() if setting == name)
+            raise click.UsageError(
+                f"--{option.replace('_', '-')} and --set {name} are the same setting, with "
+                "different values: give one of them"
+            )
     return load_config(
         given.get("dataset") or given.get("data"),
         config=given.get("config"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.metrics import Kind
 
 __all__ = ["MOST_SEED", "DataConfig"]
@@ -97,6 +98,23 @@ class DataConfig(BaseModel):
             return self.dataset
         assert self.table is not None
         return self.table.name.split(".")[0] or "table"
+
+    def require_effect(self, given: Iterable[str]) -> None:
+        """Refuse settings of how to draw, given by their dotted names, where nothing is drawn.
+
+        Raises:
+            ConfigError: one has no effect.
+        """
+        ways = (name for name in ("splits_column", "splits_file") if getattr(self, name))
+        named = next(ways, None)
+        for name in {"data.split", "data.split_seed"}.intersection(given):
+            if named is not None and self.split is not None:
+                raise ConfigError(f"{name} has no effect, as data.{named} says the split: keep one")
+            if name == "data.split_seed" and self.split_type == "scaffold-ogb":
+                raise ConfigError(
+                    f"{name} has no effect, as data.split_type: scaffold-ogb draws nothing: leave "
+                    "it out"
+                )
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

@@ -193,7 +193,9 @@ def load_config(
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
     for name, value in (overrides or {}).items():
         _set(content, name, value)
-    return _validate(content, config or "the configuration")
+    made = _validate(content, config or "the configuration")
+    made.data.require_effect([str(name) for name in overrides or ()])
+    return made
 
 
 _PRESETS = ("mini", "slim", "base")

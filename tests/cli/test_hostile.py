@@ -174,13 +174,34 @@ def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
     assert r"Known: a\nb, c\td, smiles." in refused("train", "--data", path, "--targets", "e")
     shown = ok("data", "check", path, "--targets", "a\nb")
     assert r" a\nb " in shown
-    message = refused("train", "--data", path, "--set", "run.epochs=x", "--epochs=-1", "--lr=-1")
+    message = refused("train", "--data", path, "--set", "run.epochs=x", "--lr=-1")
     assert len(message.splitlines()) == 2
     with pytest.raises(DataError) as caught, prefixed("here"):
         raise DataError("a\tb", "second line")
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.lines == ("here: a\tb", "second line")
     assert str(again) == "here: a\tb\nsecond line"
+
+
+def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_path):
+    """Whichever comes first; --set won, silently."""
+    for arguments in (
+        ("--epochs", 1, "--set", "run.epochs=2"),
+        ("--set", "run.epochs=2", "--epochs", 1),
+    ):
+        message = refused("train", "--dataset", "zinc", *arguments)
+        assert "--epochs and --set run.epochs are the same setting, with different" in message
+    both = (
+        "--epochs",
+        1,
+        "--set",
+        "run.epochs=1",
+        "--device",
+        "meta",
+        "--data",
+        tmp_path / "x.csv",
+    )
+    assert "same setting" not in run("train", *both).output
 
 
 def test_help_does_without_rich():

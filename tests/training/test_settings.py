@@ -165,6 +165,23 @@ def test_a_set_has_no_order(name, value):
         load_config("data/demo.csv", overrides={f"data.{name}": value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("splits_column", "part"), ("splits_file", "splits.json")]
+)
+def test_settings_of_a_drawn_split_are_refused_where_none_is_drawn(tmp_path, name, value):
+    """A saved configuration, which has every setting, loads nevertheless."""
+    named = {f"data.{name}": value}
+    for other, given in (("split_seed", 5), ("split", [0.6, 0.2, 0.2])):
+        with pytest.raises(ConfigError, match=f"data.{other} has no effect, as data.{name} says"):
+            load_config("data/demo.csv", overrides={**named, f"data.{other}": given})
+    ranked = {"data.split_type": "scaffold-ogb"}
+    with pytest.raises(ConfigError, match=r"data.split_seed has no effect, as .* draws nothing"):
+        load_config("data/demo.csv", overrides={**ranked, "data.split_seed": 5})
+    config = load_config("data/demo.csv", overrides={**ranked, "data.split": [0.6, 0.2, 0.2]})
+    config.changed({"data.split_seed": 5}).save(tmp_path / "c.yaml")
+    assert load_config(config=tmp_path / "c.yaml").data.split_seed == 5
+
+
 def test_only_a_source_is_told_of_files_to_save():
     with pytest.raises(ConfigError, match=r"preset must be a name or a path; got builtins.list$"):
         load_config("zinc", preset=["mini"])
