@@ -204,6 +204,24 @@ def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_pat
     assert "same setting" not in run("train", *both).output
 
 
+def test_settings_that_a_series_overrides_are_refused(refused):
+    """They had no effect; a variant of another seed was the same run again."""
+    for command in (("benchmark",), ("ablate", "--vary", "norm=sep,shared")):
+        message = refused(*command, "--dataset", "zinc", "--set", "run.seed=7")
+        assert "--seeds names every run's seed" in message
+        folds = ("--data", "data/demo.csv", "--folds", 3, "--fold", 1)
+        assert "--fold has no effect here" in refused(*command, *folds)
+    message = refused("benchmark", "--data", "data/demo.csv", "--replicates", 2, "--fold", 1)
+    assert "--fold has no effect here" in message
+    vary = ("--vary", "run.seed=1,2")
+    assert "run.seed cannot vary" in refused("ablate", "--data", "data/demo.csv", *vary)
+
+
+def test_training_without_a_split_is_refused(refused):
+    message = refused("train", "--data", "data/demo.csv", "--set", "data.split=null")
+    assert "data.split: null is for evaluation; training needs a split" in message
+
+
 def test_help_does_without_rich():
     code = "import sys; from molsepnorm.cli import main; print('rich' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
