@@ -234,7 +234,7 @@ def _download(data_dir: Path | None) -> Path:
     found = find_files(root.parent, "ZINC/raw", RAW_FILES)
     if found is not None:
         return found
-    with replacing(root) as scratch:
+    with replacing(root, folder=True) as scratch:
         (scratch / "raw").mkdir(parents=True)
         source = object.__new__(ZINC)  # not yet read, as one that is made would be
         source.root = str(scratch)
