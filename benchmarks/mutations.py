@@ -186,6 +186,20 @@ MUTATIONS = [
         tests("test_model.py", "test_other_weights_of_the_same_shapes_are_refused"),
     ),
     Mutation(
+        "model folder: it replaces a folder of other files",
+        "model.py",
+        "        others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)",
+        "        others: list[str] = []",
+        tests("test_model.py", "test_a_folder_of_other_files_is_never_replaced"),
+    ),
+    Mutation(
+        "settings: of a name that is given twice the last value wins",
+        "training/settings.py",
+        "if (key.tag, str(key.value)) in seen:",
+        "if False:",
+        tests("training/test_settings.py", "test_hostile_texts_are_refused_in_one_line"),
+    ),
+    Mutation(
         "files: a living writer's file is taken for a leftover",
         "files.py",
         "flock(file, LOCK_EX | LOCK_NB)",

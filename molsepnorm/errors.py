@@ -33,9 +33,17 @@ __all__ = [
 
 
 class MolsepnormError(Exception):
-    """The root of the tree: catch this one to catch them all."""
+    """The root of the tree: catch this one to catch them all.
+
+    Args:
+        lines: of the message. A line may quote a text with line breaks of its own.
+    """
 
     exit_code = 1
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
 
 
 class ConfigError(MolsepnormError, ValueError):
@@ -118,4 +126,5 @@ def prefixed(where: object) -> Iterator[None]:
     except MolsepnormError as error:
         if str(error).startswith(str(where)):
             raise
-        raise type(error)(f"{where}: {error}") from error
+        first, *more = error.lines
+        raise type(error)(f"{where}: {first}", *more) from error

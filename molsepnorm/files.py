@@ -80,8 +80,10 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
         StorageError: the place cannot be written, or the disk is full.
     """
     path = Path(path)
-    if path.is_symlink():
+    if path.is_symlink() or path.name in ("", ".."):
         path = path.resolve()
+    if not path.name:
+        raise StorageError(f"cannot write {path}: {_ADVICE[errno.EISDIR]}")
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, or /dev/null
         with clear_errors(path, "write"):
             yield path

@@ -21,14 +21,14 @@ from molsepnorm import featurize
 from molsepnorm._version import __version__
 from molsepnorm.digests import KEY, json_digest
 from molsepnorm.encodings.encode import EncodingSpec
-from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.files import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Task
 
-__all__ = ["SCHEMA", "PropertyModel", "encoding_of"]
+__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place"]
 
 SCHEMA = 1
 """Raised whenever the meaning of a model folder changes."""
@@ -68,17 +68,9 @@ class PropertyModel:
         """Write the model folder, replacing one that is there.
 
         Raises:
-            ConfigError: the folder holds other files, which would be lost.
-            StorageError: the place cannot be written.
+            StorageError: as `require_place`, or the place cannot be written.
         """
-        folder = Path(folder)
-        with clear_errors(folder, "write"):
-            others = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-        if others := sorted(others - _OWN_FILES):
-            raise ConfigError(
-                f"{folder} holds other files than a model's, such as {others[0]}, which would be "
-                "lost: choose another folder"
-            )
+        require_place(folder)
         weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
         about: dict[str, Any] = {
             "schema": SCHEMA,
@@ -131,6 +123,34 @@ class PropertyModel:
             _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
         return PropertyModel(network.eval(), featurizer, task)
+
+
+def require_place(folder: Path | str) -> None:
+    """Check that a model folder can be written here without losing other files.
+
+    Raises:
+        StorageError: the folder holds anything but a model of molsepnorm.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        return
+    with clear_errors(folder, "write"):
+        others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
+        if not others and not _may_be_ours(folder / _CONFIG):
+            others = [_CONFIG]
+    if others:
+        raise StorageError(
+            f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
+            "choose another folder"
+        )
+
+
+def _may_be_ours(config: Path) -> bool:
+    """Return whether a configuration is absent, damaged or molsepnorm's, not another library's."""
+    try:
+        return "molsepnorm" in json.loads(config.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        return True
 
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:

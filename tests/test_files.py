@@ -326,6 +326,14 @@ def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch
     assert tree(tmp_path) == {"target": b"1\n"}
 
 
+def test_the_folder_above_all_has_no_name():
+    with (
+        pytest.raises(StorageError, match="cannot write /: there is a folder of that name"),
+        files.replacing("/"),
+    ):
+        pass
+
+
 def test_a_disk_without_locks(tmp_path, tree, monkeypatch):
     """Files are written as ever, and nothing is taken for left behind."""
     _killed(tmp_path / "target", "file")

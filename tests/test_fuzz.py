@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[1]
-CASES = 5  # of each kind
+CASES = 3  # of each kind
 
 
 def module(name: str) -> Any:
@@ -92,6 +92,12 @@ def test_broken_promises_are_found(work: Any, tmp_path: Path) -> None:
             _ = 1 / 0
         except ZeroDivisionError as error:
             promises.our_error(error)
+    promises.our_error(TypeError("an argument's type"), library=True)
+    with pytest.raises(Broken, match="an argument's type"):
+        try:
+            raise TypeError("an argument's type")
+        except TypeError as error:
+            promises.our_error(error)
     with pytest.raises(Broken, match="exit status 9"):
         promises.clean_exit(result(9, "", "", None))
     with pytest.raises(Broken, match="Traceback"):
@@ -100,6 +106,9 @@ def test_broken_promises_are_found(work: Any, tmp_path: Path) -> None:
         promises.clean_exit(result(1, "", " ", None))
     with pytest.raises(Broken, match="escape sequences"):
         promises.clean_exit(result(0, "\x1b[31m", "", None))
+    promises.clean_exit(result(0, "\x1b[31m", "", None), data=True)
+    with pytest.raises(Broken, match="escape sequences"):
+        promises.clean_exit(result(0, "", "\x1b[31m", None), data=True)
     promises.clean_exit(command(["data", "list"]))
     (tmp_path / "split.csv").write_bytes(b"a,b\n1,x\ry\n")
     with pytest.raises(Broken, match=r"split\.csv"):

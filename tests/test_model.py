@@ -15,7 +15,7 @@ from molsepnorm import featurize
 from molsepnorm.batch import GraphTensors
 from molsepnorm.digests import json_digest
 from molsepnorm.encodings.encode import encode
-from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, StorageError
+from molsepnorm.errors import ModelError, MolsepnormError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -282,13 +282,26 @@ def test_saving_again_replaces_the_old_model(tmp_path):
     assert torch.equal(again.network.readout.weight, new.network.readout.weight)
 
 
-def test_a_folder_that_holds_other_files_is_not_replaced(tmp_path, tree):
-    (tmp_path / "home" / "thesis").mkdir(parents=True)
-    (tmp_path / "home" / "notes.txt").write_text("mine")
+@pytest.mark.parametrize("other", ["thesis.txt", "config.json"])
+def test_a_folder_of_other_files_is_never_replaced(tmp_path, tree, monkeypatch, other):
+    """Neither by its name nor as the folder one stands in; a model of another library is such."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / other).write_text('{"model_type": "graphormer"}')
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=r"home holds other files than a model's, such as notes"):
-        _model(0).save_pretrained(tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "mine")
+    for place in (tmp_path / "mine", tmp_path, ".", "..", "/"):
+        with pytest.raises(StorageError, match=r"cannot write .*: it holds .*: choose another"):
+            _model().save_pretrained(place)
     assert tree(tmp_path) == before
+
+
+def test_an_empty_or_damaged_model_folder_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path / "model")
+    _model().save_pretrained(".")
+    (tmp_path / "model" / "config.json").write_text("{")
+    _model().save_pretrained(tmp_path / "model")
+    PropertyModel.from_pretrained(tmp_path / "model")
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])

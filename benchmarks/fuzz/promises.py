@@ -34,17 +34,20 @@ class Broken(Exception):
 
 
 def our_error(error: BaseException, library: bool = False) -> None:
-    """Only errors of molsepnorm leave it; a library call may raise ValueError or TypeError too, if
-    the package itself raises it."""
+    """Only errors of molsepnorm leave it; a library call may raise ValueError too, if the package
+    itself raises it, and TypeError: an argument of a wrong type is a programmer's error, of which
+    Python's message says enough."""
     if isinstance(error, MolsepnormError):
         if not str(error).strip():
             raise Broken("no other exception", f"{type(error).__name__} without a message")
+        return
+    if library and isinstance(error, TypeError):
         return
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
     last = frames[-1]
     raised = (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
-    if library and raised and isinstance(error, ValueError | TypeError):
+    if library and raised and isinstance(error, ValueError):
         return
     at = ours[-1] if ours else last
     where = f"{Path(at.filename).name}:{at.name}"
@@ -54,8 +57,9 @@ def our_error(error: BaseException, library: bool = False) -> None:
     raise Broken("no other exception", told, f"{type(error).__name__} at {where}")
 
 
-def clean_exit(result: Any) -> None:
-    """A command ends with 0, 1 or 2, or as after a signal, with a message and no traceback."""
+def clean_exit(result: Any, data: bool = False) -> None:
+    """A command ends with 0, 1 or 2, or as after a signal, with a message and no traceback. Where
+    it prints `data`, these are as they were given, since no terminal reads them."""
     if result.error is not None:
         our_error(result.error)
     if result.code not in _CODES:
@@ -65,7 +69,8 @@ def clean_exit(result: Any) -> None:
             raise Broken("exit status", text[-3000:], "a traceback is printed")
     if result.code in (1, 2) and not result.err.strip():
         raise Broken("exit status", f"exit status {result.code} without a word")
-    if escapes := re.findall(r"\x1b[^\n]{0,20}", result.out + result.err):
+    shown = result.err if data else result.out + result.err
+    if escapes := re.findall(r"\x1b[^\n]{0,20}", shown):
         raise Broken("exit status", f"escape sequences reach the terminal: {escapes[:3]!r}")
 
 

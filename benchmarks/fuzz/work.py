@@ -66,7 +66,7 @@ def real_smiles(count: int = 300) -> tuple[str, ...]:
 
 
 def prepare(root: Path) -> Work:
-    """Make the table, the model and the runs, in child processes: autograd's threads do not survive
+    """Make the table, the model and the runs, in a child process: autograd's threads do not survive
     a fork."""
     demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str, nrows=60)
     with open(root / "table.csv", "w", newline="") as file:

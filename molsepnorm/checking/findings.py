@@ -22,7 +22,10 @@ _LARGEST = 3  # molecules
 _OUTLIER = 6.0  # robust standard deviations from the median
 _USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
 
-_QUOTED = re.compile(r"""(its canonical form )?('[^']*['…]|"[^"]*["…]):? ?""")
+_QUOTED = re.compile(
+    r"""^('[^']*'(?= in ['"]))"""  # a character that no SMILES has; it stays
+    r"""|(?: in |RDKit cannot read (?:its canonical form )?)?(?:'[^']*['…]|"[^"]*["…])(?:;.*|:?)"""
+)
 _BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
 _CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
 
@@ -51,7 +54,7 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
     for entry in scan.rejected:
-        reason = _QUOTED.sub("", entry.reason).removeprefix("RDKit cannot read ").strip()
+        reason = " ".join(_QUOTED.sub(r"\1", entry.reason).split())
         key = re.sub(r"\d+", "0", reason)
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)

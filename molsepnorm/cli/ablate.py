@@ -10,10 +10,10 @@ import click
 
 from molsepnorm.cli.options import (
     PLACE,
-    configuration,
     options,
     recipe_options,
     seeds_option,
+    series_configuration,
     source_options,
     table_options,
 )
@@ -81,7 +81,7 @@ def ablate(
     from molsepnorm.cli.display import SeriesDisplay
     from molsepnorm.training import ablate as run
 
-    config = configuration(given)
+    config = series_configuration(given)
     display = SeriesDisplay(quiet=as_json, several=True)
     with stop_on_signal(lambda: display.training) as stop:
         ablation = run(

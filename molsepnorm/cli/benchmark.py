@@ -10,10 +10,10 @@ import click
 
 from molsepnorm.cli.options import (
     PLACE,
-    configuration,
     options,
     recipe_options,
     seeds_option,
+    series_configuration,
     source_options,
     table_options,
 )
@@ -58,7 +58,7 @@ def benchmark(
     from molsepnorm.cli.display import SeriesDisplay
     from molsepnorm.training import train_series
 
-    config = configuration(given)
+    config = series_configuration(given, replicates)
     display = SeriesDisplay(quiet=as_json)
     with stop_on_signal(lambda: display.training) as stop:
         series = train_series(

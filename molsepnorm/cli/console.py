@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["cell", "escaped", "fitting", "make_console", "say"]
+__all__ = ["cell", "escaped", "fitting", "make_console", "one_line", "say"]
 
 # Characters that move the cursor or change colours or the writing direction, and surrogates, which
 # cannot be sent to a terminal. Line ends and tabs stay.
@@ -29,10 +29,19 @@ def escaped(text: str) -> str:
     return _UNPRINTABLE.sub(lambda sign: ascii(sign[0])[1:-1], text)
 
 
+def one_line(text: str) -> str:
+    r"""The same, with line ends and tabs escaped too.
+
+    >>> print(one_line("a\ncolumn"))
+    a\ncolumn
+    """
+    return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def fitting(message: str) -> str:
-    """An error's message, escaped, and cut where it quotes a very long value."""
+    """An error's message, cut where it quotes a very long value."""
     most = 4000
-    return escaped(message if len(message) <= most else f"{message[:most]} …")
+    return message if len(message) <= most else f"{message[:most]} …"
 
 
 def say(text: str, err: bool = False) -> None:
@@ -44,18 +53,18 @@ def cell(text: str) -> Text:
     """A text of a user's as a cell of a table, which is no markup."""
     from rich.text import Text
 
-    return Text(escaped(text))
+    return Text(one_line(text))
 
 
 def make_console() -> Console:
-    """A console that prints text as it is: units in brackets are no markup, and nothing moves the
-    cursor but what rich sends itself."""
+    """A console that prints text as it is, each on a line of its own: units in brackets are no
+    markup, and nothing moves the cursor but what rich sends itself."""
     from rich.console import Console
     from rich.segment import Segment
 
     class Plain(Console):
         def render_str(self, text: str, *args: Any, **options: Any) -> Text:
-            return super().render_str(escaped(text), *args, **options)
+            return super().render_str(one_line(text), *args, **options)
 
         def render(self, *args: Any, **options: Any) -> Any:
             for segment in super().render(*args, **options):

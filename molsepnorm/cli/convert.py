@@ -59,7 +59,9 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     """
     from molsepnorm.convert import convert as import_checkpoint
     from molsepnorm.files import write_json
+    from molsepnorm.model import require_place
 
+    require_place(output)  # before the work
     model, report = import_checkpoint(source, checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", report.to_json())

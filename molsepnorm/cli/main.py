@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from molsepnorm._version import __version__
-from molsepnorm.cli.console import fitting, say
+from molsepnorm.cli.console import escaped, fitting, one_line, say
 from molsepnorm.cli.ranks import give_way, rank
 from molsepnorm.errors import MolsepnormError
 
@@ -49,7 +49,7 @@ class _LazyGroup(click.Group):
         try:
             return super().make_context(*args, **extra)
         except click.ClickException as error:
-            error.message = fitting(error.message)  # type: ignore[misc]
+            error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -57,26 +57,27 @@ class _LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except MolsepnormError as error:
-            _leave(str(error), error.exit_code)
+            _leave(*error.lines, code=error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
-            error.message = fitting(error.message)  # type: ignore[misc]
+            error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
         except BrokenPipeError:
             raise  # whoever read our output has had enough; click leaves quietly
         except OSError as error:
-            _leave(error.strerror or str(error), 1)
+            _leave(error.strerror or str(error))
         except UnicodeError as error:
-            _leave(f"a text cannot be written in the output's encoding: {error}", 1)
+            _leave(f"a text cannot be written in the output's encoding: {error}")
         except csv.Error as error:
-            _leave(f"a table cannot be read: {error}", 1)
+            _leave(f"a table cannot be read: {error}")
         except MemoryError:
-            _leave("the memory does not suffice: choose a smaller network, batch or table", 1)
+            _leave("the memory does not suffice: choose a smaller network, batch or table")
 
 
-def _leave(message: str, code: int) -> NoReturn:
+def _leave(*lines: str, code: int = 1) -> NoReturn:
     give_way(code)
-    say(f"Error: {f'process {rank()}: ' if rank() else ''}{fitting(message)}", err=True)
+    message = fitting("\n".join(map(one_line, lines)))
+    say(f"Error: {f'process {rank()}: ' if rank() else ''}{message}", err=True)
     sys.exit(code)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "precision_option",
     "recipe_options",
     "seeds_option",
+    "series_configuration",
     "source_options",
     "table_options",
 ]
@@ -281,9 +282,27 @@ def configuration(given: dict[str, Any]) -> TrainConfig:
     overrides = {
         setting: given[name] for name, setting in _SETTINGS.items() if given.get(name) is not None
     }
+    for name, value in given.get("settings", {}).items():
+        if name in overrides and overrides[name] != value:
+            option = next(each for each, setting in _SETTINGS.items() if setting == name)
+            raise click.UsageError(
+                f"--{option.replace('_', '-')} and --set {name} are the same setting, with "
+                "different values: give one of them"
+            )
     return load_config(
         given.get("dataset") or given.get("data"),
         config=given.get("config"),
         preset=given.get("preset"),
         overrides={**overrides, **given.get("settings", {})},
     )
+
+
+def series_configuration(given: dict[str, Any], replicates: int | None = None) -> TrainConfig:
+    """The configuration of several runs, which have their own seeds, and perhaps splits."""
+    settings = given.get("settings", {})
+    if "run.seed" in settings:
+        raise click.UsageError("--set run.seed has no effect here: --seeds names every run's seed")
+    config = configuration(given)
+    if (replicates or config.data.folds) and (given.get("fold") or "data.fold" in settings):
+        raise click.UsageError("--fold has no effect here: every fold, or replicate, is a run")
+    return config

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
-from molsepnorm.cli.console import say
+from molsepnorm.cli.console import escaped, say
 from molsepnorm.cli.options import PLACE, model_option, precision_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError, StorageError
@@ -194,13 +194,20 @@ class _PutBack(io.TextIOBase):
         return first or self._rest.read(-1 if size is None else size)
 
 
+class _Terminal(io.TextIOBase):
+    """Standard output where a person reads it, and no cell may be obeyed."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(escaped(text))
+
+
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that takes its place only once it is whole."""
     from molsepnorm.files import replacing
 
     if output is None:
-        yield sys.stdout
+        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
         sys.stdout.flush()  # so that a full disk is told here, not at the interpreter's end
         return
     if output.is_dir():  # also where it has no name, as in "."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.metrics import Kind
 
 __all__ = ["MOST_SEED", "DataConfig"]
@@ -27,7 +29,15 @@ def _checked_path(path: Path) -> Path:
     return path
 
 
+def _in_order(values: object) -> object:
+    if isinstance(values, Set):
+        raise ValueError("a set has no order: write a list")
+    return values
+
+
 _Place = Annotated[Path, AfterValidator(_checked_path)]
+_Names = Annotated[list[str], BeforeValidator(_in_order)]
+_Shares = Annotated[tuple[float, float, float], BeforeValidator(_in_order)]
 
 
 class DataConfig(BaseModel):
@@ -44,14 +54,14 @@ class DataConfig(BaseModel):
     downloaded."""
 
     smiles_column: str = "smiles"
-    targets: list[str] | None = None
+    targets: _Names | None = None
     """Columns to predict; None for every column of numbers but the others named here."""
     task_type: Kind | dict[str, Kind] | None = None
     """What the targets are: one kind for all, or one for each by its name; guessed where not
     given."""
-    classes: dict[str, list[str]] = {}
+    classes: dict[str, _Names] = {}
     """Of multi-class targets, the classes in their order; as found in the table where not given."""
-    ignore_columns: list[str] = []
+    ignore_columns: _Names = []
     """Columns that are never taken for targets."""
     weight_column: str | None = None
     """Column of non-negative numbers by which each row counts in the loss; a blank counts as 1."""
@@ -60,7 +70,7 @@ class DataConfig(BaseModel):
     on_invalid: Literal["skip", "fail"] = "skip"
     """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
 
-    split: tuple[float, float, float] | None = (0.8, 0.1, 0.1)
+    split: _Shares | None = (0.8, 0.1, 0.1)
     """For tables: shares of train, validation and test; None for no split, which is enough to
     score a model on all molecules."""
     split_type: Literal["random", "scaffold", "scaffold-ogb"] = "random"
@@ -88,6 +98,23 @@ class DataConfig(BaseModel):
             return self.dataset
         assert self.table is not None
         return self.table.name.split(".")[0] or "table"
+
+    def require_effect(self, given: Iterable[str]) -> None:
+        """Refuse settings of how to draw, given by their dotted names, where nothing is drawn.
+
+        Raises:
+            ConfigError: one has no effect.
+        """
+        ways = (name for name in ("splits_column", "splits_file") if getattr(self, name))
+        named = next(ways, None)
+        for name in {"data.split", "data.split_seed"}.intersection(given):
+            if named is not None and self.split is not None:
+                raise ConfigError(f"{name} has no effect, as data.{named} says the split: keep one")
+            if name == "data.split_seed" and self.split_type == "scaffold-ogb":
+                raise ConfigError(
+                    f"{name} has no effect, as data.split_type: scaffold-ogb draws nothing: leave "
+                    "it out"
+                )
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

@@ -81,7 +81,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         if folder is None:
             looked = f"not in {data_dir}" if data_dir else "in no data folder"
             raise DataError(
-                f"{name} is made of SMILES, which are not downloaded and {looked}.\n{_SMILES}"
+                f"{name} is made of SMILES, which are not downloaded and {looked}.", _SMILES
             )
         key = f"{name}-{fingerprint(*(folder / file for file in (*TABLES, *INDICES)))}"
     elif name == "zinc-full":
@@ -172,7 +172,7 @@ def _from_pickles(
         try:
             molecules = read_molecules(path)
         except pickle.UnpicklingError as error:
-            raise DataError(f"{path} cannot be read as ZINC: {error}.\n{_WHERE}") from None
+            raise DataError(f"{path} cannot be read as ZINC: {error}.", _WHERE) from None
         if len(molecules) < expected or (name != "zinc" and len(molecules) > expected):
             raise DataError(
                 f"{name} should have {expected:,} molecules in its {split} split, and the files "
@@ -187,7 +187,8 @@ def _from_pickles(
             except (InvalidMolecule, pickle.UnpicklingError) as error:
                 raise DataError(
                     f"{path}, molecule {number:,}, counted from 0, cannot be read as ZINC: "
-                    f"{error}.\n{_WHERE}"
+                    f"{error}.",
+                    _WHERE,
                 ) from None
             yield LabelledGraph(row, graph, (label,))
             row += 1
@@ -244,7 +245,8 @@ def _download(data_dir: Path | None) -> Path:
             looked = f"not in {data_dir}" if data_dir else "in no data folder"
             raise DataError(
                 f"ZINC is {looked}, and downloading it from {ZINC.url} failed: "
-                f"{' '.join(str(error).split())}.\n{_WHERE}"
+                f"{' '.join(str(error).split())}.",
+                _WHERE,
             ) from error
     return root / "raw"
 

@@ -19,6 +19,7 @@ __all__ = [
     "MAX_CHARACTERS",
     "MAX_RINGS",
     "Featurizer",
+    "Unwritten",
     "canonical_mol",
     "canonical_smiles",
     "excess",
@@ -104,6 +105,22 @@ class Featurizer(ABC):
             return make(smiles)
         except InvalidMolecule as error:
             return error
+
+
+class Unwritten(str):
+    """The blank cell of a structure that has no SMILES, which a featuriser refuses with `reason`.
+
+    >>> canonical_smiles(Unwritten("5,000 atoms"))
+    Traceback (most recent call last):
+    molsepnorm.errors.InvalidMolecule: 5,000 atoms
+    """
+
+    reason: str
+
+    def __new__(cls, reason: str) -> Unwritten:
+        blank = super().__new__(cls, "")
+        blank.reason = reason
+        return blank
 
 
 def canonical_smiles(smiles: str) -> str:
@@ -229,7 +246,7 @@ def _one_token(smiles: object) -> str:
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
     if not text:
-        raise InvalidMolecule("empty SMILES")
+        raise InvalidMolecule(smiles.reason if isinstance(smiles, Unwritten) else "empty SMILES")
     if reason := excess(text):
         raise InvalidMolecule(reason)
     if len(parts := text.split()) > 1:

@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from molsepnorm._version import __version__
+from molsepnorm.errors import ConfigError
 from molsepnorm.files import clear_errors, replacing, write_json
 from molsepnorm.geometry.analysis import ATOMS, MEASURES, TOKEN, Analysis
 from molsepnorm.geometry.figure import draw_maps, draw_measures, require_matplotlib, to_svg
@@ -44,10 +45,15 @@ def require_place(folder: Path | str) -> None:
     """Make the folder of a report, before there is much work to lose.
 
     Raises:
-        ConfigError: matplotlib is not installed.
+        ConfigError: matplotlib is not installed, or there is an `index.html` of something else.
         StorageError: the folder cannot be made or written.
     """
     require_matplotlib()
+    page = Path(folder) / "index.html"
+    if page.exists() and not page.with_name("geometry.json").exists():
+        raise ConfigError(
+            f"{page} is no report of analyze, and would be replaced: choose another folder"
+        )
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

@@ -131,10 +131,13 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
             differs from its name.
 
     Raises:
-        ConfigError: an unknown norm, a value twice, or one text in place of a list of values.
+        ConfigError: an unknown norm, a value twice, one text in place of a list of values, or the
+            seed, which is every variant's.
     """
     for name, values in vary.items():
         require_several(values, name)
+    if "run.seed" in vary:
+        raise ConfigError("run.seed cannot vary: all variants have the same seeds, of --seeds")
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
     for name, each in zip(vary, options, strict=True):
         if len({told for told, _ in each}) < len(each):

@@ -162,8 +162,9 @@ def load_config(
         if given is not None and not isinstance(given, str | Path):
             raise ConfigError(
                 f"{name} must be a name or a path; got {type(given).__module__}."
-                f"{type(given).__qualname__}. A table in memory is saved to a file first, as by "
-                "DataFrame.to_csv"
+                f"{type(given).__qualname__}"
+                + ". A table in memory is saved to a file first, as by DataFrame.to_csv"
+                * (name == "source")
             )
         if given is not None and len(str(given)) > _LONGEST:
             raise ConfigError(
@@ -172,6 +173,11 @@ def load_config(
             )
         if given is not None and ("\0" in str(given) or not str(given).strip()):
             raise ConfigError(f"{name} must be a name or a path; got {shown(str(given))}")
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError(
+            "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
+            f"{shown(overrides)}"
+        )
     content: dict[str, Any] = {}
     if config is not None:
         content = _read_yaml(Path(config))
@@ -187,7 +193,9 @@ def load_config(
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
     for name, value in (overrides or {}).items():
         _set(content, name, value)
-    return _validate(content, config or "the configuration")
+    made = _validate(content, config or "the configuration")
+    made.data.require_effect([str(name) for name in overrides or ()])
+    return made
 
 
 _PRESETS = ("mini", "slim", "base")
@@ -236,7 +244,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _set(content: dict[str, Any], name: str, value: Any) -> None:
-    section, _, key = name.partition(".")
+    section, _, key = str(name).partition(".")
     if not key or section not in TrainConfig.model_fields:
         raise ConfigError(
             f"unknown setting '{name}': settings are named section.name, such as model.layers. "
@@ -253,7 +261,7 @@ def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
         return TrainConfig.model_validate(content)
     except ValidationError as invalid:
         told = dict.fromkeys(_explain(error, where) for error in invalid.errors())
-        raise ConfigError("\n".join(told)) from None
+        raise ConfigError(*told) from None
 
 
 def _cut(text: str) -> str:

@@ -72,6 +72,8 @@ def train(
         config = load_config(config=run.config)
         _require_readable(config, run)
     assert config is not None
+    if config.data.dataset is None and config.data.split is None:
+        raise ConfigError("data.split: null is for evaluation; training needs a split")
     with World.join(config.run.device) as world, ExitStack() as held:
         _require_no_stream(config, world)
         if not resume:

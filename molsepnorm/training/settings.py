@@ -8,13 +8,14 @@ import yaml
 
 __all__ = ["parse_yaml", "shown"]
 
-_CHARACTERS = 100_000
+_CHARACTERS = 1_000_000  # a list of many targets is long
 _DEPTH = 20
 _WIDTH = 200  # of a value in a message
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, which neither follows aliases nor goes deeper than settings do."""
+    """PyYAML's, which neither follows aliases nor goes deeper than settings do, and refuses a name
+    that is given twice."""
 
     depth = 0
 
@@ -28,6 +29,15 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if (key.tag, str(key.value)) in seen:
+                problem = f"{shown(key.value)} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return super().construct_mapping(node, deep)
 
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
@@ -60,7 +70,10 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"{where}{error.problem}") from None
     except yaml.reader.ReaderError as error:
         raise ValueError(f"the character {chr(error.character)!a} does not belong there") from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError) as error:
+    except (
+        *(yaml.YAMLError, ValueError, OverflowError, RecursionError),
+        *(TypeError, AttributeError),  # PyYAML's, of `!!timestamp x`
+    ) as error:
         # as of a date 2024-13-45, which PyYAML hands on to Python
         raise ValueError(" ".join(str(error).split())) from None
 

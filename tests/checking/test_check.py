@@ -112,6 +112,17 @@ def test_reasons_that_differ_by_a_number_alone_are_one(write):
     assert "CC" not in groups[1].what
 
 
+def test_a_character_that_no_smiles_has_is_named(write):
+    rows = [*FINE, ("CC\u2212C", 3), ("C\u2212C", 3), ("C~C", 1), ("C'C", 1), ("C O", 2)]
+    groups = _found(_check(write(rows)), "unreadable").groups
+    assert {group.what: group.count for group in groups} == {
+        r"'\u2212' is not a SMILES character": 2,
+        "'~' is not a SMILES character": 1,
+        "syntax error around character 2": 1,
+        "whitespace inside": 1,
+    }
+
+
 @pytest.mark.parametrize("featurizer", ["ogb", "zinc"])
 def test_the_rows_called_unreadable_are_those_that_training_leaves_out(write, featurizer):
     """Also those whose atoms the features have no place for."""

@@ -116,3 +116,6 @@ def test_mistakes_are_told_plainly(runs, refused, tmp_path):
     assert "name it by --data" in refused("analyze", "--model", run, "--smiles-column", "s")
     assert "predicts y, and not z" in refused("analyze", "--model", run, "--targets", "z")
     assert "unknown split 'tset'" in refused("analyze", "--model", run, "--split", "tset")
+    (tmp_path / "index.html").write_text("mine")
+    assert "is no report of analyze" in refused("analyze", "--model", run, "-o", tmp_path)
+    assert (tmp_path / "index.html").read_text() == "mine"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import pickle
 import random
 import re
 import subprocess
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from molsepnorm.cli import main
 from molsepnorm.cli.console import cell, escaped, make_console
+from molsepnorm.errors import DataError, prefixed
 from molsepnorm.training import TrainingResult, load_config
 from molsepnorm.training.config import TrainConfig
 
@@ -163,6 +165,61 @@ def test_tables_titles_and_lines_of_the_console_are_escaped(capsys):
     assert printed.count(r"\x1b[2J") == 5
     for text in ("[red]c", "[/]cell", "cell[/]", "[bold]"):
         assert text in printed
+
+
+def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
+    """A line of a message or a table stays a line; several mistakes have a line each."""
+    path = tmp_path / "my.csv"
+    path.write_text('smiles,"a\nb","c\td"\n' + "".join(f"{'C' * i},{i},x\n" for i in range(1, 25)))
+    assert r"Known: a\nb, c\td, smiles." in refused("train", "--data", path, "--targets", "e")
+    shown = ok("data", "check", path, "--targets", "a\nb")
+    assert r" a\nb " in shown
+    message = refused("train", "--data", path, "--set", "run.epochs=x", "--lr=-1")
+    assert len(message.splitlines()) == 2
+    with pytest.raises(DataError) as caught, prefixed("here"):
+        raise DataError("a\tb", "second line")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.lines == ("here: a\tb", "second line")
+    assert str(again) == "here: a\tb\nsecond line"
+
+
+def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_path):
+    """Whichever comes first; --set won, silently."""
+    for arguments in (
+        ("--epochs", 1, "--set", "run.epochs=2"),
+        ("--set", "run.epochs=2", "--epochs", 1),
+    ):
+        message = refused("train", "--dataset", "zinc", *arguments)
+        assert "--epochs and --set run.epochs are the same setting, with different" in message
+    both = (
+        "--epochs",
+        1,
+        "--set",
+        "run.epochs=1",
+        "--device",
+        "meta",
+        "--data",
+        tmp_path / "x.csv",
+    )
+    assert "same setting" not in run("train", *both).output
+
+
+def test_settings_that_a_series_overrides_are_refused(refused):
+    """They had no effect; a variant of another seed was the same run again."""
+    for command in (("benchmark",), ("ablate", "--vary", "norm=sep,shared")):
+        message = refused(*command, "--dataset", "zinc", "--set", "run.seed=7")
+        assert "--seeds names every run's seed" in message
+        folds = ("--data", "data/demo.csv", "--folds", 3, "--fold", 1)
+        assert "--fold has no effect here" in refused(*command, *folds)
+    message = refused("benchmark", "--data", "data/demo.csv", "--replicates", 2, "--fold", 1)
+    assert "--fold has no effect here" in message
+    vary = ("--vary", "run.seed=1,2")
+    assert "run.seed cannot vary" in refused("ablate", "--data", "data/demo.csv", *vary)
+
+
+def test_training_without_a_split_is_refused(refused):
+    message = refused("train", "--data", "data/demo.csv", "--set", "data.split=null")
+    assert "data.split: null is for evaluation; training needs a split" in message
 
 
 def test_help_does_without_rich():

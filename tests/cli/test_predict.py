@@ -218,3 +218,16 @@ def test_a_reader_that_leaves_early_is_no_error_with_several_processes_either(pl
     assert process.stderr.read() == b""
     assert process.wait() == 1
     process.stderr.close()
+
+
+def test_on_a_terminal_no_cell_is_obeyed(monkeypatch):
+    """Into a file or a pipe, cells go as they are."""
+    opened = sys.modules["molsepnorm.cli.predict"]._opened  # the name is the command's, too
+    for terminal, written in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
+        out = io.StringIO()
+        out.isatty = lambda: terminal  # type: ignore[method-assign]  # noqa: B023
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", out)
+            with opened(None) as file:
+                file.write("a\x1b[2J\n")
+        assert out.getvalue() == f"{written}\n"

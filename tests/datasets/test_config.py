@@ -202,7 +202,8 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     if way == "splits_column":
         del settings["fold"]
     if way != "folds":
-        del settings["split_type"]
+        for name in ("split_type", "split", "split_seed"):
+            del settings[name]
     settings |= {"task_type": {"y": "multiclass"}, "classes": {"y": ["yes", "no", "1", "null"]}}
     config = load_config("my.csv", overrides={f"data.{k}": v for k, v in settings.items()})
     config.save(tmp_path / "config.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import subprocess
 import sys
@@ -140,6 +141,29 @@ def test_atoms_of_a_list_or_a_query_are_never_guessed():
     assert smiles_of(_raw(["Q", "C"], [(1, 2, 1)])) == "*C"
     with pytest.raises(InvalidMolecule, match="not a SMILES character"):
         featurize.get("ogb")(smiles_of(_raw(["C", "C"], [(1, 2, 8)])))
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ("\n\n\n" + "M  V30 COUNTS 3000 2999 0 0 0\nM  END\n", "3,000 atoms in the structure; at"),
+        (
+            "\n\n\n" + "M  V30 COUNTS 10 900 0 0 0\nM  END\n",
+            "890 more bonds than atoms; at most 512",
+        ),
+        ("x" * 300_000, "a structure of 300,000 characters; at most 200,000 are supported"),
+        ("junk\n\n\n  1  9  0\nM  END\n", "RDKit cannot read the structure"),
+        (_raw([], []), "empty SMILES"),
+        ("", "empty SMILES"),
+    ],
+)
+def test_a_blank_has_the_structures_reason(block, reason):
+    """Also behind a pipe, in another process."""
+    smiles = pickle.loads(pickle.dumps(smiles_of(block)))
+    assert smiles == ""
+    for name in featurize.SIZES:
+        (refusal,) = featurize.get(name).many([smiles])
+        assert str(refusal).startswith(reason)
 
 
 def test_a_large_molecule_is_refused_by_its_size_and_a_huge_one_is_blank():

@@ -25,10 +25,13 @@ HOSTILE = {
     "aliases": (BOMB, r"line 2: aliases \(\*name\) are not supported"),
     "itself": ("&a [*a]", "aliases"),
     "NUL": ("a\0b", r"the character '\\x00' does not belong there"),
-    "length": ("a" * 100_001, "100,001 characters; at most 100,000"),
+    "length": ("a" * 1_000_001, "1,000,001 characters; at most 1,000,000"),
     "object": ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
     "syntax": ("[1, 2", "line 1, column 6: expected"),
     "key": ("? [a]\n: 1", "unhashable key"),
+    "name twice": ("run: {epochs: 1, epochs: 2}", "line 1, column 18: 'epochs' is given twice"),
+    "section twice": ("run: {}\noptim: {}\n'run': {}", "line 3, column 1: 'run' is given twice"),
+    "tag alone": ("!!timestamp", "groupdict"),
 }
 
 
@@ -136,6 +139,52 @@ def test_a_source_that_is_no_name_and_no_path_is_refused(source):
 def test_a_source_that_can_be_no_name_is_refused(source):
     with pytest.raises(ConfigError, match="source must be a name or a path; got"):
         load_config(source)
+
+
+@pytest.mark.parametrize("overrides", ["data.targets=logS", [1], {"model.layers"}])
+def test_overrides_that_are_no_mapping_are_refused(overrides):
+    with pytest.raises(ConfigError, match="overrides must be a dictionary of settings, such as"):
+        load_config("zinc", overrides=overrides)
+    with pytest.raises(ConfigError, match="unknown setting '1': settings are named"):
+        load_config("zinc", overrides={1: overrides})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("targets", {"a", "b"}),
+        ("targets", frozenset("ab")),
+        ("ignore_columns", {"a"}),
+        ("split", {0.8, 0.15, 0.05}),
+        ("classes", {"a": {"x", "y"}}),
+    ],
+)
+def test_a_set_has_no_order(name, value):
+    """Which of two runs would be the same?"""
+    with pytest.raises(ConfigError, match=f"data.{name}.*: a set has no order: write a list"):
+        load_config("data/demo.csv", overrides={f"data.{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("splits_column", "part"), ("splits_file", "splits.json")]
+)
+def test_settings_of_a_drawn_split_are_refused_where_none_is_drawn(tmp_path, name, value):
+    """A saved configuration, which has every setting, loads nevertheless."""
+    named = {f"data.{name}": value}
+    for other, given in (("split_seed", 5), ("split", [0.6, 0.2, 0.2])):
+        with pytest.raises(ConfigError, match=f"data.{other} has no effect, as data.{name} says"):
+            load_config("data/demo.csv", overrides={**named, f"data.{other}": given})
+    ranked = {"data.split_type": "scaffold-ogb"}
+    with pytest.raises(ConfigError, match=r"data.split_seed has no effect, as .* draws nothing"):
+        load_config("data/demo.csv", overrides={**ranked, "data.split_seed": 5})
+    config = load_config("data/demo.csv", overrides={**ranked, "data.split": [0.6, 0.2, 0.2]})
+    config.changed({"data.split_seed": 5}).save(tmp_path / "c.yaml")
+    assert load_config(config=tmp_path / "c.yaml").data.split_seed == 5
+
+
+def test_only_a_source_is_told_of_files_to_save():
+    with pytest.raises(ConfigError, match=r"preset must be a name or a path; got builtins.list$"):
+        load_config("zinc", preset=["mini"])
 
 
 def test_a_path_in_the_configuration_is_bounded():

@@ -29,7 +29,7 @@ _VALUES = (
     *("optim.lr=1e999,x", "%s%n", "$(x)", "`x`"),
 )
 _PATHS = (
-    *("", ".", "..", "/", "/dev/null", "/dev/zero", "/proc/self/mem", "/proc/x/y", "missing"),
+    *("", ".", "..", "/", "/dev/null", "/proc/self/mem", "/proc/x/y", "missing"),
     *("missing/x", "TABLE", "RUN", "MODEL", "CHECKPOINT", "CONFIG", "x" * 300, "x" * 5000),
     *("a\nb", "\udcff", "~", "-", "in.csv", "in.csv/x", "in.zip", "in.parquet", "in.sdf", "full"),
     *("full/x.csv", "link", "folder.csv"),
@@ -84,11 +84,14 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
 
 
 def check(case: dict[str, Any], work: Work) -> None:
-    places = {"TABLE": "table.csv", "RUN": "run", "MODEL": "run/model", "CONFIG": "tiny.yaml"}
-    places["CHECKPOINT"] = "run/model/model.safetensors"
-    words = {name: str(work.root / place) for name, place in places.items()}
-    words |= {"STOPPED": "stopped", "WEIGHTS": "in.csv"}
-    shutil.copytree(work.root / "stopped", "stopped")
+    # copies, as some cases name them as outputs
+    words = {"TABLE": "table.csv", "RUN": "run", "MODEL": "run/model", "CONFIG": "tiny.yaml"}
+    words |= {"CHECKPOINT": "run/model/model.safetensors", "STOPPED": "stopped"}
+    words |= {"WEIGHTS": "in.csv"}
+    for name in ("stopped", "run"):
+        shutil.copytree(work.root / name, name)
+    for name in ("table.csv", "tiny.yaml"):
+        shutil.copy(work.root / name, name)
     Path("in.csv").write_text("smiles,logp\nCCO,1\n")
     for name in ("in.zip", "in.parquet", "in.sdf"):
         Path(name).write_bytes(b"PK\3\4nothing")
@@ -99,8 +102,12 @@ def check(case: dict[str, Any], work: Work) -> None:
     Path("link").symlink_to("missing")
     given = [words.get(each, each) for each in case["arguments"]]
     result = command(given, case["stdin"])
-    promises.clean_exit(result)
+    promises.clean_exit(result, data=given[0] == "predict")
     for path in (Path("full/x.csv"), Path("folder.csv/x"), Path("in.csv")):
         named = any(each in (str(path), f"./{path}") for each in given)
         if not path.exists() and not named:
             raise promises.Broken("unchanged input", f"{path} is gone", "a folder was replaced")
+    if {"-o", "--output"}.isdisjoint(given):
+        for name in ("run/model/model.safetensors", "run/model/config.json", "table.csv"):
+            if Path(name).read_bytes() != (work.root / name).read_bytes():
+                raise promises.Broken("unchanged input", f"{name} was changed")

@@ -75,6 +75,9 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
             name, _, value = text.partition("=")
             section, _, key = name.partition(".")
             block = [f"{section}:", f"  {key}: {value}"]
+            if section == "model":  # a large one takes long, and is no hang
+                small = {"width": 8, "ffn_width": 8, "heads": 2}
+                block += [f"  {each}: {size}" for each, size in small.items() if each != key]
             lines = [line for line in lines if not line.startswith(f"{section}:")] + block
         given = []
     elif way == "text":

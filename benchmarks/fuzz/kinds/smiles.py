@@ -122,7 +122,8 @@ def _writable(texts: list[str], way: str) -> bool:
             return False
         if way == "stdin" and (not text.strip() or set("\n\r") & set(text)):
             return False
-    return way != "stdin" or ("," not in texts[0] and texts[0] != "smiles")
+    first = texts[0]  # of stdin, where it may be a header, and begin with a byte-order mark
+    return way != "stdin" or not ("," in first or first == "smiles" or first.startswith("\ufeff"))
 
 
 def _features(texts: list[str], name: str) -> None:
