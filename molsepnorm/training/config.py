@@ -21,7 +21,7 @@ from molsepnorm.training.settings import parse_yaml, shown
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
 
 _LONGEST = 4096  # characters of a path
-_LARGEST_FILE = 1_000_000
+_LARGEST_FILE = 4_000_000  # bytes
 _FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")  # of the model; the data set decides them
 
 
