@@ -59,8 +59,8 @@ def test_a_file_of_it_is_refused_with_its_name(tmp_path, name):
 
 def test_a_very_large_file_is_not_read(tmp_path):
     path = tmp_path / "c.yaml"
-    path.write_bytes(b"#" * 1_000_001)
-    with pytest.raises(ConfigError, match="has 1,000,001 bytes, which is no file of settings"):
+    path.write_bytes(b"#" * 4_000_001)
+    with pytest.raises(ConfigError, match="has 4,000,001 bytes, which is no file of settings"):
         load_config("zinc", config=path)
 
 
