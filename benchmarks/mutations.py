@@ -532,15 +532,15 @@ MUTATIONS = [
     Mutation(
         "RWSE: begins with no step, where every walk is at home",
         "nn/walks.py",
-        "each[:, 1 : self.steps + 1]",
-        "each[:, : self.steps]",
+        "each[:, 1 : steps + 1]",
+        "each[:, :steps]",
         tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
     ),
     Mutation(
         "RWSE: padding and graph tokens get an encoding",
         "nn/walks.py",
-        "self.linear(returns) * mask[:, None]",
-        "self.linear(returns)",
+        "self.linear(returns * self.scale) * mask[:, None]",
+        "self.linear(returns * self.scale)",
         tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
     ),
     Mutation(

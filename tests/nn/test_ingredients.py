@@ -217,7 +217,8 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     x = model.embedding(batch_of([graph], config))
     if model.walk_encoding is not None:
         returns = given["walks"].diagonal()[1 : config.node_walks + 1].T[1:]
-        x = torch.cat([x[:1], x[1:] + model.walk_encoding.linear(returns)])
+        encoding = model.walk_encoding
+        x = torch.cat([x[:1], x[1:] + encoding.linear(returns * encoding.scale)])
     for layer in model.layers:
         pre = config.norm_order == "pre"
         h = slow_norm(layer.attention_norm, x) if pre else x

@@ -37,6 +37,16 @@ def molecule(graph: MolGraph) -> nx.Graph:
     return atoms
 
 
+def _encoding() -> WalkEncoding:
+    """An encoding after training; it begins as 0."""
+    encoding = WalkEncoding(STEPS, 4)
+    assert not any(parameter.any() for parameter in encoding.parameters())
+    torch.manual_seed(0)
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    return encoding
+
+
 def test_walk_probabilities() -> None:
     """Powers of the transition matrix, atom by atom; nothing elsewhere."""
     batch = some_batch()
@@ -90,7 +100,7 @@ def test_resistances_of_long_chains_in_single_precision() -> None:
 def test_blocks_do_not_matter(blocks: int) -> None:
     """What an atom's walks and resistances are does not depend on padding."""
     one, several = some_batch(), some_batch(blocks)
-    encoding = WalkEncoding(STEPS, 4).eval()
+    encoding = _encoding()
     results = []
     for batch in (one, several):
         walks = walk_probabilities(batch, STEPS)
@@ -110,14 +120,15 @@ def test_blocks_do_not_matter(blocks: int) -> None:
 
 
 def test_walk_encoding_reads_the_returns() -> None:
-    """The diagonals of the powers 1 to K through a linear map."""
+    """The diagonals of the powers 1 to K, times 40 and 10 in turn, through a linear map."""
     batch = some_batch(2)
-    encoding = WalkEncoding(STEPS, 4)
+    encoding = _encoding()
     walks = walk_probabilities(batch, STEPS + 2)  # more than it reads
     returns = torch.cat([each.diagonal(dim1=1, dim2=2).mT.flatten(0, 1) for each in walks])
     returns = returns[batch.mask][:, 1 : STEPS + 1]
     y = encoding(walks, batch.mask)
-    torch.testing.assert_close(y[batch.mask], encoding.linear(returns))
+    scaled = returns * torch.tensor([40.0, 10.0, 40.0, 10.0, 40.0])
+    torch.testing.assert_close(y[batch.mask], encoding.linear(scaled))
     assert not y[~batch.mask].any()
 
 
@@ -157,7 +168,7 @@ def test_a_network_with_a_batch_norm_here_is_converted(constant: list[int]) -> N
 
 
 def test_rings_that_training_lacked_stay_bounded() -> None:
-    """Return probabilities are at most 1, whatever the training molecules were."""
+    """What training never saw has no effect, whatever the training molecules were."""
     config = GraphormerConfig(layers=2, width=16, heads=2, node_walks=6, init="xavier")
     torch.manual_seed(0)
     network = Graphormer(config).train()
@@ -172,6 +183,8 @@ def test_rings_that_training_lacked_stay_bounded() -> None:
     odd = batch_of([zinc(text) for text in ("C1CCCC1", "C1CC1", "C1CCCCCC1")], config)
     walks = [walk_probabilities(batch, 6) for batch in (even, odd)]
     encoding = network.walk_encoding
+    assert encoding.linear.weight[:, 1::2].all()
+    assert not encoding.linear.weight[:, 0::2].any()
     sizes = [
         encoding(walk, batch.mask)[batch.mask].abs().max()
         for walk, batch in zip(walks, (even, odd), strict=True)
