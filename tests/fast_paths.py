@@ -18,8 +18,8 @@ from molsepnorm.training import step
 
 
 def attend(qkv: Tensor, bias: Sequence[Tensor], dropped: int = 0, scale: float = 1.0) -> Tensor:
-    """What `fused_attention` computes, by PyTorch's operations; each head has a mask for itself,
-    which depends on the seed and the shapes alone."""
+    """Compute `fused_attention` by PyTorch's operations. Each head has its own mask, which depends
+    on the seed and the shapes alone."""
     rows, start = [], 0
     for part in bias:
         heads, graphs, asking, slots = part.shape

@@ -345,8 +345,8 @@ def test_a_place_below_a_file(tmp_path):
 
 @pytest.mark.parametrize("part", ["config.json", "length", "header", "data"])
 def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
-    """Of 100 flipped bits in each part of each file not one changes a prediction: the model is
-    refused, by a message that names the file, or it is the same."""
+    """100 flipped bits in each part of each file change no prediction: the model is refused with a
+    message that names the file, or it is the same."""
     model = _model()
     model.save_pretrained(tmp_path)
     path = tmp_path / (part if part == "config.json" else "model.safetensors")

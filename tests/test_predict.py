@@ -540,7 +540,7 @@ def test_graphs_of_another_featuriser_are_refused(predictor):
 
 
 def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
-    """Three targets, and a network one of whose five outputs has that bias."""
+    """Make a predictor of three targets; one of its network's five outputs has that bias."""
     targets = (
         Target("y", "regression", 1.0, 2.0),
         Target("b", "binary"),

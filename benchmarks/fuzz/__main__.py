@@ -25,7 +25,7 @@ from benchmarks.fuzz.work import Work, prepare
 
 
 @click.command()
-@click.option("--minutes", type=float, default=5.0, help="How long, for all kinds together.")
+@click.option("--minutes", type=float, default=5.0, help="Duration, for all kinds together.")
 @click.option("--seed", type=int, default=0, help="Random seed of the cases.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)))
 @click.option("--cases", type=int, help="Cases per kind; then --minutes does not count.")

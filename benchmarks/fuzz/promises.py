@@ -1,4 +1,4 @@
-"""What must hold on any input, one function per promise; each raises `Broken` where it does not."""
+"""Promises that hold on any input, one function each, which raises `Broken` if it is broken."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Broken(Exception):
 
 def our_error(error: BaseException, library: bool = False) -> None:
     """Only errors of molsepnorm leave it; a library call may raise ValueError too, if the package
-    itself raises it, and TypeError: an argument of a wrong type is a programmer's error, of which
+    itself raises it, and TypeError: an argument of a wrong type is a programmer's error, and
     Python's message says enough."""
     if isinstance(error, MolsepnormError):
         if not str(error).strip():
@@ -111,7 +111,7 @@ def predicted(path: Path, targets: Sequence[str]) -> list[list[str]]:
 
 
 def row_of_numbers(row: Prediction) -> None:
-    """The same for a row of the library."""
+    """Check `number_or_reason` for a row of the library."""
     number_or_reason(list((row.values or {"": None}).values()), row.error, row.smiles)
 
 
@@ -134,7 +134,7 @@ def _finite(value: Any) -> bool:
 
 
 def same_numbers(before: Any, after: Any, what: str) -> None:
-    """What was damaged gives the numbers as before, where it is not refused."""
+    """A damaged file is refused, or gives the same numbers as before."""
     if not _equal(before, after):
         raise Broken(
             "damage is noticed", f"{what}: {before!r:.300} became {after!r:.300}", f"{what} differ"

@@ -47,7 +47,7 @@ def run_case(kind: ModuleType, case: dict[str, Any], work: Work) -> Finding | No
 def run_cases(
     kind: ModuleType, cases: Sequence[dict[str, Any]], work: Work
 ) -> Iterator[Finding | None]:
-    """What became of each case, in order. A case that ends its child is run again by itself."""
+    """Yield the outcomes in order. A case that ends its child is run again by itself."""
     done = 0
     while done < len(cases):
         ours, theirs = multiprocessing.Pipe(duplex=False)
@@ -82,8 +82,8 @@ def run_cases(
 
 
 def _listen(ours: Connection, ends: int, child: int, patience: float) -> bool:
-    """Whether there is an outcome to be read; False when the child has ended. A child that uses no
-    CPU for so long is ended."""
+    """Wait for an outcome; return False if the child has ended. A child that uses no CPU for
+    `patience` seconds is ended."""
     spent, since = 0.0, time.monotonic()
     while not (ready := wait([ours, ends], patience / 10)):
         if (now := _cpu_seconds(child)) > spent:

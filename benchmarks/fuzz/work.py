@@ -1,4 +1,4 @@
-"""What all cases start from, and `command`, which runs a command line in this process."""
+"""The files that all cases start from, and `command`, which runs a command line in this process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a command line."""
+    """The outcome of a command line."""
 
     code: int
     out: str

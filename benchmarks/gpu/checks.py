@@ -160,7 +160,7 @@ def _on_resistances() -> list[Check]:
 
 
 def _on_fast_paths(precision: Precision) -> list[Check]:
-    """What `molsepnorm doctor` checks, and `train` before it uses a device, with this recipe."""
+    """Run the checks of `molsepnorm doctor`, and of `train` before it uses a device."""
     config = load_config(config=RECIPE, overrides={"run.precision": precision})
     DEVICES.add("cuda")  # where another job has switched the kernels off
     return [

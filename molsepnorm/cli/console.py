@@ -30,7 +30,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The same, with line ends and tabs escaped too.
+    r"""The text with its control characters, line ends and tabs escaped.
 
     >>> print(one_line("a\ncolumn"))
     a\ncolumn

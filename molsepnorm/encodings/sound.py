@@ -1,4 +1,4 @@
-"""Whether arrays of encoded molecules that were read from a file are such as `encode` makes."""
+"""Check that arrays of encoded molecules read from a file are such as `encode` makes."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class Trainer:
         return max(2, self.world.size)
 
     def _count_steps(self, epochs: int) -> int:
-        """Of so many epochs from the first on."""
+        """Return the number of steps in the first epochs."""
         run, graphs = self.config.run, self.dataset.splits["train"]
         if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
             return epochs * num_batches(len(graphs), run.batch_size)

@@ -1,4 +1,4 @@
-"""What a hostile user types is answered in one message, and no terminal obeys it."""
+"""Hostile command lines end in one message, and control characters never reach a terminal."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _read(path, content):
 
 
 def _storage(values: torch.Tensor) -> bytes:
-    """What the storage of a pickled tensor consists of."""
+    """Take the storage of a pickled tensor apart."""
     _, (storage, *_) = values.__reduce_ex__(2)
     _, (content,) = storage.__reduce__()
     return content
@@ -47,7 +47,7 @@ def _storage(values: torch.Tensor) -> bytes:
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_tensors_are_read_as_pytorch_reads_them(tmp_path, dtype, protocol):
-    """Of every type, contiguous or not, from any version of pickle's protocol."""
+    """Tensors of every type, contiguous or not, from any version of pickle's protocol."""
     values = torch.arange(12).to(getattr(torch, dtype))
     tensors = [values, values.reshape(3, 4).T, values[5:7], values[::3], values[:0], values[3]]
     path = tmp_path / "x.pickle"

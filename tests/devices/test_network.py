@@ -78,7 +78,7 @@ def test_networks_without_a_fast_path_are_not_checked(tmp_path, monkeypatch):
 
 
 def test_a_plain_path_that_fails_leaves_no_fast_path(monkeypatch):
-    """What cannot be compared is not trusted."""
+    """A path that cannot be compared is not used."""
 
     def results(way: Way):
         raise RuntimeError("no kernel image is available")

@@ -21,7 +21,7 @@ BAD = Verdict("captured steps", {"outputs": 1e-2, "weights": None, "losses": 1e-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where verdicts are kept; this process has none."""
+    """An empty folder for verdicts; this process has none."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     monkeypatch.setattr(verdict, "_known", {})
     return tmp_path / "verdicts"

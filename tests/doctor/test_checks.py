@@ -1,4 +1,4 @@
-"""What `molsepnorm doctor` finds out."""
+"""The checks of `molsepnorm doctor`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_without_rdkit(monkeypatch):
 
 
 def test_predictions_that_differ(monkeypatch):
-    """Of two SMILES, of a batch and of workers."""
+    """Faults with two SMILES, with a batch and with workers."""
     plain = Predictor.predict
 
     def other(self, smiles):

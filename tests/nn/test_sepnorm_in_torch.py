@@ -49,7 +49,7 @@ def trained(model: nn.Module) -> nn.Module:
 
 
 def unfused(model: nn.Module, *args: Tensor, **kwargs: Tensor) -> Tensor:
-    """What the encoder computes call by call."""
+    """Run the encoder without its fused path."""
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         return model(*args, **kwargs)

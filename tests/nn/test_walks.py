@@ -151,7 +151,7 @@ def _with_batch_norm(seed: int, constant: list[int]) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("constant", [[], [0, 2, 4]])
 def test_a_network_with_a_batch_norm_here_is_converted(constant: list[int]) -> None:
-    """The same encoding as batch norm and linear map gave; channels constant in training are 0."""
+    """It gives the encoding of the batch norm and linear map; constant channels have weight 0."""
     old = _with_batch_norm(0, constant)
     encoding = WalkEncoding(STEPS, 4)
     encoding.load_state_dict(dict(old))
@@ -168,7 +168,7 @@ def test_a_network_with_a_batch_norm_here_is_converted(constant: list[int]) -> N
 
 
 def test_rings_that_training_lacked_stay_bounded() -> None:
-    """What training never saw has no effect, whatever the training molecules were."""
+    """Odd rings have no effect if no training molecule had one."""
     config = GraphormerConfig(layers=2, width=16, heads=2, node_walks=6, init="xavier")
     torch.manual_seed(0)
     network = Graphormer(config).train()

@@ -237,7 +237,7 @@ def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, tex
 
 
 def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path):
-    """They are told apart from it."""
+    """The message does not call the files damaged."""
     run = tmp_path / "run"
     train(configure(), run, stop=stop_at(2))
     splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
@@ -286,7 +286,7 @@ def test_a_run_from_before_there_were_digests_goes_on(
 
 
 def test_carriage_returns_split_no_row(with_columns, tmp_path):
-    """Of the rows left out, and of classes."""
+    """In the rows left out, and in the names of classes."""
     words = ["sweet\ror sour", "bitter"] * 4
     config = with_columns({"taste": words}, {"data.targets": ["taste"], "run.epochs": 1})
     with open(config.data.table, "ab") as file:

@@ -104,7 +104,7 @@ def test_a_faulty_attention_is_replaced(configure, tmp_path, monkeypatch, fault,
 )
 @pytest.mark.parametrize("asked", ["auto", "captured"])
 def test_faulty_captured_steps(configure, tmp_path, monkeypatch, fault, said, asked):
-    """They are replaced by eager ones unless asked for by name; then it is said all the same."""
+    """Eager ones replace them unless `run.step` names them; the line appears in both cases."""
     fast_paths.gpu(monkeypatch, tmp_path, record_there=fault)
     still = {} if fault is same_masks else {"model.dropout": 0.0, "model.attention_dropout": 0.0}
     name, notes = settle(configure({"run.step": asked, **still}))

@@ -158,7 +158,7 @@ def _judge(error: Exception, call: str) -> None:
 
 
 def _expected(given: Any, result: Any, call: str) -> None:
-    """What gave numbers must have been molecules of the model's features, one for each number."""
+    """Require that numbers came from molecules with the model's features, one each."""
     if "predict_graphs" not in call:
         if isinstance(given, str | bytes):
             raise promises.Broken("no answer to nonsense", f"{call} gave {result!r:.200}", "a str")

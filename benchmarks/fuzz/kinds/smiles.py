@@ -112,7 +112,7 @@ def check(case: dict[str, Any], work: Work) -> None:
 
 
 def _writable(texts: list[str], way: str) -> bool:
-    """Whether the SMILES can be handed over that way without being changed by it."""
+    """Return whether this route hands the SMILES over unchanged."""
     for text in texts:
         try:
             size = len(text.encode())

@@ -153,7 +153,7 @@ def _packed(content: bytes, pack: str) -> bytes:
 
 
 def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
-    """What the command gets in place of the file, and the process that writes there, if any."""
+    """Return the path for the command, and the process that writes into it, if any."""
     if through not in ("fifo", "pipe"):
         return name, 0
     if through == "fifo":
@@ -178,7 +178,7 @@ def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
 
 
 def _sound(case: dict[str, Any]) -> bool:
-    """Whether it is certain which rows the file has."""
+    """Return whether the rows of the file are certain."""
     columns, encoding = case["columns"], case["encoding"]
     text = "".join("".join(row) for row in [columns, *case["rows"]])
     return (
