@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.options import PLACE, configuration, options, source_options, split_names
+from molsepnorm.cli.options import (
+    PLACE,
+    configuration,
+    device_option,
+    options,
+    source_options,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +57,7 @@ __all__ = ["analyze"]
     default=Path("geometry"),
     help="Folder of the page, the pictures and the numbers.",
 )
-@click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def analyze(
     models: tuple[Path, ...],

@@ -11,6 +11,7 @@ import click
 from molsepnorm.cli.options import (
     column_options,
     configuration,
+    device_option,
     model_option,
     options,
     precision_option,
@@ -30,7 +31,7 @@ __all__ = ["evaluate"]
     "--split",
     help="train, val, test, or all. [default: test; all for a table that was not trained on]",
 )
-@click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
+@device_option
 @precision_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def evaluate(

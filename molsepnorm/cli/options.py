@@ -16,6 +16,7 @@ __all__ = [
     "column_options",
     "configuration",
     "data_dir_option",
+    "device_option",
     "model_option",
     "options",
     "precision_option",
@@ -200,8 +201,9 @@ precision_option = click.option(
     "--precision",
     type=click.Choice(["fp32", "tf32", "bf16"]),
     default="fp32",
-    help="Of matrix products; tf32 on a GPU. [default: fp32]",
+    help="Precision of matrix products; tf32 needs a GPU.",
 )
+device_option = click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1, …")
 
 _MOST_SEEDS = 10_000
 

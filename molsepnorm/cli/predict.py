@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 import click
 
 from molsepnorm.cli.console import escaped, say
-from molsepnorm.cli.options import PLACE, model_option, precision_option
+from molsepnorm.cli.options import PLACE, device_option, model_option, precision_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError, StorageError
 
@@ -59,7 +59,7 @@ def _encodable(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) ->
     default="keep",
     help="Keep a row that cannot be read, with the reason, or stop at it.",
 )
-@click.option("--device", default="cpu", help="cpu, cuda, …")
+@device_option
 @precision_option
 @click.option(
     "--processes",

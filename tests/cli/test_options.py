@@ -89,9 +89,9 @@ def test_an_option_sets_its_setting_and_no_other(asked, name):
 
 
 def test_a_setting_may_be_given_by_its_name_too(asked):
-    """Which wins over its option."""
+    """Its option may say the same, but nothing else."""
     config = asked(
-        *("--data", "x.csv", "--lr", "1", "--set", "optim.lr=2", "--target-columns", "a,b"),
+        *("--data", "x.csv", "--lr", "2", "--set", "optim.lr=2", "--target-columns", "a,b"),
         *("--set", "data.classes={a: [x, y]}", "--set", "run.max_pairs=99"),
     )
     assert config.optim.lr == 2
