@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from benchmarks.fuzz.promises import Broken
 from benchmarks.fuzz.work import Work
 
@@ -120,6 +122,7 @@ def _serve(
     """A child's life. It has a session and a scratch folder of its own."""
     try:
         os.setsid()
+        torch.set_num_threads(1)  # OpenMP's other threads do not survive the fork
         limit = _address_space() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import torch
 from click.testing import CliRunner
 
 from molsepnorm import Predictor, load_config, train
@@ -96,6 +97,7 @@ def apart(do: Callable[[], object]) -> None:
     if not child:
         code = 1
         try:
+            torch.set_num_threads(1)  # OpenMP's other threads do not survive the fork
             do()
             code = 0
         finally:
