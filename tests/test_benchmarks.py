@@ -305,13 +305,13 @@ GPU_SMILES = ("C", "CCO", "C#N", "CC(=O)[O-].C[NH3+]", "c1ccccc1O", "N#CC(F)(Cl)
 
 
 def small_store(folder: Path, bond_lengths: int = 20) -> Any:
-    """Of a few molecules with labels, in the format of ZINC's."""
+    """Make a store of a few molecules with labels, in the format of ZINC's."""
     read = featurize.get("zinc")
     graphs = [read(smiles) for smiles in GPU_SMILES]
     spec = EncodingSpec((3,), max_path_length=bond_lengths)
     molecules = [LabelledGraph(2 * i, graph, (i / 3,)) for i, graph in enumerate(graphs)]
     notes = {"splits": {"train": 4, "val": 1, "test": 1}}
-    return cached_store(str(folder), "zinc", spec, ("y",), molecules, notes)
+    return cached_store(str(folder), "zinc", spec, ("penalised_logp",), molecules, notes)
 
 
 @pytest.mark.parametrize("lengths", [20, 2])
