@@ -12,10 +12,10 @@ import torch
 from settings import Settings
 from torch import Tensor
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import EncodingSpec, encode
-from molsepnorm.molecule import MolGraph
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec, encode
+from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["SLIM_ENCODING", "Sample", "on_one_core", "sample", "zinc_table"]
 

@@ -43,117 +43,123 @@ def tests(file: str, *names: str) -> tuple[str, ...]:
     return tuple(f"tests/{file}::{name}" for name in names)
 
 
-SEARCH = "encodings/test_search.py"
-ZINC = "featurize/test_zinc.py"
+SEARCH = "molecules/encodings/test_search.py"
+ZINC = "molecules/featurize/test_zinc.py"
 GRAPHORMER = "nn/test_graphormer.py"
 ATTENTION = "nn/test_attention.py"
-SEPNORM = "nn/test_sepnorm.py"
+SEPNORM = "sepnorm/test_sepnorm.py"
 CLAIMS = "test_claims_training.py"
-SCORING = "metrics/test_scoring.py"
-SPLITS = "datasets/test_splits.py"
+SCORING = "tasks/metrics/test_scoring.py"
+SPLITS = "data/datasets/test_splits.py"
 SLOW_SEARCH = tests(SEARCH, "test_fast_search_equals_the_definition")
 SLOW_NETWORK = tests(GRAPHORMER, "test_equals_an_independent_forward_pass")
-SLOW_BATCH = tests("test_batch.py", "test_a_batch_equals_one_built_slot_by_slot")
-SLOW_BIAS = tests("nn/test_bias.py", "test_equals_the_formula_pair_by_pair", "test_random_graphs")
-SLOW_LOSS = tests("test_tasks.py", "test_loss_equals_a_plain_loop")
+SLOW_BATCH = tests("data/batching/test_collate.py", "test_a_batch_equals_one_built_slot_by_slot")
+SLOW_BIAS = tests(
+    "nn/pairs/test_bias.py", "test_equals_the_formula_pair_by_pair", "test_random_graphs"
+)
+SLOW_LOSS = tests("tasks/test_tasks.py", "test_loss_equals_a_plain_loop")
 RESUME = tests("training/test_loop.py", "test_a_stopped_run_goes_on_as_if_it_had_not")
 SAME_STEPS = tests("training/test_step.py", "test_recorded_steps_are_the_same_steps")
 UNNOTICED = tests("training/test_capture.py", "test_later_steps_know_nothing_of_it")
-FUSED = tests("nn/test_fused_attention.py", "test_equals_the_formula")
+FUSED = tests("nn/kernels/test_fused_attention.py", "test_equals_the_formula")
 TORCHRUN = tests("training/test_torchrun.py", "test_two_processes_train_as_one")
 SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
 WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
-SPELLINGS = tests("featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
+SPELLINGS = tests("molecules/featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
 ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
 WHOLE = tests("nn/test_ingredients.py", "test_equals_an_independent_forward_pass")
 LOCAL = tests("nn/test_local.py", "test_equals_geometrics")
-BONDS = tests("nn/test_neighbours.py", "test_equals_the_bonds")
-WALKS = tests("nn/test_walks.py", "test_walk_probabilities")
+BONDS = tests("nn/pairs/test_neighbours.py", "test_equals_the_bonds")
+WALKS = tests("nn/pairs/test_walks.py", "test_walk_probabilities")
 READ_OUT = tests("nn/test_readout.py", "test_equals_a_plain_loop")
-PAIRS = tests("nn/test_pair_attention.py", "test_equals_the_equations")
-NORMS = tests("nn/test_norms.py", "test_equals_plain_loops")
+PAIRS = tests("nn/pairs/test_pair_attention.py", "test_equals_the_equations")
+NORMS = tests("sepnorm/test_kinds.py", "test_equals_plain_loops")
 DEPTH = tests("nn/test_ingredients.py", "test_stochastic_depth_leaves_out_whole_graphs")
 
 MUTATIONS = [
     # encodings
     Mutation(
         "distance: every path one bond too long",
-        "encodings/paths.py",
+        "molecules/encodings/paths.py",
         "enumerate(levels, start=1)",
         "enumerate(levels, start=2)",
         SLOW_SEARCH,
     ),
     Mutation(
         "distance: the largest one is never reached",
-        "encodings/search.py",
+        "molecules/encodings/search.py",
         "if depth <= max_distance:",
         "if depth < max_distance:",
         SLOW_SEARCH,
     ),
     Mutation(
         "tie-break: the largest bond sequence, not the smallest",
-        "encodings/search.py",
+        "molecules/encodings/search.py",
         "key[rivals] < key[owner[pair[rivals]]]",
         "key[rivals] > key[owner[pair[rivals]]]",
         SLOW_SEARCH,
     ),
     Mutation(
         "path: one bond too few is told apart",
-        "encodings/search.py",
+        "molecules/encodings/search.py",
         "labelled = depth <= max_path_length",
         "labelled = depth < max_path_length",
         SLOW_SEARCH,
     ),
     Mutation(
         "path: compared by its last bond first",
-        "encodings/search.py",
+        "molecules/encodings/search.py",
         "rank += bonds.labels.take(last_bond)",
         "rank = rank // bonds.num_labels + bonds.labels.take(last_bond) * (rank.max() + 1)",
         SLOW_SEARCH,
     ),
     Mutation(
         "degree: clipped one too early",
-        "encodings/centrality.py",
+        "molecules/encodings/centrality.py",
         "np.minimum(counts, largest)",
         "np.minimum(counts, largest - 1)",
-        tests("encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"),
+        tests(
+            "molecules/encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"
+        ),
     ),
     # featuriser, store, batches
     Mutation(
         "ZINC's pickles: whatever they call is found",
-        "datasets/pickles.py",
+        "data/datasets/pickles.py",
         "if (module, name) not in _ADMITTED:",
         "if (module, name) not in _ADMITTED:\n            return super().find_class(module, name)\n"
         "        if False:",
-        tests("datasets/test_pickles.py", "test_a_malicious_file_in_a_data_folder_runs_nothing"),
+        tests(
+            "data/datasets/test_pickles.py", "test_a_malicious_file_in_a_data_folder_runs_nothing"
+        ),
     ),
     Mutation(
         "texts that are too large reach RDKit",
-        "featurize/smiles.py",
+        "molecules/featurize/smiles.py",
         "if reason := excess(text):",
         "if reason := None:",
         tests(
-            "featurize/test_smiles.py",
+            "molecules/featurize/test_smiles.py",
             "test_what_is_too_large_is_refused_before_rdkit_reads_it",
         ),
     ),
     Mutation(
         "Kekulé structure: skipped",
-        "featurize/zinc.py",
+        "molecules/featurize/zinc.py",
         "Chem.Kekulize(mol, True)",
         "pass",
-        tests("featurize/test_zinc.py", "test_bonds_are_kekulised"),
+        tests("molecules/featurize/test_zinc.py", "test_bonds_are_kekulised"),
     ),
     Mutation(
         "ZINC's features: a mark on a carbon that is no stereocentre counts",
-        "featurize/zinc.py",
+        "molecules/featurize/zinc.py",
         "marked = _MARKED in labels",
         "marked = False",
         tests(ZINC, "test_what_the_text_does_not_tell_is_left_to_the_canonical_form"),
     ),
     Mutation(
         "canonical form: skipped",
-        "featurize/zinc.py",
+        "molecules/featurize/zinc.py",
         "text = canonical_smiles(smiles)",
         "text = Chem.MolToSmiles(Chem.MolFromSmiles(smiles), canonical=False)",
         tests(
@@ -165,17 +171,17 @@ MUTATIONS = [
     ),
     Mutation(
         "store: provisional path codes not mapped to final ones",
-        "store.py",
+        "data/store.py",
         "codes.take(np.frombuffer(chunk, dtype=np.int32)).data",
         "np.frombuffer(chunk, dtype=np.int32).astype(codes.dtype).data",
-        tests("test_store.py", "test_what_was_written_is_read"),
+        tests("data/test_store.py", "test_what_was_written_is_read"),
     ),
     Mutation(
         "store: a digest that differs is passed over",
-        "digests.py",
+        "files/digests.py",
         "if digest.hexdigest() != expected:",
         "if False:",
-        tests("test_store.py", "test_a_changed_byte_is_noticed_wherever_it_is")
+        tests("data/test_store.py", "test_a_changed_byte_is_noticed_wherever_it_is")
         + tests("training/test_checkpoint.py", "test_a_changed_byte_is_noticed_wherever_it_is"),
     ),
     Mutation(
@@ -201,10 +207,10 @@ MUTATIONS = [
     ),
     Mutation(
         "files: a living writer's file is taken for a leftover",
-        "files.py",
+        "files/writing.py",
         "flock(file, LOCK_EX | LOCK_NB)",
         "pass",
-        tests("test_files.py", "test_what_a_living_writer_writes_is_left_alone"),
+        tests("files/test_writing.py", "test_what_a_living_writer_writes_is_left_alone"),
     ),
     Mutation(
         "resume: the history stays as it is",
@@ -222,10 +228,10 @@ MUTATIONS = [
     ),
     Mutation(
         "store: a path that is not there is believed",
-        "encodings/sound.py",
+        "molecules/encodings/sound.py",
         "pairs.max(initial=0) >= len(graphs.paths)",
         "False",
-        tests("datasets/test_dataset.py", "test_a_store_that_is_not_sound_is_made_anew"),
+        tests("data/datasets/test_dataset.py", "test_a_store_that_is_not_sound_is_made_anew"),
     ),
     Mutation(
         "train: the folder is not locked",
@@ -236,78 +242,81 @@ MUTATIONS = [
     ),
     Mutation(
         "batch: paths transposed, from j to i",
-        "batch.py",
+        "data/batching/collate.py",
         "codes = self.pairs[torch.where(both, row + place, 0)]",
         "codes = self.pairs[torch.where(both, row + place, 0)].transpose(1, 2)",
         SLOW_BATCH,
     ),
     Mutation(
         "batch: the mask takes slot 0, the graph token's, for an atom",
-        "batch.py",
+        "data/batching/collate.py",
         "real = (place >= 0) & (place < size)",
         "real = place < size",
         SLOW_BATCH,
     ),
     Mutation(
         "batch: the pairs with the graph token lose their bias in one direction",
-        "batch.py",
+        "data/batching/collate.py",
         "codes[:, :, 0].fill_(GRAPH_TOKEN)",
         "codes[:, :, 0].fill_(UNREACHABLE)",
         SLOW_BATCH,
     ),
     Mutation(
         "batch: padding is attended to",
-        "batch.py",
+        "data/batching/collate.py",
         "(place >= size)[:, None, :], PADDING",
         "(place >= size)[:, None, :], UNREACHABLE",
         SLOW_BATCH,
     ),
     Mutation(
         "batch: codes above 32,767 become negative",
-        "batch.py",
+        "data/batching/collate.py",
         "codes.long() & 0xFFFF",
         "codes.long()",
-        tests("test_batch.py", "test_codes_above_32767_keep_their_value"),
+        tests("data/batching/test_collate.py", "test_codes_above_32767_keep_their_value"),
     ),
     Mutation(
         "batch: outputs in the order of blocks, not of the molecules",
-        "batch.py",
+        "data/batching/collate.py",
         "place[order] = np.arange(len(order))",
         "place[:] = np.arange(len(order))",
         SLOW_BATCH,
     ),
     Mutation(
         "epoch: the tail batch is dropped",
-        "plan.py",
+        "data/batching/bucketing.py",
         "np.array_split(rng.permutation(graphs), num_batches",
         "np.array_split(rng.permutation(graphs)[: len(graphs) // 2 * 2], num_batches",
-        tests("test_plan.py", "test_an_epoch_is_every_molecule_once_in_batches_of_like_size"),
+        tests(
+            "data/batching/test_bucketing.py",
+            "test_an_epoch_is_every_molecule_once_in_batches_of_like_size",
+        ),
     ),
     # the network
     Mutation(
         "bias: the graph token's and the unreachable one exchanged",
-        "nn/bias.py",
+        "nn/pairs/bias.py",
         "[padding, self.graph_token, self.unreachable]",
         "[padding, self.unreachable, self.graph_token]",
         SLOW_BIAS,
     ),
     Mutation(
         "bias: 1/D instead of 1/D' beyond L bonds",
-        "nn/bias.py",
+        "nn/pairs/bias.py",
         "/ paths.lengths[:, None]",
         "/ paths.distances.clamp(min=1)[:, None]",
         SLOW_BIAS,
     ),
     Mutation(
         "bias: the L-th bond left out",
-        "encodings/paths.py",
+        "molecules/encodings/paths.py",
         "if depth <= len(labelled):",
         "if depth < len(labelled):",
         SLOW_BIAS,
     ),
     Mutation(
         "bias: the bond's vector times the transposed weights",
-        "nn/bias.py",
+        "nn/pairs/bias.py",
         '"lhk,ek->leh"',
         '"lkh,ek->leh"',
         SLOW_BIAS,
@@ -363,60 +372,60 @@ MUTATIONS = [
     ),
     Mutation(
         "block: feed-forward without its residual",
-        "nn/block.py",
+        "nn/layer.py",
         "self._joined(x, self._feed_forward, norm(self.ffn_norm), batch), relations",
         "self._feed_forward(norm(self.ffn_norm)(x)), relations",
         SLOW_NETWORK,
     ),
     Mutation(
         "block: norms of attention and feed-forward exchanged",
-        "nn/block.py",
+        "nn/layer.py",
         "norm(self.ffn_norm)",
         "norm(self.attention_norm)",
         SLOW_NETWORK,
     ),
     Mutation(
         "dropout: survivors not scaled up",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         "return _VALUES / (_VALUES - self.dropped)",
         "return 1.0",
-        tests("nn/test_dropout.py", "test_rate_and_expectation"),
+        tests("nn/kernels/test_dropout.py", "test_rate_and_expectation"),
     ),
     Mutation(
         "dropout: one of 256 values too many dropped",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         "values.clamp_(self.dropped - 1, self.dropped).sub_(self.dropped - 1)",
         "values.clamp_(self.dropped, self.dropped + 1).sub_(self.dropped)",
-        tests("nn/test_dropout.py", "test_rate_and_expectation"),
+        tests("nn/kernels/test_dropout.py", "test_rate_and_expectation"),
     ),
     Mutation(
         "SepNorm: the graph token's statistics from other rows",
-        "nn/sepnorm.py",
+        "sepnorm/sepnorm.py",
         "self.tokens(x.index_select(0, graph_token)).to",
         "self.tokens(x).index_select(0, graph_token).to",
         tests(SEPNORM, "test_the_tokens_statistics_come_from_tokens_alone"),
     ),
     Mutation(
         "SepNorm: written into an identity's input",
-        "nn/sepnorm.py",
+        "sepnorm/sepnorm.py",
         "if kind in (nn.LayerNorm, nn.RMSNorm) or issubclass(kind, MaskedBatchNorm1d):",
         "if True:",
         tests(SEPNORM, "test_identity_leaves_the_input_alone"),
     ),
     Mutation(
         "SepNorm: torch's encoder reads the weights of a layer norm",
-        "nn/sepnorm.py",
+        "sepnorm/sepnorm.py",
         "class SepNorm(Unfused, nn.Module):",
         "class SepNorm(nn.Module):",
-        tests("nn/test_sepnorm_in_torch.py", "test_a_layer_evaluates_as_its_norms_do"),
+        tests("sepnorm/test_sepnorm_in_torch.py", "test_a_layer_evaluates_as_its_norms_do"),
     ),
     Mutation(
         "graphs: an atom feature beyond its size is taken",
-        "encodings/encode.py",
+        "molecules/encodings/encode.py",
         "        if (features.max(axis=0, initial=0) < sizes).all():\n",
         "        if True:\n",
         tests(
-            "encodings/test_encode.py",
+            "molecules/encodings/test_encode.py",
             "test_features_that_do_not_fit_are_told_with_the_molecule_s_number",
         ),
     ),
@@ -425,7 +434,9 @@ MUTATIONS = [
         "tasks/task.py",
         "values.masked_fill(~outputs.isfinite(), torch.nan).float()",
         "values.float()",
-        tests("test_predict.py", "test_a_prediction_that_is_not_finite_is_an_error_of_its_row"),
+        tests(
+            "predict/test_predict.py", "test_a_prediction_that_is_not_finite_is_an_error_of_its_row"
+        ),
     ),
     Mutation(
         "scores: a target without finite predictions leaves the mean",
@@ -433,41 +444,41 @@ MUTATIONS = [
         "            if not all(_all_finite(*both) for both in each.values()):\n",
         "            if False:\n",
         tests(
-            "test_tasks.py",
+            "tasks/test_tasks.py",
             "test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean",
         ),
     ),
     Mutation(
         "masked batch norm: unbiased for biased variance",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "square_().mul_(share).sum(0)",
         "square_().mul_(share).sum(0) * count / (count - 1)",
         tests(SEPNORM, "test_equals_plain_loops_over_graphs_slots_and_channels"),
     ),
     Mutation(
         "masked batch norm: the gradient through the variance left out",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "along * scale.square())",
         "0 * along)",
         tests(SEPNORM, "test_masked_batch_norm_gradcheck"),
     ),
     Mutation(
         "masked batch norm: biased running variance",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "unbiased = variance * count / (count - 1).clamp(min=1)",
         "unbiased = variance",
         tests(SEPNORM, "test_batch_norm_of_tokens_counts_real_tokens_only"),
     ),
     Mutation(
         "masked batch norm: running mean moves nine tenths, not one",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "lerp_(mean.to(self.running_mean.dtype), rate)",
         "lerp_(mean.to(self.running_mean.dtype), 1 - rate)",
         tests(SEPNORM, "test_batch_norm_of_tokens_counts_real_tokens_only"),
     ),
     Mutation(
         "masked batch norm: padding counts",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "if mask is None else mask.reshape(-1, 1)",
         "",
         tests(SEPNORM, "test_padding_leaves_no_trace"),
@@ -475,31 +486,33 @@ MUTATIONS = [
     # what can be added to the network
     Mutation(
         "neighbours: the place of the reverse counted at the wrong end",
-        "nn/neighbours.py",
+        "nn/pairs/neighbours.py",
         "bonded.cumsum(1)",
         "bonded.cumsum(2)",
-        tests("nn/test_neighbours.py", "test_the_reverse_is_the_same_bond"),
+        tests("nn/pairs/test_neighbours.py", "test_the_reverse_is_the_same_bond"),
     ),
     Mutation(
         "neighbours: the first bond label taken for none",
-        "nn/neighbours.py",
+        "nn/pairs/neighbours.py",
         ".gather(-1, columns)] + 1",
         ".gather(-1, columns)]",
         BONDS,
     ),
     Mutation(
         "neighbours: as many places as the largest degree with an embedding",
-        "encodings/encode.py",
+        "molecules/encodings/encode.py",
         "most_bonds=int(np.bincount(bonds.sources).max(initial=0))",
         "most_bonds=min(spec.max_degree, int(np.bincount(bonds.sources).max(initial=0)))",
         BONDS,
     ),
     Mutation(
         "store: room for the bonds of the last molecules alone",
-        "store.py",
+        "data/store.py",
         "max(self._most_bonds, graphs.most_bonds)",
         "graphs.most_bonds",
-        tests("nn/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"),
+        tests(
+            "nn/pairs/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"
+        ),
     ),
     Mutation(
         "GINE: a bond's gradient looked up at its own end",
@@ -517,59 +530,59 @@ MUTATIONS = [
     ),
     Mutation(
         "GINE: reads atoms before their norm",
-        "nn/block.py",
+        "nn/layer.py",
         "self.local(normed,",
         "self.local(x,",
         WHOLE,
     ),
     Mutation(
         "walks: A D⁻¹ for D⁻¹ A",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "bonded / bonded.sum(-1, keepdim=True)",
         "bonded / bonded.sum(-2, keepdim=True)",
         WALKS,
     ),
     Mutation(
         "RWSE: begins with no step, where every walk is at home",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "each[:, 1 : steps + 1]",
         "each[:, :steps]",
-        tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
+        tests("nn/pairs/test_walks.py", "test_walk_encoding_reads_the_returns"),
     ),
     Mutation(
         "RWSE: padding and graph tokens get an encoding",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "self.linear(returns * self.scale) * mask[:, None]",
         "self.linear(returns * self.scale)",
-        tests("nn/test_walks.py", "test_walk_encoding_reads_the_returns"),
+        tests("nn/pairs/test_walks.py", "test_walk_encoding_reads_the_returns"),
     ),
     Mutation(
         "RWSE: a network with a batch norm is converted without its shift",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "+ weight @ shift",
         "",
-        tests("nn/test_walks.py", "test_a_network_with_a_batch_norm_here_is_converted"),
+        tests("nn/pairs/test_walks.py", "test_a_network_with_a_batch_norm_here_is_converted"),
     ),
     Mutation(
         "RRWP: the longest walks, not the shortest",
-        "nn/relations.py",
+        "nn/pairs/encoding.py",
         "each[..., : self.walks + 1]",
         "each[..., -self.walks - 1 :]",
         WHOLE,
     ),
     Mutation(
         "resistances: J of all slots, not of each fragment",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "- bonded + joined",
         "- bonded + 1",
-        tests("nn/test_walks.py", "test_resistances"),
+        tests("nn/pairs/test_walks.py", "test_resistances"),
     ),
     Mutation(
         "kernels: the width outside of the square",
-        "nn/walks.py",
+        "nn/pairs/walks.py",
         "((resistance[..., None] - self.centres) / self.widths).square()",
         "((resistance[..., None] - self.centres).square() / self.widths)",
-        tests("nn/test_walks.py", "test_kernels"),
+        tests("nn/pairs/test_walks.py", "test_kernels"),
     ),
     Mutation(
         "gate: weights sum up to one again behind it",
@@ -587,7 +600,7 @@ MUTATIONS = [
     ),
     Mutation(
         "gate: none where the tokens alone ask",
-        "nn/block.py",
+        "nn/layer.py",
         "tokens_only, gates), relations",
         "tokens_only, None if tokens_only else gates), relations",
         WHOLE,
@@ -601,14 +614,14 @@ MUTATIONS = [
     ),
     Mutation(
         "pair vectors: as they came, in every layer",
-        "nn/pair_attention.py",
+        "nn/pairs/pair_attention.py",
         "return e if self.pair_out is None else",
         "return e if self.pair_out is not None else",
         PAIRS,
     ),
     Mutation(
         "pair vectors: the square root loses the sign",
-        "nn/pair_attention.py",
+        "nn/pairs/pair_attention.py",
         "z.mul_(root).add_(shift)",
         "z.abs().mul_(root).add_(shift)",
         PAIRS,
@@ -629,21 +642,21 @@ MUTATIONS = [
     ),
     Mutation(
         "stochastic depth: kept branches not scaled up",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         ".to(x.dtype) / (1 - self.p)",
         ".to(x.dtype)",
         DEPTH,
     ),
     Mutation(
         "stochastic depth: slot by slot, not graph by graph",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         "graphs = sum(block.graphs for block in blocks)",
         "graphs = len(x)",
         DEPTH,
     ),
     Mutation(
         "post-norm: applied as pre-norm",
-        "nn/block.py",
+        "nn/layer.py",
         "return norm(self._add(x, branch(x), batch))",
         "return self._add(x, branch(norm(x)), batch)",
         WHOLE,
@@ -657,24 +670,24 @@ MUTATIONS = [
     ),
     Mutation(
         "norms: a batch norm's momentum ignored",
-        "nn/norms.py",
+        "sepnorm/kinds.py",
         "partial(nn.BatchNorm1d, momentum=momentum)",
         "nn.BatchNorm1d",
         tests("nn/test_ingredients.py", "test_the_momentum_reaches_every_batch_norm"),
     ),
     Mutation(
         "mixed norm: own and the batch's mean exchanged",
-        "nn/norms.py",
+        "sepnorm/kinds.py",
         "torch.lerp(mean, own_mean, of_mean)",
         "torch.lerp(own_mean, mean, of_mean)",
         NORMS,
     ),
     Mutation(
         "batch renorm: its limits never rise",
-        "nn/norms.py",
+        "sepnorm/kinds.py",
         "self.steps.add_(1)",
         "self.steps.add_(0)",
-        tests("nn/test_norms.py", "test_renorm_s_limits_rise_with_the_training_steps"),
+        tests("sepnorm/test_kinds.py", "test_renorm_s_limits_rise_with_the_training_steps"),
     ),
     # the task
     Mutation(
@@ -682,7 +695,7 @@ MUTATIONS = [
         "tasks/target.py",
         "float(present.std())",
         "float(present.std(ddof=1))",
-        tests("test_tasks.py", "test_fit_standardises_by_the_training_labels"),
+        tests("tasks/test_tasks.py", "test_fit_standardises_by_the_training_labels"),
     ),
     Mutation(
         "labels: standardised by all splits",
@@ -710,18 +723,18 @@ MUTATIONS = [
         "tasks/task.py",
         'self._per_output("scale", outputs) + self._per_output("mean", outputs)',
         'self._per_output("scale", outputs)',
-        tests("test_tasks.py", "test_predictions_undo_the_standardisation"),
+        tests("tasks/test_tasks.py", "test_predictions_undo_the_standardisation"),
     ),
     Mutation(
         "best model: the worst is kept",
-        "metrics/metric.py",
+        "tasks/metrics/metric.py",
         "score > than if self.higher_is_better else score < than",
         "score < than if self.higher_is_better else score > than",
         tests("training/test_loop.py", "test_the_best_model_is_kept"),
     ),
     Mutation(
         "ROC-AUC: of yes/no guesses, not of probabilities",
-        "metrics/scoring.py",
+        "tasks/metrics/scoring.py",
         "sk.roc_auc_score(truth, predicted)",
         "sk.roc_auc_score(truth, predicted > 0.5)",
         tests(SCORING, "test_only_the_order_of_predictions_counts", "test_values_by_hand"),
@@ -731,7 +744,7 @@ MUTATIONS = [
         "tasks/task.py",
         "middle = np.median if",
         "middle = np.mean if",
-        tests("test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
+        tests("tasks/test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
     ),
     # training
     Mutation(
@@ -792,91 +805,96 @@ MUTATIONS = [
     ),
     Mutation(
         "split: training molecules are validated on",
-        "datasets/draw.py",
+        "data/datasets/splitters.py",
         "return rest[:num_train], rest[num_train:], test",
         "return rest, rest[num_train:], test",
         tests(SPLITS, "test_a_draw_puts_every_molecule_into_one_split_and_repeats_itself"),
     ),
     Mutation(
         "split: the test molecules change with the replicate",
-        "datasets/draw.py",
+        "data/datasets/splitters.py",
         "order = np.random.default_rng(config.split_seed).permutation(count)",
         "order = np.random.default_rng(config.split_seed + config.fold).permutation(count)",
         tests(SPLITS, "test_the_test_molecules_are_the_same_in_every_fold_and_replicate"),
     ),
     Mutation(
         "table: weights of the rows, not of the molecules that could be read",
-        "datasets/table.py",
+        "data/datasets/table.py",
         "weights[store.rows].astype",
         "weights[: len(store)].astype",
         tests(
-            "datasets/test_table.py", "test_rows_that_cannot_be_read_are_left_out_with_their_reason"
+            "data/datasets/test_table.py",
+            "test_rows_that_cannot_be_read_are_left_out_with_their_reason",
         ),
     ),
     Mutation(
         "labels: a blank weight counts nothing",
-        "datasets/labels.py",
+        "data/datasets/labels.py",
         "nan=1",
         "nan=0",
-        tests("datasets/test_labels.py", "test_weights_are_numbers_and_blanks_1"),
+        tests("data/datasets/test_labels.py", "test_weights_are_numbers_and_blanks_1"),
     ),
     Mutation(
         "loss: class weights exchanged",
         "tasks/target.py",
         "(occurring * np.maximum(counts, 1))",
         "(occurring * np.maximum(counts[::-1], 1))",
-        tests("test_tasks.py", "test_balanced_weights_equal_scikit_learns"),
+        tests("tasks/test_tasks.py", "test_balanced_weights_equal_scikit_learns"),
     ),
     Mutation(
         "metrics: yes/no with one class among the labels is scored",
-        "metrics/scoring.py",
+        "tasks/metrics/scoring.py",
         '("r2", "spearman", "roc_auc", "pr_auc", "mcc")',
         '("r2", "spearman", "pr_auc")',
         tests(SCORING, "test_undefined_scores_are_nan"),
     ),
     Mutation(
         "bootstrap: drawn without replacement",
-        "metrics/resampling.py",
+        "tasks/metrics/resampling.py",
         "np.bincount(rng.integers(0, n, n), minlength=n)",
         "np.bincount(rng.permutation(n), minlength=n)",
-        tests("metrics/test_resampling.py", "test_draws_are_with_replacement_and_fair"),
+        tests("tasks/metrics/test_resampling.py", "test_draws_are_with_replacement_and_fair"),
     ),
     Mutation(
         "OGB: validation and test exchanged",
-        "datasets/ogb/files.py",
+        "data/datasets/ogb/files.py",
         'PARTS = ("train", "valid", "test")',
         'PARTS = ("train", "test", "valid")',
-        tests("datasets/test_ogb.py", "test_a_small_set_is_loaded_as_it_was_written"),
+        tests("data/datasets/test_ogb.py", "test_a_small_set_is_loaded_as_it_was_written"),
     ),
     Mutation(
         "OGB's features: hydrogens are counted with the bonds",
-        "featurize/ogb.py",
+        "molecules/featurize/ogb.py",
         "_HYDROGENS.get(degree - bonded, 9)",
         "_HYDROGENS.get(degree, 9)",
-        tests("featurize/test_ogb.py", "test_oddities_equal_ogb"),
+        tests("molecules/featurize/test_ogb.py", "test_oddities_equal_ogb"),
     ),
     Mutation(
         "batches: bounded by atoms, not by pairs",
-        "plan.py",
+        "data/batching/bucketing.py",
         "sum(block.graphs * block.slots**2 for block in",
         "sum(block.graphs * block.slots for block in",
-        tests("test_plan.py", "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits"),
+        tests(
+            "data/batching/test_bucketing.py",
+            "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits",
+        ),
     ),
     Mutation(
         "cleaning: labels far apart become one",
-        "checking/clean.py",
+        "data/checking/clean.py",
         "_MENDED = 0.5",
         "_MENDED = 500",
         tests(
-            "checking/test_clean.py", "test_contradicting_numbers_become_their_median_or_a_blank"
+            "data/checking/test_clean.py",
+            "test_contradicting_numbers_become_their_median_or_a_blank",
         ),
     ),
     Mutation(
         "inference: outputs in the order of sizes",
-        "inference.py",
+        "predict/inference.py",
         "outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs",
         "outputs[:] = sorted_outputs",
-        tests("test_inference.py", "test_equals_one_molecule_at_a_time"),
+        tests("predict/test_inference.py", "test_equals_one_molecule_at_a_time"),
     ),
     # a GPU's steps, and several processes
     Mutation(
@@ -916,38 +934,40 @@ MUTATIONS = [
     ),
     Mutation(
         "fixed shapes: without room for unlike batches",
-        "plan.py",
+        "data/batching/bucketing.py",
         "_SPREADS = 4.5",
         "_SPREADS = 0.0",
-        tests("test_plan.py", "test_random_batches_fit_a_fixed_plan"),
+        tests("data/batching/test_bucketing.py", "test_random_batches_fit_a_fixed_plan"),
     ),
     Mutation(
         "fixed shapes: the graph token needs no slot",
-        "plan.py",
+        "data/batching/bucketing.py",
         "(sizes[order] < widths).all()",
         "(sizes[order] <= widths).all()",
-        tests("test_plan.py", "test_molecules_are_fitted_where_any_order_fits"),
+        tests("data/batching/test_bucketing.py", "test_molecules_are_fitted_where_any_order_fits"),
     ),
     Mutation(
         "fused attention: the gradient of a softmax without its second term",
-        "nn/fused_kernels.py",
+        "nn/kernels/triton_kernels.py",
         "weights * (grad_weights - along[:, None])",
         "weights * grad_weights",
         FUSED,
     ),
     Mutation(
         "fused attention: values without the scale of dropout",
-        "nn/fused_kernels.py",
+        "nn/kernels/triton_kernels.py",
         "attended = scale * tl.dot(",
         "attended = tl.dot(",
-        tests("nn/test_fused_attention.py", "test_dropout_keeps_the_mean"),
+        tests("nn/kernels/test_fused_attention.py", "test_dropout_keeps_the_mean"),
     ),
     Mutation(
         "fused attention: dropped weights have gradients",
-        "nn/fused_kernels.py",
+        "nn/kernels/triton_kernels.py",
         "grad_weights = tl.where(kept, grad_weights, 0.0)",
         "grad_weights = grad_weights",
-        tests("nn/test_fused_attention.py", "test_dropout_is_the_same_forward_and_backward"),
+        tests(
+            "nn/kernels/test_fused_attention.py", "test_dropout_is_the_same_forward_and_backward"
+        ),
     ),
     Mutation(
         "attention: sums of exponentials up to the end of float32",
@@ -968,7 +988,7 @@ MUTATIONS = [
     ),
     Mutation(
         "processes: a norm's gradient forgets the others' rows",
-        "nn/batch_norm.py",
+        "sepnorm/batch_norm.py",
         "distributed.all_reduce(both)",
         "distributed.barrier()",
         tests(
@@ -999,80 +1019,88 @@ MUTATIONS = [
     ),
     Mutation(
         "geometry: singular values of the cloud as it lies, not centred",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "    centred = exact - exact.mean(0)",
         "    centred = exact",
         tests(
-            "geometry/test_measures.py",
+            "analysis/geometry/test_measures.py",
             "test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies",
         ),
     ),
     Mutation(
         "geometry: rounding counts as a direction",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "rounding = _ROUNDING * ",
         "rounding = 0 * ",
-        tests("geometry/test_measures.py", "test_rounding_is_no_spread"),
+        tests("analysis/geometry/test_measures.py", "test_rounding_is_no_spread"),
     ),
     Mutation(
         "geometry: uniformity counts each point with itself",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "            exponents.diagonal(start).fill_(-torch.inf)  # itself\n",
         "",
-        tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
+        tests(
+            "analysis/geometry/test_measures.py",
+            "test_uniformity_of_points_evenly_spaced_on_a_circle",
+        ),
     ),
     Mutation(
         "geometry: uniformity of points of any length",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "        directions = F.normalize(at_least_float32(points), dim=1)",
         "        directions = points",
-        tests("geometry/test_measures.py", "test_uniformity_of_points_evenly_spaced_on_a_circle"),
+        tests(
+            "analysis/geometry/test_measures.py",
+            "test_uniformity_of_points_evenly_spaced_on_a_circle",
+        ),
     ),
     Mutation(
         "geometry: alignment of points of any length",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "        return (u - v).square()",
         "        return (points - others).square()",
-        tests("geometry/test_measures.py", "test_alignment_of_turned_points_is_their_chord"),
+        tests(
+            "analysis/geometry/test_measures.py", "test_alignment_of_turned_points_is_their_chord"
+        ),
     ),
     Mutation(
         "geometry: a map may flip",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "return places * torch.where(furthest < 0, -1, 1), shares",
         "return places, shares",
         tests(
-            "geometry/test_measures.py",
+            "analysis/geometry/test_measures.py",
             "test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip",
             "test_a_single_channel_has_a_flat_map",
         ),
     ),
     Mutation(
         "geometry: a regression is asked of molecules that it was fitted to",
-        "geometry/correlation.py",
+        "analysis/geometry/correlation.py",
         "ridge.fit(points[fit], values[fit])",
         "ridge.fit(points, values)",
         tests(
-            "geometry/test_correlation.py",
+            "analysis/geometry/test_correlation.py",
             "test_noise_is_not_read_off_although_a_regression_without_folds_would",
         ),
     ),
     Mutation(
         "geometry: both views are the same",
-        "geometry/analysis.py",
+        "analysis/geometry/analysis.py",
         "            views = [embedded(partial(_with_dropout, network)) for _ in range(2)]",
         "            views = [embedded(partial(_with_dropout, network))] * 2",
-        tests("geometry/test_analysis.py", "test_alignment_is_of_dropout_alone"),
+        tests("analysis/geometry/test_analysis.py", "test_alignment_is_of_dropout_alone"),
     ),
     Mutation(
         "geometry: the last site is the first",
-        "geometry/analysis.py",
+        "analysis/geometry/analysis.py",
         "_ROWS.index(read), -1]",
         "_ROWS.index(read), 0]",
-        tests("geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
     ),
     Mutation(
         "geometry: molecules drawn are in no order",
-        "geometry/subjects.py",
+        "analysis/geometry/subjects.py",
         "graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))",
         "graphs = np.random.default_rng(len(subjects)).choice(graphs, most, replace=False)",
         tests(
@@ -1083,17 +1111,20 @@ MUTATIONS = [
     ),
     Mutation(
         "geometry: a run that is under way counts",
-        "geometry/subjects.py",
+        "analysis/geometry/subjects.py",
         'if _holds_model(each) and (each / "metrics.json").is_file():',
         "if _holds_model(each):",
         tests("cli/test_analyze.py", "test_a_finished_run_counts_and_one_under_way_does_not"),
     ),
     Mutation(
         "geometry: titles of a page are not escaped",
-        "geometry/report.py",
+        "analysis/geometry/report.py",
         "f'<{kind}>{escape(text)}</{kind}>'",
         "f'<{kind}>{text}</{kind}>'",
-        tests("geometry/test_report.py", "test_names_are_text_and_numbers_are_those_of_the_table"),
+        tests(
+            "analysis/geometry/test_report.py",
+            "test_names_are_text_and_numbers_are_those_of_the_table",
+        ),
     ),
     Mutation(
         "layers: the atoms' mean counts padding",
@@ -1111,134 +1142,148 @@ MUTATIONS = [
     ),
     Mutation(
         "contrastive: the loss asks one way",
-        "nn/contrastive.py",
+        "training/objectives/contrastive.py",
         "(F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2",
         "F.cross_entropy(logits, partner)",
         tests(
-            "nn/test_contrastive.py", "test_the_loss_is_the_probability_of_the_partner_both_ways"
+            "training/objectives/test_contrastive.py",
+            "test_the_loss_is_the_probability_of_the_partner_both_ways",
         ),
     ),
     Mutation(
         "contrastive: views of any length",
-        "nn/contrastive.py",
+        "training/objectives/contrastive.py",
         "logits = u @ v.T / temperature",
         "logits = first @ second.T / temperature",
         tests(
-            "nn/test_contrastive.py", "test_the_loss_is_the_probability_of_the_partner_both_ways"
+            "training/objectives/test_contrastive.py",
+            "test_the_loss_is_the_probability_of_the_partner_both_ways",
         ),
     ),
     Mutation(
         "contrastive: norms train while dropout alone should be drawn",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         "module.training = isinstance(module, _RANDOM)",
         "module.training = True",
-        tests("nn/test_contrastive.py", "test_dropout_alone_leaves_norms_and_modes_as_they_are"),
+        tests(
+            "training/objectives/test_contrastive.py",
+            "test_dropout_alone_leaves_norms_and_modes_as_they_are",
+        ),
     ),
     Mutation(
         "conversion: a batch norm of tokens never hears of padding",
-        "nn/conversion/convert.py",
+        "sepnorm/conversion/convert.py",
         "new.padding = contexts.setdefault(home, new.padding)",
         "pass",
         tests(
-            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "sepnorm/conversion/test_rules.py",
+            "test_the_mask_of_an_unknown_model_is_its_own_argument",
         ),
     ),
     Mutation(
         "conversion: torch's encoder packs padded batches",
-        "nn/conversion/convert.py",
+        "sepnorm/conversion/convert.py",
         '(module, "use_nested_tensor", False)',
         '(module, "use_nested_tensor", True)',
-        tests("nn/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
+        tests("sepnorm/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
     ),
     Mutation(
         "conversion: torch's fused path bypasses the norms",
-        "nn/conversion/convert.py",
+        "sepnorm/conversion/convert.py",
         '(module, "activation_relu_or_gelu", 0)',
         '(module, "activation_relu_or_gelu", 1)',
-        tests("nn/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
+        tests("sepnorm/conversion/test_rules.py", "test_the_fused_path_does_not_bypass_sepnorm"),
     ),
     Mutation(
         "conversion: weights are not taken over",
-        "nn/conversion/makers.py",
+        "sepnorm/conversion/norm_factories.py",
         "target.copy_(source)",
         "pass",
-        tests("nn/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
+        tests("sepnorm/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
     ),
     Mutation(
         "conversion: a batch norm before the first layer",
-        "nn/conversion/convert.py",
+        "sepnorm/conversion/convert.py",
         "first_cls_norm if is_first else cls_norm",
         "cls_norm",
-        tests("nn/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
+        tests("sepnorm/conversion/test_rules.py", "test_weights_and_epsilon_are_taken_over"),
     ),
     Mutation(
         "conversion: undone, hooks stay",
-        "nn/conversion/record.py",
+        "sepnorm/conversion/result.py",
         "        for hook in self._hooks:\n            hook.remove()\n",
         "",
-        tests("nn/conversion/test_convert.py", "test_undo"),
+        tests("sepnorm/conversion/test_convert.py", "test_undo"),
     ),
     Mutation(
         "conversion: undone, the fused path stays off",
-        "nn/conversion/record.py",
+        "sepnorm/conversion/result.py",
         "setattr(setting.module, setting.attribute, setting.old)",
         "pass",
-        tests("nn/conversion/test_rules.py", "test_undo_gives_the_fused_path_back"),
+        tests("sepnorm/conversion/test_rules.py", "test_undo_gives_the_fused_path_back"),
     ),
     Mutation(
         "conversion: padding counts and tokens do not",
-        "nn/conversion/padding.py",
+        "sepnorm/conversion/padding.py",
         "return mask != 0",
         "return mask == 0",
         tests(
-            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "sepnorm/conversion/test_rules.py",
+            "test_the_mask_of_an_unknown_model_is_its_own_argument",
         ),
     ),
     Mutation(
         "conversion: an old mask is kept where a call has none",
-        "nn/conversion/padding.py",
+        "sepnorm/conversion/padding.py",
         "self.padding.real = self.padding.unreadable = None",
         "pass",
-        tests("nn/conversion/test_leading.py", "test_masks_are_found_by_name_and_by_place"),
+        tests(
+            "sepnorm/conversion/test_multi_token.py", "test_masks_are_found_by_name_and_by_place"
+        ),
     ),
     Mutation(
         "conversion: a mask is read in the wrong layout",
-        "nn/conversion/leading.py",
+        "sepnorm/conversion/multi_token.py",
         "real = real if self.batch_first else real.transpose(0, 1)",
         "pass",
         tests(
-            "nn/conversion/test_rules.py", "test_of_an_encoder_and_a_decoder_the_encoder_is_known"
+            "sepnorm/conversion/test_rules.py",
+            "test_of_an_encoder_and_a_decoder_the_encoder_is_known",
         ),
     ),
     Mutation(
         "conversion: the mask is not heeded",
-        "nn/conversion/leading.py",
+        "sepnorm/conversion/multi_token.py",
         "None if real is None else self._others(real)",
         "None",
         tests(
-            "nn/conversion/test_rules.py", "test_the_mask_of_an_unknown_model_is_its_own_argument"
+            "sepnorm/conversion/test_rules.py",
+            "test_the_mask_of_an_unknown_model_is_its_own_argument",
         ),
     ),
     Mutation(
         "conversion: weights of one norm are not taken by all",
-        "nn/conversion/leading.py",
+        "sepnorm/conversion/multi_token.py",
         "state_dict.setdefault(prefix + name, value.clone())",
         "state_dict.setdefault(prefix + name, own)",
-        tests("nn/conversion/test_leading.py", "test_the_weights_of_one_norm_are_taken_by_all"),
+        tests(
+            "sepnorm/conversion/test_multi_token.py",
+            "test_the_weights_of_one_norm_are_taken_by_all",
+        ),
     ),
     Mutation(
         "conversion: a ViT's first norm is one like the others",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         '("encoder.layer.0.layernorm_before", "layers.0.layernorm_before")',
         "()",
-        tests("nn/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
+        tests("sepnorm/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
     ),
     Mutation(
         "conversion: timm's registers are patches",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         "    return vit.num_prefix_tokens\n",
         "    return 1\n",
-        tests("nn/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
+        tests("sepnorm/conversion/test_convert.py", "test_sites_are_the_norms_on_sequences"),
     ),
     Mutation(
         "norms: a batch norm of the token at the first site",
@@ -1249,105 +1294,111 @@ MUTATIONS = [
     ),
     Mutation(
         "conversion: timm's norm of constants is taken for the only one",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         'return ("norm_pre", "blocks.0.norm1"',
         'return ("norm_pre" if not isinstance(vit.norm_pre, nn.Identity) else "blocks.0.norm1"',
-        tests("nn/conversion/test_rules.py", "test_timm_before_its_first_block"),
+        tests("sepnorm/conversion/test_rules.py", "test_timm_before_its_first_block"),
     ),
     Mutation(
         "conversion: a decoder's first token is taken for a CLS",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         "if architecture.causal(module):",
         "if False:",
-        tests("nn/conversion/test_rules.py", "test_bert_as_a_decoder_and_in_pieces"),
+        tests("sepnorm/conversion/test_rules.py", "test_bert_as_a_decoder_and_in_pieces"),
     ),
     Mutation(
         "conversion: layers of two stacks count as one",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         'r"\\d+(?!.*\\d)"',
         'r"\\d+"',
-        tests("nn/conversion/test_rules.py", "test_a_layer_alone_and_layers_in_a_list"),
+        tests("sepnorm/conversion/test_rules.py", "test_a_layer_alone_and_layers_in_a_list"),
     ),
     Mutation(
         "conversion: layers called one by one do not hear of padding",
-        "nn/conversion/architectures.py",
+        "sepnorm/conversion/architectures.py",
         'masked=("", "layers.*")',
         'masked=("",)',
-        tests("nn/conversion/test_convert.py", "test_layers_called_one_by_one_hear_of_padding"),
+        tests(
+            "sepnorm/conversion/test_convert.py", "test_layers_called_one_by_one_hear_of_padding"
+        ),
     ),
     Mutation(
         "conversion: no site outside of known networks is a first one",
-        "nn/conversion/convert.py",
+        "sepnorm/conversion/convert.py",
         "outside[:1]",
         "[]",
-        tests("nn/conversion/test_rules.py", "test_a_rule_inside_a_known_network_takes_its_facts"),
+        tests(
+            "sepnorm/conversion/test_rules.py", "test_a_rule_inside_a_known_network_takes_its_facts"
+        ),
     ),
     Mutation(
         "conversion: norms share the tensors of an assigned state",
-        "nn/conversion/leading.py",
+        "sepnorm/conversion/multi_token.py",
         "value.clone()",
         "value",
-        tests("nn/conversion/test_convert.py", "test_a_state_from_before_that_is_assigned"),
+        tests("sepnorm/conversion/test_convert.py", "test_a_state_from_before_that_is_assigned"),
     ),
     Mutation(
         "conversion: undone, an old norm has the old type",
-        "nn/conversion/record.py",
+        "sepnorm/conversion/result.py",
         "place.old.to(None if dtype == self._dtype else dtype)",
         "pass",
-        tests("nn/conversion/test_convert.py", "test_undo_follows_the_model"),
+        tests("sepnorm/conversion/test_convert.py", "test_undo_follows_the_model"),
     ),
     Mutation(
         "geometry: points far from the origin lose their rank",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "float(torch.linalg.matrix_norm(exact))",
         "float(torch.linalg.matrix_norm(exact)) * len(points) ** 0.5",
-        tests("geometry/test_measures.py", "test_single_precision_far_from_the_origin"),
+        tests("analysis/geometry/test_measures.py", "test_single_precision_far_from_the_origin"),
     ),
     Mutation(
         "geometry: pairs of other pieces are left out",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "products = directions[some] @ directions.T",
         "products = directions[some] @ directions[:_PAIRED_AT_ONCE].T",
         tests(
-            "geometry/test_measures.py", "test_uniformity_in_pieces_and_of_points_without_direction"
+            "analysis/geometry/test_measures.py",
+            "test_uniformity_in_pieces_and_of_points_without_direction",
         ),
     ),
     Mutation(
         "geometry: points without direction are far apart",
-        "geometry/measures.py",
+        "analysis/geometry/measures.py",
         "squares = directions.square().sum(1)",
         "squares = torch.ones_like(directions[:, 0])",
         tests(
-            "geometry/test_measures.py", "test_uniformity_in_pieces_and_of_points_without_direction"
+            "analysis/geometry/test_measures.py",
+            "test_uniformity_in_pieces_and_of_points_without_direction",
         ),
     ),
     Mutation(
         "geometry: runs are shown different molecules",
-        "geometry/analysis.py",
+        "analysis/geometry/analysis.py",
         "if not _same_molecules(first, other):",
         "if not np.array_equal(*(each.store.sizes[each.graphs] for each in (first, other))):",
-        tests("geometry/test_analysis.py", "test_other_molecules_are_refused"),
+        tests("analysis/geometry/test_analysis.py", "test_other_molecules_are_refused"),
     ),
     Mutation(
         "geometry: a class is a number",
-        "geometry/report.py",
+        "analysis/geometry/report.py",
         "named = analysis.classes and name == analysis.colour",
         "named = False",
-        tests("geometry/test_report.py", "test_classes_are_named"),
+        tests("analysis/geometry/test_report.py", "test_classes_are_named"),
     ),
     Mutation(
         "geometry: a name is a formula",
-        "geometry/figure.py",
+        "analysis/geometry/figure.py",
         '.replace("$", r"\\$")',
         "",
-        tests("geometry/test_report.py", "test_names_are_drawn_as_they_are"),
+        tests("analysis/geometry/test_report.py", "test_names_are_drawn_as_they_are"),
     ),
     Mutation(
         "dropout: what is rounded to zero draws at random",
-        "nn/dropout.py",
+        "nn/kernels/dropout.py",
         "each.dropped if isinstance(each, ByteDropout) else each.p",
         "each.p",
-        tests("nn/test_contrastive.py", "test_what_draws_at_random"),
+        tests("training/objectives/test_contrastive.py", "test_what_draws_at_random"),
     ),
     Mutation(
         "processes: what is in cycles keeps the group's threads",
@@ -1381,18 +1432,18 @@ MUTATIONS = [
     ),
     Mutation(
         "geometry: the map is of the token, whatever is read",
-        "geometry/analysis.py",
+        "analysis/geometry/analysis.py",
         "    read = TOKEN if network.pooling.token else ATOMS",
         "    read = TOKEN",
-        tests("geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
     ),
     Mutation(
         "table: no labels are needed where there must be some",
-        "datasets/table.py",
+        "data/datasets/table.py",
         "blank = [] if labelled else config.targets or []",
         "blank = config.targets or []",
         tests(
-            "datasets/test_table.py",
+            "data/datasets/test_table.py",
             "test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed",
         ),
     ),
@@ -1427,38 +1478,38 @@ MUTATIONS = [
     ),
     Mutation(
         "table: a pipe is hashed after it was read",
-        "datasets/table.py",
+        "data/datasets/table.py",
         "key = fingerprint(file, about)",
         "key = fingerprint(config.table, about)",
-        tests("datasets/test_table.py", "test_a_table_from_a_pipe_has_its_own_labels"),
+        tests("data/datasets/test_table.py", "test_a_table_from_a_pipe_has_its_own_labels"),
     ),
     Mutation(
         "table: of columns of one name pandas renames all but the first",
-        "tables/delimited.py",
+        "data/tables/delimited.py",
         "piece.columns = names",
         "pass",
-        tests("tables/test_read.py", "test_columns_of_one_name_are_all_kept"),
+        tests("data/tables/test_read.py", "test_columns_of_one_name_are_all_kept"),
     ),
     Mutation(
         "table: which of two columns is needed is not clear, and the first is taken",
-        "tables/read.py",
+        "data/tables/read.py",
         "if once and columns.count(wanted) > 1:",
         "if False:",
-        tests("datasets/test_table.py", "test_a_column_that_is_needed_and_there_twice"),
+        tests("data/datasets/test_table.py", "test_a_column_that_is_needed_and_there_twice"),
     ),
     Mutation(
         "csv: a bare carriage return is not quoted",
-        "files.py",
+        "files/writing.py",
         r'csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")',
         "csv.writer(file, lineterminator=line_end)",
-        tests("test_files.py", "test_rows_of_a_csv_are_read_back_as_they_were"),
+        tests("files/test_writing.py", "test_rows_of_a_csv_are_read_back_as_they_were"),
     ),
     Mutation(
         "cells: the texts of numbers are kept",
-        "datasets/cells.py",
+        "data/datasets/parsing.py",
         'if self._texts == "all" or (self._texts == "words" and not self._present):',
         "if True:",
-        tests("datasets/test_table.py", "test_memory_of_labels_is_four_bytes_each"),
+        tests("data/datasets/test_table.py", "test_memory_of_labels_is_four_bytes_each"),
     ),
 ]
 

@@ -16,13 +16,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from molsepnorm import _moved
 from molsepnorm._version import __version__
 
 if TYPE_CHECKING:
-    from molsepnorm import encodings, featurize
     from molsepnorm.errors import MolsepnormError
     from molsepnorm.model import PropertyModel
-    from molsepnorm.molecule import MolGraph
+    from molsepnorm.molecules import encodings, featurize
+    from molsepnorm.molecules.molecule import MolGraph
     from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
     from molsepnorm.predict import Predictor
     from molsepnorm.training import TrainConfig, evaluate, load_config, train
@@ -47,22 +48,25 @@ __all__ = [
 _HOMES = {
     "Graphormer": "molsepnorm.nn",
     "GraphormerConfig": "molsepnorm.nn",
-    "MolGraph": "molsepnorm.molecule",
+    "MolGraph": "molsepnorm.molecules.molecule",
     "MolsepnormError": "molsepnorm.errors",
     "Predictor": "molsepnorm.predict",
     "PropertyModel": "molsepnorm.model",
-    "SepNorm": "molsepnorm.nn",
+    "SepNorm": "molsepnorm.sepnorm",
     "TrainConfig": "molsepnorm.training",
     "evaluate": "molsepnorm.training",
     "load_config": "molsepnorm.training",
     "train": "molsepnorm.training",
 }
-_MODULES = ("encodings", "featurize")
+_MODULES = {
+    "encodings": "molsepnorm.molecules.encodings",
+    "featurize": "molsepnorm.molecules.featurize",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"molsepnorm.{name}")
+        return import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'molsepnorm' has no attribute '{name}'")
@@ -70,3 +74,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_moved.install()

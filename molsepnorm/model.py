@@ -17,15 +17,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from molsepnorm import featurize
 from molsepnorm._version import __version__
-from molsepnorm.digests import KEY, json_digest
-from molsepnorm.encodings.encode import EncodingSpec
 from molsepnorm.errors import ConfigError, ModelError, StorageError
-from molsepnorm.files import clear_errors, replacing
+from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm.files.reading import check_types, read_json
+from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encode import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Task
 
 __all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place"]
@@ -56,7 +56,7 @@ class PropertyModel:
 
     network: Graphormer
     featurizer: str
-    """The name by which `molsepnorm.featurize.get` finds it."""
+    """The name by which `molsepnorm.molecules.featurize.get` finds it."""
     task: Task
 
     @property

@@ -24,10 +24,10 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from molsepnorm.codes import SELF
-from molsepnorm.encodings.encode import EncodedGraphs
-from molsepnorm.encodings.paths import PathVocabulary
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules.codes import SELF
+from molsepnorm.molecules.encodings.encode import EncodedGraphs
+from molsepnorm.molecules.encodings.paths import PathVocabulary
+from molsepnorm.molecules.molecule import MolGraph
 
 # Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
 if not torch.cuda.is_available():

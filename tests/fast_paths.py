@@ -13,7 +13,7 @@ from torch import Tensor
 from molsepnorm import devices
 from molsepnorm.devices import layers, network, verdict
 from molsepnorm.nn import attention
-from molsepnorm.nn import fused_attention as fused
+from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.training import step
 
 

@@ -10,10 +10,10 @@ import torch
 from rdkit import Chem
 from torch import nn
 
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import encode
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import encoding_of
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 
 SMALL = {

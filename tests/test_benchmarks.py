@@ -18,14 +18,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.convert.parity import MOLECULES, reference_inputs
-from molsepnorm.datasets import DataConfig
-from molsepnorm.datasets import load as load_dataset
-from molsepnorm.datasets.dataset import LabelledGraph, cached_store
-from molsepnorm.encodings import EncodingSpec
-from molsepnorm.geometry.subjects import load_subjects
+from molsepnorm.analysis.geometry.subjects import load_subjects
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.datasets import load as load_dataset
+from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.interop.graphormer_weights.parity import MOLECULES, reference_inputs
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.training import load_config
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from support import batch_of, far_from_initial, renumbered
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import encode
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.store import GraphStore, StoreWriter
 from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
-from molsepnorm.store import GraphStore, StoreWriter
 from molsepnorm.tasks import Target, Task
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

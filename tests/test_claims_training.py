@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm import datasets as sources
-from molsepnorm.datasets import DataConfig
-from molsepnorm.encodings import EncodingSpec
-from molsepnorm.inference import infer
+from molsepnorm.data import datasets as sources
+from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.predict import Predictor
+from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Task
 from molsepnorm.training import EpochRecord, Listener, load_config, train
 from molsepnorm.training.loop import Trainer
@@ -210,7 +210,7 @@ def still(tmp_path: Path) -> Callable[..., tuple[Last, list[np.ndarray]]]:
 def test_an_epochs_loss_and_scores_are_those_of_one_pass(still, batch_size: int) -> None:
     """Whatever the batches, their sizes and their number of blanks: the mean over all labels, one
     molecule at a time."""
-    from molsepnorm.batch import GraphTensors
+    from molsepnorm.data.batching.collate import GraphTensors
 
     last, _ = still(batch_size)
     (record,) = last.records

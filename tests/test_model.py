@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.digests import json_digest
-from molsepnorm.encodings.encode import encode
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ModelError, MolsepnormError, StorageError
+from molsepnorm.files.digests import json_digest
 from molsepnorm.model import SCHEMA, PropertyModel
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encode import encode
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task

@@ -16,50 +16,27 @@ import molsepnorm
 ROOT = Path(molsepnorm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-LEAVES = {"_version", "codes", "digests", "errors", "files", "reading"}
-"""May be imported from anywhere but `nn`, which needs nothing of files."""
-
+BASE = {"errors", "files", "_version"}
 MAY_IMPORT = {
-    "_version": set(),
-    "codes": set(),
     "errors": set(),
     "files": {"errors"},
-    "digests": set(),
-    "reading": {"errors", "files"},
-    "molecule": LEAVES,
-    "featurize": LEAVES | {"molecule"},
-    "encodings": LEAVES | {"molecule"},
-    "encodings.transform": LEAVES | {"molecule", "encodings", "featurize"},
-    "store": LEAVES | {"molecule", "encodings"},
-    "nn": {"codes", "errors"},
-    "tables": LEAVES | {"featurize"},
-    "metrics": LEAVES,
-    "tasks": LEAVES | {"metrics"},
-    "plan": {"nn"},
-    "batch": LEAVES | {"encodings", "store", "nn", "plan"},
-    "datasets": LEAVES | {"molecule", "encodings", "featurize", "store", "tables", "metrics"},
-    "devices": LEAVES | {"molecule", "encodings", "batch", "nn"},
-    "inference": LEAVES | {"batch", "devices", "model", "nn", "plan", "tasks"},
-    "model": LEAVES | {"molecule", "encodings", "featurize", "nn", "tasks"},
+    "molecules": BASE,
+    "sepnorm": {"errors"},
+    "nn": {"errors", "sepnorm", "molecules"},
+    "tasks": BASE,
+    "data": BASE | {"molecules", "nn", "tasks"},
+    "model": BASE | {"molecules", "nn", "tasks"},
+    "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
+    "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
-OUTSIDE = {"molsepnorm.encodings.transform"}
-"""Modules that are a part of their own, which the rest of their folder does not import."""
-
-MAY_IMPORT["checking"] = LEAVES | {"datasets", "featurize", "metrics", "tables"}
-MAY_IMPORT["predict"] = LEAVES | {
-    *("molecule", "encodings", "featurize", "nn", "metrics", "tasks"),
-    *("batch", "devices", "inference", "model", "plan", "tables"),
-}
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"datasets", "store"}
-MAY_IMPORT["geometry"] = MAY_IMPORT["training"] | {"training"}
-MAY_IMPORT["convert"] = LEAVES | {
-    *("molecule", "encodings", "featurize", "nn", "metrics", "tasks", "batch", "model"),
-}
-MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"predict", "training"}
-MAY_IMPORT["cli"] = set(MAY_IMPORT)
-MAY_IMPORT["__main__"] = {"cli"}
-MAY_IMPORT["__init__"] = {"_version"}
-"""Part of the package -> parts that it may import; itself besides."""
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm"}
+MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["cli"] = set(MAY_IMPORT) | {"_version"}
+MAY_IMPORT |= {"__main__": {"cli"}, "__init__": {"_version", "_moved"}}
+MAY_IMPORT |= {"_version": set(), "_moved": set()}
+"""Room -> rooms that it may import, itself aside."""
 
 
 def module_of(path: Path) -> str:
@@ -68,9 +45,7 @@ def module_of(path: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """The part a module belongs to: molsepnorm.nn.bias -> nn."""
-    if module in OUTSIDE:
-        return module.removeprefix("molsepnorm.")
+    """The room of a module: molsepnorm.nn.attention -> nn."""
     return (*module.split("."), "__init__")[1]
 
 
@@ -101,12 +76,12 @@ def external(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imports(path)}
 
 
-def test_every_part_has_its_place_in_the_order():
-    """A new module must be given one here, above."""
+def test_every_room_is_listed():
+    """A new room must be added to `MAY_IMPORT`."""
     assert {part_of(module_of(path)) for path in FILES} <= set(MAY_IMPORT)
 
 
-def test_the_order_has_no_circle():
+def test_rooms_do_not_import_each_other_in_a_circle():
     done: set[str] = set()
     while rest := set(MAY_IMPORT) - done:
         free = {part for part in rest if MAY_IMPORT[part] - {part} <= done}
@@ -122,17 +97,35 @@ def test_imports_point_one_way(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_chemistry_stays_with_the_featurisers(path):
-    if module_of(path) != "molsepnorm.datasets.ogb.package":
+def test_rdkit_and_ogb_each_have_one_home(path):
+    module = module_of(path)
+    if module != "molsepnorm.data.datasets.ogb.package":
         assert "ogb" not in external(path)
-    if part_of(module_of(path)) != "featurize":
+    if not module.startswith("molsepnorm.molecules.featurize"):
         assert "rdkit" not in external(path)
 
 
-@pytest.mark.parametrize("part", ["errors", "codes", "files", "molecule", "encodings", "store"])
-def test_everything_up_to_the_store_needs_numpy_alone(part):
-    """So that making a store, or reading one, does not wait for torch."""
-    files = [path for path in FILES if part_of(module_of(path)) == part]
+def test_the_network_reads_nothing_of_molecules_but_their_codes():
+    files = [path for path in FILES if part_of(module_of(path)) == "nn"]
+    ours = {name for path in files for name in imports(path) if ".molecules" in name}
+    assert ours == {"molsepnorm.molecules.codes"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "errors",
+        "files",
+        "molecules.codes",
+        "molecules.molecule",
+        "molecules.encodings",
+        "data.store",
+    ],
+)
+def test_everything_up_to_the_store_needs_numpy_alone(place):
+    """Stores are made and read without loading torch."""
+    prefix = f"molsepnorm.{place}"
+    files = [path for path in FILES if f"{module_of(path)}.".startswith(f"{prefix}.")]
     assert files
     allowed = {"molsepnorm", "numpy", *sys.stdlib_module_names}
     assert set().union(*map(external, files)) <= allowed
@@ -173,7 +166,7 @@ def loaded_after(statement: str) -> set[str]:
         "import molsepnorm",
         "import molsepnorm; dir(molsepnorm); molsepnorm.__version__",
         "import molsepnorm; molsepnorm.MolGraph, molsepnorm.encodings, molsepnorm.featurize",
-        "from molsepnorm import store",
+        "from molsepnorm.data import store",
     ],
 )
 def test_importing_loads_nothing_heavy(statement):

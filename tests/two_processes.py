@@ -21,13 +21,13 @@ import torch
 from support import far_from_initial
 from torch import Tensor, nn
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import encode
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageError
 from molsepnorm.model import encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
-from molsepnorm.nn.batch_norm import synchronize_norms
+from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import World
 from molsepnorm.training.statistics import estimate_statistics
 

@@ -52,7 +52,7 @@ def main(name: str, why: str, threads: int, runs: Path | None, log: Path, **give
     import torch
 
     from accuracy.trial import trial
-    from molsepnorm.datasets.dataset import cache_folder
+    from molsepnorm.data.datasets.dataset import cache_folder
 
     torch.set_num_threads(threads)
     asked: list[str] = []

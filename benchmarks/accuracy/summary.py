@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from accuracy.log import Logged
-from molsepnorm.metrics import METRICS
+from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Difference, paired_difference
 
 __all__ = ["Spread", "Tried", "differing", "higher_is_better", "tried"]

@@ -15,9 +15,9 @@ import torch
 from where import commit, machine
 
 from accuracy.log import Curve, Logged, short
-from molsepnorm.datasets import Dataset
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import MolsepnormError
-from molsepnorm.files import fingerprint
+from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import EpochRecord, Listener, TrainConfig, load_config, train
 from molsepnorm.training.folder import RunFolder

@@ -30,7 +30,7 @@ import click  # noqa: E402
 
 from accuracy.log import LOG, read  # noqa: E402
 from accuracy.plan import PLAN, Entry, read_plan  # noqa: E402
-from molsepnorm.files import fingerprint  # noqa: E402
+from molsepnorm.files.writing import fingerprint  # noqa: E402
 
 __all__ = ["Worker", "claimed"]
 
@@ -120,7 +120,7 @@ def _tell(what: str) -> None:
 @click.option("--runs", type=click.Path(path_type=Path), help="Scratch folder. [default: a cache]")
 @click.option("--wait", is_flag=True, help="For more entries when all are made.")
 def main(plan: Path, log: Path, runs: Path | None, wait: bool) -> None:
-    from molsepnorm.datasets.dataset import cache_folder
+    from molsepnorm.data.datasets.dataset import cache_folder
 
     runs = runs or cache_folder() / "accuracy"
     worker = Worker(plan, log.resolve(), runs, [sys.executable, str(HERE / "run.py")])

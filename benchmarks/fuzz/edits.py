@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.digests import BLANK, KEY, json_digest, write_sealed
+from molsepnorm.files.digests import BLANK, KEY, json_digest, write_sealed
 
 VALUES = (
     *("null", "true", "false", '""', '"x"', '"1"', "[]", "{}", "[1]", "[[]]", '{"a": 1}', "-1"),

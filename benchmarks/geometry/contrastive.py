@@ -23,17 +23,17 @@ import click  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
-from molsepnorm import datasets  # noqa: E402
-from molsepnorm.batch import GraphTensors  # noqa: E402
 from molsepnorm.cli.options import seeds_option  # noqa: E402
-from molsepnorm.files import write_json  # noqa: E402
+from molsepnorm.data import datasets  # noqa: E402
+from molsepnorm.data.batching.bucketing import epoch_batches, num_batches  # noqa: E402
+from molsepnorm.data.batching.collate import GraphTensors  # noqa: E402
+from molsepnorm.files.writing import write_json  # noqa: E402
 from molsepnorm.model import PropertyModel, encoding_of  # noqa: E402
 from molsepnorm.nn import Graphormer  # noqa: E402
-from molsepnorm.nn.contrastive import dropout_views, info_nce  # noqa: E402
-from molsepnorm.plan import epoch_batches, num_batches  # noqa: E402
 from molsepnorm.tasks import Task  # noqa: E402
 from molsepnorm.training import TrainConfig, load_config  # noqa: E402
 from molsepnorm.training.ablation import variants_of  # noqa: E402
+from molsepnorm.training.objectives.contrastive import dropout_views, info_nce  # noqa: E402
 from molsepnorm.training.optim import learning_rate, make_optimizer  # noqa: E402
 from molsepnorm.training.run import architecture  # noqa: E402
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches  # noqa: E402

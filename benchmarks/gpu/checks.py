@@ -33,9 +33,9 @@ from gpu.trainers import (
     take_losses,
 )
 from molsepnorm.devices.verdict import Verdict, apart
-from molsepnorm.inference import Precision, infer
-from molsepnorm.nn.fused_attention import DEVICES, fits
-from molsepnorm.nn.walks import resistances
+from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
+from molsepnorm.nn.pairs.walks import resistances
+from molsepnorm.predict.inference import Precision, infer
 from molsepnorm.training.capture import CaptureFailed, record
 from molsepnorm.training.config import load_config
 from molsepnorm.training.loop import Trainer

@@ -21,8 +21,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from molsepnorm.nn import fused_attention as fused
-from molsepnorm.nn import fused_kernels
+from molsepnorm.nn.kernels import fused_attention as fused
+from molsepnorm.nn.kernels import triton_kernels as fused_kernels
 
 HOPPER = GPUTarget("cuda", 90, 32)
 REGISTERS, SHARED, WARPS = 65_536, 227 * 1024, 64  # of a Hopper multiprocessor
@@ -46,7 +46,7 @@ class Usage(NamedTuple):
 
 
 def compiled(kernel: Any, constants: dict[str, Any], dtype: str, warps: int) -> Any:
-    """One of `molsepnorm.nn.fused_kernels`, as Triton compiles it on a Hopper GPU."""
+    """One of `molsepnorm.nn.kernels.triton_kernels`, as Triton compiles it on a Hopper GPU."""
     types = dict.fromkeys(kernel.arg_names, "i32") | {"scale": "fp32"}
     types |= dict.fromkeys(("qkv", "y", "grad", "grad_qkv"), f"*{TYPES[dtype]}")
     types |= {"bias": "*fp32", "grad_bias": "*fp32", "seeds": "*i64"}

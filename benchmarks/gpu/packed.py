@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.datasets.dataset import LabelledGraph, cached_store
-from molsepnorm.encodings import EncodingSpec
-from molsepnorm.molecule import MolGraph
-from molsepnorm.store import GraphStore
+from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.store import GraphStore
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["FEATURIZER", "pack", "unpack"]
 

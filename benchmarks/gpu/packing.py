@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from where import commit
 
 from gpu.packed import pack, unpack
-from molsepnorm import datasets
-from molsepnorm.encodings import EncodingSpec
+from molsepnorm.data import datasets
 from molsepnorm.model import encoding_of
+from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.training import load_config
 from molsepnorm.training.run import architecture
 

@@ -18,11 +18,11 @@ import torch
 from peers import hf_graphormer
 from torch import Tensor, nn
 
-from molsepnorm.codes import UNREACHABLE
-from molsepnorm.encodings import PathVocabulary
-from molsepnorm.inference import Precision, autocast, products_in
-from molsepnorm.molecule import MolGraph
-from molsepnorm.store import GraphStore
+from molsepnorm.data.store import GraphStore
+from molsepnorm.molecules.codes import UNREACHABLE
+from molsepnorm.molecules.encodings import PathVocabulary
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.inference import Precision, autocast, products_in
 
 __all__ = ["Stepper", "carried", "graph_of", "inputs", "make_stepper"]
 

@@ -21,7 +21,7 @@ from gpu.jobs import Outcome, run_jobs
 from gpu.profiling import count_kernels
 from gpu.scale import scale
 from gpu.trainers import DEVICE, Variant, first_batches, make_trainer, notes, synchronize
-from molsepnorm.inference import Precision, infer
+from molsepnorm.predict.inference import Precision, infer
 from molsepnorm.training.loop import Trainer
 
 __all__ = ["JOBS", "best_of", "measure"]

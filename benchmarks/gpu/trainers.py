@@ -13,17 +13,17 @@ import torch
 
 from gpu.packed import unpack
 from gpu.scale import scale, scratch
-from molsepnorm import datasets
-from molsepnorm.datasets import Dataset
-from molsepnorm.inference import Precision
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
-from molsepnorm.nn.fused_attention import DEVICES
+from molsepnorm.nn.kernels.fused_attention import DEVICES
+from molsepnorm.predict.inference import Precision
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config
+from molsepnorm.training.callback import Listener
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.listener import Listener
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run import architecture
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules.molecule import MolGraph
 from peers import PeerMissing
 
 __all__ = ["NAME", "collator", "outputs", "preprocessor", "raw_item", "slim"]

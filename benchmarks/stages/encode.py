@@ -13,8 +13,8 @@ from peers import PeerMissing, hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm import featurize
-from molsepnorm.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.molecules import featurize
 
 __all__ = ["encode"]
 

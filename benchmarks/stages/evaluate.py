@@ -8,8 +8,8 @@ from peers import hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm.inference import infer
-from molsepnorm.plan import by_size
+from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.predict.inference import infer
 from stages.slim import products, sides
 
 __all__ = ["evaluate"]

@@ -13,8 +13,9 @@ from molecules import SLIM_ENCODING, on_one_core, zinc_table
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm import datasets, featurize
-from molsepnorm.datasets import DataConfig
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.molecules import featurize
 
 __all__ = ["ogb", "zinc"]
 

@@ -24,8 +24,8 @@ _TRAIN = """
 import itertools, sys
 import molsepnorm
 from molsepnorm import datasets
-from molsepnorm.batch import GraphTensors
-from molsepnorm.inference import predict
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.predict.inference import predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import Target, Task

@@ -18,8 +18,8 @@ __all__ = ["scaling"]
 _PREPARE = """
 import sys
 from molsepnorm import datasets
-from molsepnorm.datasets import DataConfig
-from molsepnorm.encodings import EncodingSpec
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.molecules.encodings import EncodingSpec
 
 config = DataConfig(table=sys.argv[1], targets=("y",), featurizer="zinc")
 datasets.load(config, EncodingSpec((3,)))

@@ -14,7 +14,7 @@ from peers import PeerMissing, hf_graphormer
 from settings import Settings
 from torch import Tensor, nn
 
-from molsepnorm.batch import GraphTensors
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig, RunConfig
 from molsepnorm.training.optim import make_optimizer

@@ -16,7 +16,7 @@ __all__ = ["startup"]
 _FIRST_BATCH = """
 import molsepnorm
 from molsepnorm import datasets, model, training
-from molsepnorm.batch import GraphTensors
+from molsepnorm.data.batching.collate import GraphTensors
 
 config = molsepnorm.load_config({name!r})
 spec = model.encoding_of(training.run.architecture(config))

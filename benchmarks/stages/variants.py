@@ -14,8 +14,8 @@ from settings import Settings
 from torch import Tensor, nn
 from turns import Row, Work, in_turns
 
-from molsepnorm.inference import infer
 from molsepnorm.nn import GraphBatch, Graphormer
+from molsepnorm.predict.inference import infer
 from stages.slim import Ours, our_side, stepper, threads
 
 __all__ = ["VARIANTS", "Variant", "variants"]

@@ -20,7 +20,7 @@ from molsepnorm.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from molsepnorm.geometry import Analysis
+    from molsepnorm.analysis.geometry import Analysis
 
 __all__ = ["analyze"]
 
@@ -81,10 +81,10 @@ def analyze(
     molsepnorm analyze --model runs/zinc-ablation --output runs/zinc-ablation/geometry
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
+    from molsepnorm.analysis.geometry import analyze as look
+    from molsepnorm.analysis.geometry.report import require_place, write_report
+    from molsepnorm.analysis.geometry.subjects import load_subjects
     from molsepnorm.cli.console import make_console
-    from molsepnorm.geometry import analyze as look
-    from molsepnorm.geometry.report import require_place, write_report
-    from molsepnorm.geometry.subjects import load_subjects
 
     if given["smiles_column"] is not None and given["data"] is None:
         raise click.UsageError("--smiles-column is of a file: name it by --data FILE.csv")
@@ -109,8 +109,8 @@ def analyze(
 def _show(analysis: Analysis, output: Path, console: Console) -> None:
     from rich.table import Table
 
+    from molsepnorm.analysis.geometry.report import table_of
     from molsepnorm.cli.console import cell
-    from molsepnorm.geometry.report import table_of
 
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
     table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")

@@ -57,8 +57,8 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     molsepnorm convert --from graphormer-v1 zinc.pt --max-path-length 20 -o models/zinc
     molsepnorm convert --from hf my-graphormer/ --featurizer ogb -o models/mine
     """
-    from molsepnorm.convert import convert as import_checkpoint
-    from molsepnorm.files import write_json
+    from molsepnorm.files.writing import write_json
+    from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
     from molsepnorm.model import require_place
 
     require_place(output)  # before the work

@@ -64,10 +64,10 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **given:
     molsepnorm data check my.csv --targets logS --fix clean.csv
     molsepnorm data check my.csv --splits-column split --strict
     """
-    from molsepnorm.checking.check import report_of
-    from molsepnorm.checking.clean import clean_scan, removed_path, write_clean
-    from molsepnorm.checking.scan import scan_table
     from molsepnorm.cli.data_display import print_clean, print_report
+    from molsepnorm.data.checking.check import report_of
+    from molsepnorm.data.checking.clean import clean_scan, removed_path, write_clean
+    from molsepnorm.data.checking.scan import scan_table
 
     config = configuration({**given, "data": file}).data
     if output is not None:
@@ -107,7 +107,7 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     molsepnorm data list --data-dir /data --json
     """
     from molsepnorm.cli.data_display import print_sets
-    from molsepnorm.datasets.listing import list_sets
+    from molsepnorm.data.datasets.catalog import list_sets
 
     sets = list_sets(data_dir)
     if as_json:
@@ -128,9 +128,9 @@ def prepare(source: str | None, **given: Any) -> None:
     molsepnorm data prepare ogbg-molhiv --data-dir /data
     molsepnorm data prepare my.csv --targets logS --preset base
     """
-    from molsepnorm import datasets
     from molsepnorm.cli.data_display import print_store
-    from molsepnorm.datasets.dataset import cache_folder
+    from molsepnorm.data import datasets
+    from molsepnorm.data.datasets.dataset import cache_folder
     from molsepnorm.model import encoding_of
     from molsepnorm.training.run import architecture
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from molsepnorm.checking.clean import CleanTable
-from molsepnorm.checking.report import Finding, Group, TableReport, TargetSummary
 from molsepnorm.cli.console import cell, make_console
-from molsepnorm.datasets import Dataset
-from molsepnorm.datasets.listing import NamedSet
+from molsepnorm.data.checking.clean import CleanTable
+from molsepnorm.data.checking.report import Finding, Group, TableReport, TargetSummary
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.datasets.catalog import NamedSet
 
 __all__ = ["print_clean", "print_report", "print_sets", "print_store"]
 

@@ -13,13 +13,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from molsepnorm.cli.console import cell, make_console
-from molsepnorm.datasets import SPLITS, Dataset
-from molsepnorm.metrics import METRICS
+from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task
+from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
+from molsepnorm.training.callback import EpochRecord, Listener, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
 
 __all__ = [
     "SeriesDisplay",

@@ -19,7 +19,7 @@ from molsepnorm.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from molsepnorm.inference import Precision
+    from molsepnorm.predict.inference import Precision
 
 __all__ = ["evaluate"]
 

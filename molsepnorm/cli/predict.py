@@ -21,7 +21,7 @@ from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError, StorageError
 
 if TYPE_CHECKING:
-    from molsepnorm.inference import Precision
+    from molsepnorm.predict.inference import Precision
 
 __all__ = ["predict"]
 
@@ -99,7 +99,7 @@ def predict(
                 model_folder, device, processes or _cores(), precision
             )
         if source:
-            from molsepnorm.tables import read_chunks
+            from molsepnorm.data.tables import read_chunks
 
             name = str(source)
             chunks: Iterable[Any] = read_chunks(source, smiles_column=smiles_column)
@@ -153,7 +153,7 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
         short = len(first) < csv.field_size_limit()
         names = next(csv.reader([first]), []) if short else first.strip().split(",")
         if column in names:
-            from molsepnorm.tables import read_chunks
+            from molsepnorm.data.tables import read_chunks
 
             table = cast(TextIO, _PutBack(first, stream))
             yield from read_chunks(table, name, smiles_column=column)
@@ -204,7 +204,7 @@ class _Terminal(io.TextIOBase):
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that takes its place only once it is whole."""
-    from molsepnorm.files import replacing
+    from molsepnorm.files.writing import replacing
 
     if output is None:
         yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout

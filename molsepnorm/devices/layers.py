@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from molsepnorm.devices.verdict import Results, Verdict, judge
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import Block
-from molsepnorm.nn.batch_norm import MaskedBatchNorm1d
-from molsepnorm.nn.dropout import ByteDropout
-from molsepnorm.nn.fused_attention import fused_attention
+from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.kernels.fused_attention import fused_attention
+from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
 
 __all__ = ["check_attention", "check_batch_norm", "check_dropout", "check_fused_dropout"]
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from molsepnorm.batch import GraphTensors
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, on_device, products_in
 from molsepnorm.devices.verdict import Results, Verdict, first_line, judge, remembered
-from molsepnorm.encodings.encode import EncodingSpec, encode
-from molsepnorm.molecule import MolGraph
-from molsepnorm.nn import fused_attention
+from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.kernels import fused_attention
 
 __all__ = [
     "SIZES",

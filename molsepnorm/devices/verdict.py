@@ -18,7 +18,7 @@ from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
-from molsepnorm.files import cache_folder, fingerprint, write_json
+from molsepnorm.files.writing import cache_folder, fingerprint, write_json
 
 __all__ = ["Results", "Verdict", "apart", "driver", "first_line", "judge", "known", "remembered"]
 

@@ -199,7 +199,7 @@ def _device(name: str) -> Iterator[Verdict | str]:
     from molsepnorm.devices.network import Way, bound_of, outputs, small, undisturbed
     from molsepnorm.devices.verdict import judge
     from molsepnorm.nn.config import GraphormerConfig
-    from molsepnorm.nn.fused_attention import without_kernels
+    from molsepnorm.nn.kernels.fused_attention import without_kernels
 
     config, device = small(GraphormerConfig()), torch.device(name)
     with undisturbed(device):

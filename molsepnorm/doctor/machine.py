@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from molsepnorm._version import __version__
-from molsepnorm.files import cache_folder
+from molsepnorm.files.writing import cache_folder
 
 __all__ = ["Machine", "describe"]
 

@@ -22,12 +22,12 @@ T      targets
 """
 
 from molsepnorm.nn.batch import Block, GraphBatch, PathTable
-from molsepnorm.nn.batch_norm import MaskedBatchNorm1d, synchronize_norms
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.conversion import Conversion, LeadingSepNorm, convert_to_sepnorm
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.norms import BatchRenorm1d, MixNorm
-from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
+from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, synchronize_norms
+from molsepnorm.sepnorm.conversion import Conversion, LeadingSepNorm, convert_to_sepnorm
+from molsepnorm.sepnorm.kinds import BatchRenorm1d, MixNorm
+from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = [
     "BatchRenorm1d",

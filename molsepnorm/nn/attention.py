@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from molsepnorm.nn.batch import Block
-from molsepnorm.nn.dropout import ByteDropout
-from molsepnorm.nn.fused_attention import fits, fused_attention
+from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.kernels.fused_attention import fits, fused_attention
 
 __all__ = ["BiasedSelfAttention"]
 

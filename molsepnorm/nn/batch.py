@@ -20,7 +20,7 @@ __all__ = ["Block", "GraphBatch", "PathTable"]
 
 @dataclass(frozen=True)
 class PathTable:
-    """The path vocabulary as tensors; `molsepnorm.encodings.PathVocabulary` says what it means."""
+    """The path vocabulary as tensors; `encodings.PathVocabulary` says what it means."""
 
     bonds: Tensor
     """float32 [V, L·K]: 1 in column k·K + e where the k-th bond of a path is e, the bonds beyond

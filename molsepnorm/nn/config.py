@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.norms import BATCH_KINDS, NormKind
 from molsepnorm.nn.readout import ReadoutKind
+from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
 
 __all__ = ["NORMS", "GraphormerConfig", "NormName", "Norms"]
 

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.bias import AttentionBias
-from molsepnorm.nn.block import GraphormerLayer
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.dropout import ByteDropout
 from molsepnorm.nn.embedding import AtomEmbedding
+from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.local import GINE
-from molsepnorm.nn.norms import BATCH_KINDS, make_norm
+from molsepnorm.nn.pairs.bias import AttentionBias
+from molsepnorm.nn.pairs.encoding import RelationEncoding, Relations
+from molsepnorm.nn.pairs.walks import WalkEncoding, walk_probabilities
 from molsepnorm.nn.readout import Pooling
-from molsepnorm.nn.relations import RelationEncoding, Relations
-from molsepnorm.nn.sepnorm import SepNorm, SharedNorm
-from molsepnorm.nn.walks import WalkEncoding, walk_probabilities
+from molsepnorm.sepnorm.kinds import BATCH_KINDS, make_norm
+from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = ["Graphormer"]
 
@@ -30,7 +30,7 @@ class Graphormer(nn.Module):
     NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931. The
     sources of what can be added are named in `GraphormerConfig` and where it is.
 
-    What differs from the reference: canonical shortest paths (see `molsepnorm.encodings`), one
+    What differs from the reference: canonical shortest paths (see `encodings`), one
     degree table, SepNorm. Where the graph token alone is read out, it alone asks and goes on in
     the last layer. (With SepNorm the atoms' norm before that layer's feed-forward is therefore
     never used; its parameters stay as they are drawn.)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from molsepnorm.nn.embedding import label_embeddings
-from molsepnorm.nn.neighbours import Neighbours
+from molsepnorm.nn.pairs.neighbours import Neighbours
 
 __all__ = ["GINE"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from molsepnorm.errors import ConfigError, require_several
-from molsepnorm.inference import Precision, pick_device
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.inference import Precision, pick_device
 from molsepnorm.predict.work import Outcome, Predict, Prepare, Prepared, Run, encoded_groups
 from molsepnorm.predict.workers import Workers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files import csv_writer
+from molsepnorm.files.writing import csv_writer
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.work import Outcome
 
@@ -40,7 +40,7 @@ def predict_rows(
 
     Args:
         predictor: what predicts.
-        chunks: the table in pieces, such as `molsepnorm.tables.read_chunks` gives; or, where it
+        chunks: the table in pieces, such as `tables.read_chunks` gives; or, where it
             is no file, columns of cells by their names. They are read as they are needed.
         out: where the CSV goes.
         smiles_column: name of the column of SMILES.
@@ -90,7 +90,7 @@ def predict_rows(
 
 def _check(columns: list[str], smiles_column: str, added: list[str], source: str) -> None:
     if columns.count(smiles_column) != 1:
-        from molsepnorm.tables import require_column
+        from molsepnorm.data.tables import require_column
 
         require_column(columns, smiles_column, source)
     if taken := [name for name in added if name in columns]:
@@ -122,7 +122,7 @@ def _fail(chunk: Rows, errors: list[str | None], source: str, before: int) -> No
             continue
         if isinstance(chunk, Mapping):
             raise DataError(f"{source}, line {before + row + 1}: {error}")
-        from molsepnorm.tables import locate
+        from molsepnorm.data.tables import locate
 
         raise DataError(f"{locate(source, chunk.index[row])}: {error}")
 

@@ -12,14 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings.encode import EncodedGraphs, EncodingSpec, encode, require_graphs
+from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.inference import Precision, predict
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecule import MolGraph
-from molsepnorm.plan import by_size
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encode import (
+    EncodedGraphs,
+    EncodingSpec,
+    encode,
+    require_graphs,
+)
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.inference import Precision, predict
 
 __all__ = ["Outcome", "Predict", "Prepare", "Prepared", "Run", "encoded_groups"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.metrics import Kind
+from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["Target", "check_labels"]
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
-from molsepnorm.metrics import (
+from molsepnorm.tasks.loss import Loss
+from molsepnorm.tasks.metrics import (
     METRICS,
     Kind,
     Metric,
@@ -21,7 +22,6 @@ from molsepnorm.metrics import (
     resampled_scores,
     score,
 )
-from molsepnorm.tasks.loss import Loss
 from molsepnorm.tasks.target import Target
 
 __all__ = ["Task", "json_scores"]

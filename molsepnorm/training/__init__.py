@@ -1,11 +1,11 @@
 """From a configuration to a trained model and its scores."""
 
 from molsepnorm.training.ablation import Ablation, ablate
+from molsepnorm.training.callback import EpochRecord, Listener, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
-from molsepnorm.training.listener import EpochRecord, Listener, TrainingResult
+from molsepnorm.training.evaluation import Evaluation, evaluate
+from molsepnorm.training.replicates import Series, train_series
 from molsepnorm.training.run import train
-from molsepnorm.training.scoring import Evaluation, evaluate
-from molsepnorm.training.series import Series, train_series
 
 __all__ = [
     "Ablation",

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, require_several
-from molsepnorm.files import replacing, write_json
-from molsepnorm.metrics import METRICS
+from molsepnorm.files.writing import replacing, write_json
 from molsepnorm.nn.config import NORMS
-from molsepnorm.tables import hold
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.callback import Listener
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.listener import Listener
-from molsepnorm.training.series import Series, train_series
+from molsepnorm.training.replicates import Series, train_series
 
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
 

@@ -18,10 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from molsepnorm.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.errors import ModelError
-from molsepnorm.files import clear_errors, replacing
-from molsepnorm.reading import check_types
+from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
+from molsepnorm.files.reading import check_types
+from molsepnorm.files.writing import clear_errors, replacing
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 

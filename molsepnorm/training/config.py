@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from molsepnorm.datasets.config import MOST_SEED, DataConfig
+from molsepnorm.data.datasets.config import MOST_SEED, DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.files import clear_errors, replacing
-from molsepnorm.inference import Precision
+from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.predict.inference import Precision
 from molsepnorm.training.budget import seconds_of
 from molsepnorm.training.settings import parse_yaml, shown
 
@@ -100,7 +100,7 @@ class TrainConfig(_Section):
 
     def resolved(self) -> TrainConfig:
         """The same with full paths, so that a run resumes from any folder."""
-        from molsepnorm.tables import is_stream
+        from molsepnorm.data.tables import is_stream
 
         paths = {
             name: path.absolute() if is_stream(path) else path.resolve()

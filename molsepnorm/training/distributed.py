@@ -24,7 +24,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from molsepnorm.errors import ConfigError, MolsepnormError
-from molsepnorm.inference import pick_device
+from molsepnorm.predict.inference import pick_device
 
 __all__ = ["World", "device_of_rank"]
 

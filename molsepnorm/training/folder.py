@@ -34,11 +34,12 @@ import torch
 from pydantic import FiniteFloat
 
 from molsepnorm._version import __version__
-from molsepnorm.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.devices.verdict import known
-from molsepnorm.digests import fingerprint_unsealed
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files import (
+from molsepnorm.files.digests import fingerprint_unsealed
+from molsepnorm.files.reading import check_types, read_json
+from molsepnorm.files.writing import (
     clear_errors,
     csv_writer,
     fingerprint,
@@ -46,10 +47,9 @@ from molsepnorm.files import (
     replacing,
     write_json,
 )
-from molsepnorm.reading import check_types, read_json
 from molsepnorm.tasks import Target, Task
+from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.listener import EpochRecord
 from molsepnorm.training.lock import LOCK
 
 __all__ = ["RunFolder"]

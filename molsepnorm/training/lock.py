@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, SoftFileLock, Timeout
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.files import clear_errors
+from molsepnorm.files.writing import clear_errors
 
 __all__ = ["LOCK", "locked"]
 

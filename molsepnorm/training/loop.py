@@ -11,21 +11,21 @@ import numpy as np
 import torch
 
 from molsepnorm import devices
-from molsepnorm.batch import GraphTensors
-from molsepnorm.datasets.dataset import Dataset
+from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ModelError, MolsepnormError
-from molsepnorm.inference import infer
-from molsepnorm.metrics import METRICS
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.batch_norm import synchronize_norms
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.plan import epoch_batches, largest_batch, num_batches
+from molsepnorm.predict.inference import infer
+from molsepnorm.sepnorm.batch_norm import synchronize_norms
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.callback import EpochRecord, Listener
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import World, device_of_rank
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.listener import EpochRecord, Listener
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 from molsepnorm.training.step import TINY, Examples, Stepper

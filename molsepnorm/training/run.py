@@ -12,25 +12,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from molsepnorm import datasets, featurize
-from molsepnorm.datasets import Dataset
-from molsepnorm.datasets.leaks import shared_molecules
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files import write_json
-from molsepnorm.inference import on_device, predict
+from molsepnorm.files.writing import write_json
 from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.tables import is_held, is_stream
+from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.budget import epochs_within, seconds_of
+from molsepnorm.training.callback import Listener, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import World, device_of_rank
+from molsepnorm.training.evaluation import score_on
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.listener import Listener, TrainingResult
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.scoring import score_on
 
 __all__ = ["architecture", "train"]
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.plan import epoch_batches
 from molsepnorm.training.config import RunConfig
 
 __all__ = ["estimate_statistics", "statistics_batches"]

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.batch import GraphTensors
-from molsepnorm.inference import autocast, products_in
+from molsepnorm.data.batching.bucketing import fixed_plan, rows_of, tight_plan
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import Block, GraphBatch
-from molsepnorm.plan import fixed_plan, rows_of, tight_plan
+from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.tasks import Loss
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
 from molsepnorm.training.config import TrainConfig

@@ -27,8 +27,8 @@ from molsepnorm.devices.network import (
 )
 from molsepnorm.devices.verdict import Results, Verdict, remembered
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn import fused_attention
 from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.kernels import fused_attention
 from molsepnorm.tasks import Loss, Target, Task
 from molsepnorm.training import step
 from molsepnorm.training.capture import CaptureFailed

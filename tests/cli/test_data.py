@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from molsepnorm.cli import main
-from molsepnorm.datasets import NAMES
+from molsepnorm.data.datasets import NAMES
 
 ROWS = [("C" * length, 0.5 * length, length % 2) for length in range(2, 42)]
 BAD = [("OCC", 1, 1), ("CCO", 2, 1), ("C1CC", 3, 0)]

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from molsepnorm.devices import layers
-from molsepnorm.nn import attention, batch_norm
-from molsepnorm.nn import fused_attention as fused
-from molsepnorm.nn.dropout import ByteDropout
+from molsepnorm.nn import attention
+from molsepnorm.nn.kernels import fused_attention as fused
+from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.sepnorm import batch_norm
 
 CPU = torch.device("cpu")
 

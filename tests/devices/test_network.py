@@ -13,9 +13,9 @@ import torch
 
 from molsepnorm.devices import network
 from molsepnorm.devices.network import Way, compare, outputs, small
-from molsepnorm.inference import infer
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.nn import fused_attention as fused
+from molsepnorm.nn.kernels import fused_attention as fused
+from molsepnorm.predict.inference import infer
 
 CPU = torch.device("cpu")
 CONFIG = GraphormerConfig(layers=3, width=16, ffn_width=16, heads=2)
@@ -120,7 +120,7 @@ def test_every_tile_of_the_kernels_has_a_molecule():
 def test_a_cpu_loads_no_check():
     """Predicting on a CPU neither checks nor imports what checks."""
     code = (
-        "import sys, numpy as np, molsepnorm.predict, molsepnorm.inference, molsepnorm.nn; "
+        "import sys, numpy as np, molsepnorm.predict, molsepnorm.predict.inference, molsepnorm.nn; "
         "print({'molsepnorm.devices.network', 'molsepnorm.devices.verdict'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

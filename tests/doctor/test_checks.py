@@ -43,7 +43,7 @@ def test_without_rdkit(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "rdkit"]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("smiles", "zinc", "sdf", "cxsmiles", "ogb", "rich", "scaffold"):
-        monkeypatch.delitem(sys.modules, f"molsepnorm.featurize.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"molsepnorm.molecules.featurize.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "rdkit", None)
     states = {each.name: (each.state, each.said) for each in run_checks()}
     skipped = "skipped", "needs rdkit, which is not installed"

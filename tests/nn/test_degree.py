@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import batch_of
 
-from molsepnorm import featurize
+from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.degree import DegreeScaler
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.encodings import EncodingSpec, encode
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import GraphBatch
 from molsepnorm.nn.embedding import AtomEmbedding
 

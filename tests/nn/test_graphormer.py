@@ -14,9 +14,9 @@ from support import SMALL, batch_of, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm import featurize
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SharedNorm
 from molsepnorm.training.statistics import estimate_statistics
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from molsepnorm import featurize
-from molsepnorm.batch import GraphTensors
-from molsepnorm.convert.parity import hf_tokens, reference_inputs
-from molsepnorm.convert.weights import Imported, import_weights
-from molsepnorm.encodings import encode
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.interop.graphormer_weights.parity import hf_tokens, reference_inputs
+from molsepnorm.interop.graphormer_weights.weights import Imported, import_weights
 from molsepnorm.model import encoding_of
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import Graphormer
 
 pytest.importorskip(

@@ -9,14 +9,14 @@ from support import SMALL, batch_of, far_from_initial, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm import featurize
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecule import MolGraph
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import Block, Graphormer, GraphormerConfig
-from molsepnorm.nn.block import GraphormerLayer
-from molsepnorm.nn.dropout import StochasticDepth
-from molsepnorm.nn.norms import MixNorm
-from molsepnorm.nn.sepnorm import SepNorm
+from molsepnorm.nn.kernels.dropout import StochasticDepth
+from molsepnorm.nn.layer import GraphormerLayer
+from molsepnorm.sepnorm.kinds import MixNorm
+from molsepnorm.sepnorm.sepnorm import SepNorm
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged

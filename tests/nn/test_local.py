@@ -10,10 +10,10 @@ from support import batch_of
 from torch import Tensor, nn
 from torch_geometric.nn import GINEConv
 
-from molsepnorm import featurize
+from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.local import GINE
-from molsepnorm.nn.neighbours import neighbours_of
+from molsepnorm.nn.pairs.neighbours import neighbours_of
 
 WIDTH = 6
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import batch_of
 
-from molsepnorm import featurize
+from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.readout import Pooling
 

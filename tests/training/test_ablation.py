@@ -13,8 +13,8 @@ from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
 from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
+from molsepnorm.training.callback import Listener
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.listener import Listener
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}

@@ -11,8 +11,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from molsepnorm.digests import BLANK, write_sealed
 from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.files.digests import BLANK, write_sealed
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training import checkpoint
 from molsepnorm.training.checkpoint import Progress

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from molsepnorm.datasets import NAMES
+from molsepnorm.data.datasets import NAMES
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.training.config import TrainConfig, config_folder, load_config
 

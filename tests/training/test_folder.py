@@ -13,9 +13,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save
 
-from molsepnorm.digests import BLANK, KEY, write_sealed
 from molsepnorm.errors import DataError, ModelError
-from molsepnorm.files import fingerprint
+from molsepnorm.files.digests import BLANK, KEY, write_sealed
+from molsepnorm.files.writing import fingerprint
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 

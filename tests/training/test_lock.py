@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from molsepnorm import files
 from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.files import writing as files
 from molsepnorm.training import train
 from molsepnorm.training.lock import LOCK, locked
 from molsepnorm.training.run import RunFolder

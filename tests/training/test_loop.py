@@ -10,11 +10,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
-from molsepnorm.digests import BLANK, KEY, write_sealed
 from molsepnorm.errors import ModelError, MolsepnormError
-from molsepnorm.metrics import Metric
+from molsepnorm.files.digests import BLANK, KEY, write_sealed
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Loss
+from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training import Listener, load_config, train
 
 

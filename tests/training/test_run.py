@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from molsepnorm.datasets import DataConfig
+from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor

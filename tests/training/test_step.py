@@ -16,7 +16,7 @@ import pytest
 import torch
 from tape import record
 
-from molsepnorm import datasets
+from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer, attention

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tape import record
 
-from molsepnorm.nn import fused_attention as fused
+from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.training import Listener, TrainConfig, train, trial
 from molsepnorm.training.distributed import World
 

@@ -17,9 +17,10 @@ from torch_geometric.data import Data
 import molsepnorm
 from benchmarks.fuzz import promises
 from benchmarks.fuzz.work import Work
-from molsepnorm import GraphormerConfig, MolGraph, Predictor, SepNorm, featurize, load_config
-from molsepnorm.encodings.transform import AddShortestPathEncoding
-from molsepnorm.featurize.pyg import from_data, to_data
+from molsepnorm import GraphormerConfig, MolGraph, Predictor, SepNorm, load_config
+from molsepnorm.interop.transform import AddShortestPathEncoding
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.pyg import from_data, to_data
 
 _NAMES: dict[str, Any] = {"np": np, "pd": pd, "torch": torch, "math": math}
 _OF_PACKAGES = (molsepnorm, Chem, featurize, Path, StringIO, GraphormerConfig, MolGraph, Predictor)

@@ -9,8 +9,9 @@ from typing import Any
 
 from benchmarks.fuzz import promises
 from benchmarks.fuzz.work import TARGETS, Work, command
-from molsepnorm import MolGraph, featurize
+from molsepnorm import MolGraph
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules import featurize
 
 PARTS = ("smiles",)
 SECONDS = 10

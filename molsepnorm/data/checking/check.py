@@ -1,0 +1,75 @@
+"""`check_table`: what to know of a table before a model learns from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from molsepnorm.data.checking.findings import find
+from molsepnorm.data.checking.report import TableReport, TargetSummary
+from molsepnorm.data.checking.scan import Scan, scan_table
+from molsepnorm.data.datasets.config import DataConfig
+
+__all__ = ["check_table", "report_of"]
+
+_ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
+
+
+def check_table(config: DataConfig) -> TableReport:
+    """Look through `config.table`; nothing is written.
+
+    Two rows are the same molecule where their canonical SMILES are equal, isotopes and atom-map
+    numbers cleared: to a model they are the same graph. Its labels contradict each other where
+    classes differ, or numbers by more than a millionth of their column's standard deviation.
+
+    >>> from pathlib import Path
+    >>> report = check_table(DataConfig(table=Path("data/demo.csv")))
+    >>> report.rows == report.readable, [finding.kind for finding in report.problems]
+    (True, [])
+
+    Raises:
+        ConfigError: a column or file named in the settings is missing.
+        DataError: the file is no table.
+        StorageError: it cannot be read.
+    """
+    return report_of(scan_table(config))
+
+
+def report_of(scan: Scan) -> TableReport:
+    """What is found in a table that was scanned."""
+    sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
+    return TableReport(
+        source=str(scan.config.table),
+        rows=len(scan.canonical),
+        readable=len(scan.readable),
+        molecules=int(scan.molecules.max()) + 1,
+        atoms=int(sizes.sum()),
+        remarks=scan.labels.remarks,
+        targets=tuple(_summaries(scan)),
+        splits={name: len(rows) for name, rows in scan.parts.items()},
+        findings=tuple(find(scan, sizes)),
+    )
+
+
+def _summaries(scan: Scan) -> Iterator[TargetSummary]:
+    labels = scan.labels
+    for name, kind, classes, column in zip(
+        labels.names, labels.kinds, labels.classes, scan.columns, strict=True
+    ):
+        present = column[~np.isnan(column)]
+        measured = kind == "regression" and len(present) > 0
+        names = {"regression": (), "binary": ("0", "1"), "multiclass": classes}[kind]
+        yield TargetSummary(
+            name,
+            kind,
+            labels=len(present),
+            missing=len(column) - len(present),
+            mean=float(present.mean()) if measured else None,
+            sd=float(present.std()) if measured else None,
+            median=float(np.median(present)) if measured else None,
+            min=float(present.min()) if measured else None,
+            max=float(present.max()) if measured else None,
+            classes={each: int((present == i).sum()) for i, each in enumerate(names)},
+        )

@@ -1,0 +1,240 @@
+"""`scan_table`: a table read as training would read it, but going on where training would stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Rejected
+from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
+from molsepnorm.data.datasets.parsing import BLANKS, mostly_numbers, parse_numbers
+from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.tables import locate, read_table, require_column
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
+from molsepnorm.molecules import featurize
+
+__all__ = ["Refusal", "Scan", "place", "scan_table"]
+
+_SAME = 1e-6
+"""Numbers that differ by no more than this share of their column's standard deviation agree."""
+
+_T = TypeVar("_T")
+
+
+class Refusal(NamedTuple):
+    """Something at which training would stop, but not this scan."""
+
+    what: Literal["targets", "weights", "split"]
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """A table's R rows as molecules and labels."""
+
+    config: DataConfig
+    table: pd.DataFrame
+    """[R, columns], every cell as text, as it stands in the file."""
+    labels: Labels
+    """[R, T]; T is 0 where no target can be read. Misfits count as missing."""
+    misfits: dict[str, np.ndarray]
+    """Of targets that were asked for: the rows (int64) whose cell is no label, where there are
+    any."""
+    nearly: dict[str, np.ndarray]
+    """Of columns that would be targets but for some cells: the rows (int64) of these."""
+    canonical: tuple[str | None, ...]
+    """For each row its canonical SMILES; None where it cannot be read."""
+    rejected: tuple[Rejected, ...]
+    """The rows that cannot be read, in their order."""
+    parts: dict[str, np.ndarray]
+    """Rows (int64) of train, val and test; empty where there is no split."""
+    refusals: tuple[Refusal, ...]
+
+    @cached_property
+    def smiles(self) -> list[str]:
+        """For each row its SMILES as it stands in the file."""
+        return self.table[self.config.smiles_column].tolist()
+
+    @cached_property
+    def readable(self) -> np.ndarray:  # int64
+        """The rows that are molecules."""
+        return np.flatnonzero(self.molecules >= 0)
+
+    @cached_property
+    def molecules(self) -> np.ndarray:  # int64 (R,)
+        """For each row the number of its molecule, counted as they first occur; -1 for none."""
+        return pd.factorize(np.array(self.canonical, dtype=object))[0].astype(np.int64)
+
+    @cached_property
+    def repeated(self) -> list[np.ndarray]:
+        """The rows (int64, ascending) of each of the D molecules with several, as they first
+        occur."""
+        rows = self.readable
+        rows = rows[np.bincount(self.molecules[rows])[self.molecules[rows]] > 1]
+        if not len(rows):
+            return []
+        rows = rows[np.argsort(self.molecules[rows], kind="stable")]
+        return np.split(rows, np.flatnonzero(np.diff(self.molecules[rows])) + 1)
+
+    @cached_property
+    def columns(self) -> np.ndarray:  # float64 (T, molecules)
+        """The labels of the rows that are molecules, target by target."""
+        return self.labels.values[self.readable].T
+
+    @cached_property
+    def sd(self) -> np.ndarray:  # float64 (T,)
+        """Standard deviation of the labels of molecules, NaN of a target without any."""
+        present = [column[~np.isnan(column)] for column in self.columns]
+        return np.array([column.std() if len(column) else np.nan for column in present])
+
+    @cached_property
+    def spread(self) -> np.ndarray:  # float64 (D, T)
+        """For each of `repeated` its largest label less its smallest, NaN where there is none."""
+        if not self.repeated or not self.labels.names:
+            return np.zeros((len(self.repeated), len(self.labels.names)))
+        rows = np.concatenate(self.repeated)
+        molecule = np.repeat(np.arange(len(self.repeated)), list(map(len, self.repeated)))
+        groups = pd.DataFrame(self.labels.values[rows]).groupby(molecule)
+        return groups.max().to_numpy() - groups.min().to_numpy()
+
+    @cached_property
+    def conflicting(self) -> np.ndarray:  # bool (D, T)
+        """Where the labels of one of `repeated` contradict each other."""
+        numbers = np.array([kind == "regression" for kind in self.labels.kinds], dtype=bool)
+        return self.spread > np.where(numbers, _SAME * np.nan_to_num(self.sd), 0.0)
+
+
+def scan_table(config: DataConfig) -> Scan:
+    """Read every row of `config.table`.
+
+    The rows that cannot be read are those that training leaves out, but for a few impossible
+    aromatic rings that only show when a graph is made.
+
+    Raises:
+        ConfigError: a column or file named in the settings is missing.
+        DataError: the file is no table.
+        StorageError: it cannot be read.
+    """
+    assert config.table is not None
+    table = read_table(config.table, config.smiles_column)
+    asked = [config.smiles_column, *(config.targets or [])]
+    for name in (*asked, config.weight_column, config.splits_column):
+        if name is not None:
+            require_column(table.columns, name, config.table)
+    for name in config.ignore_columns:
+        require_column(table.columns, name, config.table, once=False)
+    canonical, rejected = _molecules(table[config.smiles_column].tolist(), config)
+
+    refusals: list[Refusal] = []
+    misfits = _misfits(table, config)
+    labels = _labels(_without(table, misfits), config, refusals)
+    _try(lambda: read_weights(table, config), "weights", refusals)
+    readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
+    parts = _try(lambda: _parts(table, readable, config), "split", refusals) or {}
+    nearly = _nearly(table, labels, config) if config.targets is None else {}
+    return Scan(
+        *(config, table, labels, misfits, nearly),
+        *(tuple(canonical), tuple(rejected), parts, tuple(refusals)),
+    )
+
+
+def place(scan: Scan, row: int) -> str:
+    """Where in its file a row stands, such as "line 7"."""
+    assert scan.config.table is not None
+    return locate(scan.config.table, scan.table.index[row]).removeprefix(f"{scan.config.table}, ")
+
+
+def _molecules(smiles: list[str], config: DataConfig) -> tuple[list[str | None], list[Rejected]]:
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    # these have a place for every atom and bond, so reading is all that can fail
+    narrow = None if config.featurizer in ("ogb", "rich") else featurize.get(config.featurizer)
+    canonical: list[str | None] = []
+    rejected = []
+    for row, text in enumerate(smiles):
+        try:
+            found = canonical_smiles(text)
+            if narrow is not None:
+                narrow(text)
+            canonical.append(found)
+        except InvalidMolecule as error:
+            canonical.append(None)
+            rejected.append(Rejected(row, text, str(error)))
+    return canonical, rejected
+
+
+def _try(
+    read: Callable[[], _T], what: Literal["targets", "weights", "split"], refusals: list[Refusal]
+) -> _T | None:
+    try:
+        return read()
+    except DataError as error:
+        refusals.append(Refusal(what, str(error)))
+        return None
+
+
+def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) -> Labels:
+    try:
+        labels = _try(lambda: read_labels(table, config), "targets", refusals)
+    except ConfigError as error:
+        if config.targets or config.task_type or config.classes:
+            raise
+        labels = None  # a list of molecules without any column of numbers
+        refusals.append(Refusal("targets", str(error)))
+    return labels or Labels((), (), (), np.zeros((len(table), 0)))
+
+
+def _misfits(table: pd.DataFrame, config: DataConfig) -> dict[str, np.ndarray]:
+    """The cells at which `read_labels` would stop."""
+    found = {}
+    for name in config.targets or []:
+        kind = (
+            config.task_type.get(name) if isinstance(config.task_type, dict) else config.task_type
+        )
+        numbers, odd = parse_numbers(table[name])
+        if kind == "multiclass" or (kind is None and odd.any() and np.isnan(numbers).all()):
+            text = table[name].str.strip()
+            known = text.isin(config.classes.get(name, text)) | text.str.lower().isin(BLANKS)
+            odd = ~known.to_numpy()
+        elif kind == "binary":
+            odd |= ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)
+        if odd.any():
+            found[name] = np.flatnonzero(odd)
+    return found
+
+
+def _without(table: pd.DataFrame, misfits: dict[str, np.ndarray]) -> pd.DataFrame:
+    """The table, these cells blank."""
+    columns = {}
+    for name, rows in misfits.items():
+        columns[name] = table[name].copy()
+        columns[name].iloc[rows] = ""
+    return table.assign(**columns)
+
+
+def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
+    """Columns that are no targets for the sake of less than half of their cells."""
+    taken = (config.smiles_column, config.weight_column, config.splits_column)
+    found = {}
+    names = list(table.columns)
+    for name in names:
+        free = name not in (*taken, *config.ignore_columns, *labels.names)
+        if free and names.count(name) == 1 and mostly_numbers(table[name]):
+            found[name] = np.flatnonzero(parse_numbers(table[name])[1])
+    return found
+
+
+def _parts(table: pd.DataFrame, readable: np.ndarray, config: DataConfig) -> dict[str, np.ndarray]:
+    if config.split is None or not len(readable):
+        return {}
+    assert config.table is not None
+    smiles = table[config.smiles_column].tolist()
+    column = table[config.splits_column].tolist() if config.splits_column else None
+    splits = make_splits(config, readable, smiles, column, config.table, table.index.to_numpy())
+    return {name: readable[indices] for name, indices in splits.items()}

@@ -1,0 +1,73 @@
+"""Molecules that are in more than one split."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.store import GraphStore
+
+__all__ = ["shared_molecules"]
+
+_PAIRS = 1 << 22  # atom pairs hashed at once
+
+
+def shared_molecules(dataset: Dataset) -> int | None:
+    """Count the molecules that occur in more than one split, however their SMILES are written.
+
+    Two rows are the same molecule if their canonical SMILES are equal. Canonical SMILES are slow to
+    compute, so they are compared only for molecules whose stored graphs agree in everything that
+    does not depend on the order of the atoms.
+
+    Returns:
+        The number of different molecules; None if the data set has no SMILES.
+    """
+    if dataset.smiles is None:
+        return None
+    split_of = np.full(len(dataset.store), -1)
+    for number, molecules in enumerate(dataset.splits.values()):
+        split_of[molecules] = number
+    used = np.flatnonzero(split_of >= 0)
+    hashes = _graph_hashes(dataset.store)[used]
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
+    shared = 0
+    for start, end in pairwise([*starts, len(order)]):
+        alike = used[order[start:end]]
+        if len(np.unique(split_of[alike])) > 1:
+            shared += _shared_among(alike, split_of, dataset)
+    return shared
+
+
+def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> int:
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    assert dataset.smiles is not None
+    splits_by_molecule: dict[str, set[int]] = {}
+    for molecule in alike:
+        text = canonical_smiles(dataset.smiles[dataset.store.rows[molecule]])
+        splits_by_molecule.setdefault(text, set()).add(int(split_of[molecule]))
+    return sum(len(splits) > 1 for splits in splits_by_molecule.values())
+
+
+def _graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
+    """Hash every molecule's atoms and paths as sums of random numbers, so that order is free."""
+    random = np.random.default_rng(0)
+
+    def numbers(count: int) -> np.ndarray:
+        return random.integers(0, 1 << 64, count, dtype=np.uint64)
+
+    of_atom = numbers(256)[store.degrees]
+    for feature in store.atoms.T:
+        of_atom = of_atom * np.uint64(0x9E3779B97F4A7C15) + numbers(256)[feature]
+    of_path = numbers(len(store.paths))
+    first_atom = np.cumsum(store.sizes) - store.sizes
+    first_pair = np.append(0, np.cumsum(store.sizes**2))
+    hashes = np.add.reduceat(of_atom, first_atom) if len(store) else np.zeros(0, dtype=np.uint64)
+    chunk_ends = np.searchsorted(first_pair, np.arange(0, first_pair[-1] + _PAIRS, _PAIRS))
+    for start, end in pairwise(np.unique(np.append(chunk_ends.clip(max=len(store)), 0))):
+        pairs = of_path[store.pairs[first_pair[start] : first_pair[end]]]
+        hashes[start:end] += np.add.reduceat(pairs, first_pair[start:end] - first_pair[start])
+    return hashes

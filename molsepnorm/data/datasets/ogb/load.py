@@ -1,0 +1,205 @@
+"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's own graphs, labels, splits and scores.
+
+Sources, in this order: OGB's raw files under the data folder, files downloaded before, a download.
+OGB's own class reads them, in a scratch folder: nothing is written into the data folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset, LabelledGraph, cached_store
+from molsepnorm.data.datasets.ogb import package
+from molsepnorm.data.datasets.ogb.files import PARTS, OgbFiles, Piece
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
+from molsepnorm.files.writing import fingerprint
+from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.molecule import MolGraph
+
+__all__ = ["FEATURIZER", "SETS", "OgbSet", "load_ogb", "official_score"]
+
+FEATURIZER = "ogb"
+
+
+@dataclass(frozen=True)
+class OgbSet:
+    """What OGB says of one of its sets."""
+
+    name: str
+    num_tasks: int
+    kind: Literal["binary", "regression"]
+    metric: Literal["roc_auc", "pr_auc", "rmse"]
+    """Mean over the tasks; OGB calls them rocauc, ap and rmse."""
+    molecules: int | None
+    """How many there are, where OGB's web page says so; files with another number are refused."""
+    about: str
+    """A line for a person."""
+
+
+SETS = {
+    each.name: each
+    for each in (
+        OgbSet("ogbg-molhiv", 1, "binary", "roc_auc", 41_127, "inhibits HIV replication"),
+        OgbSet("ogbg-molpcba", 128, "binary", "pr_auc", 437_929, "activity in PubChem's assays"),
+        OgbSet("ogbg-molbace", 1, "binary", "roc_auc", None, "inhibits beta-secretase 1"),
+        OgbSet("ogbg-molbbbp", 1, "binary", "roc_auc", None, "crosses the blood-brain barrier"),
+        OgbSet("ogbg-molclintox", 2, "binary", "roc_auc", None, "approved; failed for toxicity"),
+        OgbSet("ogbg-molmuv", 17, "binary", "pr_auc", None, "virtual screening, rare actives"),
+        OgbSet("ogbg-molsider", 27, "binary", "roc_auc", None, "side effects of drugs, by organ"),
+        OgbSet("ogbg-moltox21", 12, "binary", "roc_auc", None, "toxicity in the Tox21 assays"),
+        OgbSet("ogbg-moltoxcast", 617, "binary", "roc_auc", None, "toxicity in ToxCast's assays"),
+        OgbSet("ogbg-molesol", 1, "regression", "rmse", None, "solubility in water, log mol/L"),
+        OgbSet("ogbg-molfreesolv", 1, "regression", "rmse", None, "hydration energy, kcal/mol"),
+        OgbSet("ogbg-mollipo", 1, "regression", "rmse", None, "lipophilicity, log D at pH 7.4"),
+        OgbSet("ogbg-molchembl", 1310, "binary", "roc_auc", None, "activity in ChEMBL's assays"),
+    )
+}
+"""Tasks and metrics as in the `master.csv` of the ogb package."""
+
+
+def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
+    """Load a set with its official split: every molecule of it, missing labels as NaN.
+
+    Args:
+        name: one of `SETS`.
+        data_dir: where the set's folder lies, as DIR/ogbg_molhiv, DIR/ogbg_molhiv_pyg or DIR.
+        encoding: what to encode with.
+
+    Raises:
+        ConfigError: there is no set of that name.
+        DataError: the files are neither here nor to be downloaded, or do not fit together.
+        StorageError: a file cannot be read, or the cache cannot be written.
+    """
+    about = _about(name)
+    files = OgbFiles.locate(name, data_dir)
+    notes: dict[str, Any] = {}
+    store = cached_store(
+        f"{name}-{fingerprint(*files.paths)}",
+        FEATURIZER,
+        encoding,
+        files.targets(about.num_tasks),
+        _molecules(about, files, notes),
+        notes,
+    )
+    splits = {split: np.array(store.notes["splits"][split], dtype=np.int64) for split in SPLITS}
+    return Dataset(
+        name=f"{name}, {len(store):,} molecules",
+        store=store,
+        kinds=(about.kind,) * about.num_tasks,
+        splits=splits,
+        smiles=files.smiles,
+        metric=about.metric,
+        official=partial(official_score, name),
+    )
+
+
+def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The score of OGB's `Evaluator`: the mean over the tasks, each over the labels present.
+
+    ROC-AUC and average precision leave out tasks without both classes. NaN where the score is not
+    defined: no labels, no task with both classes, or a prediction that is no finite number.
+
+    Args:
+        name: one of `SETS`.
+        predictions: (G, T), for yes/no the greater the more likely.
+        labels: (G, T), NaN where missing.
+
+    Raises:
+        ConfigError: there is no set of that name.
+        DataError: the shapes are not (G, T) with the set's number of tasks.
+    """
+    about = _about(name)
+    if predictions.shape != labels.shape or labels.shape[1:] != (about.num_tasks,):
+        raise DataError(
+            f"{name} is scored on predictions and labels of shape [molecules, {about.num_tasks}]; "
+            f"got {list(predictions.shape)} and {list(labels.shape)}"
+        )
+    present = ~np.isnan(labels)
+    both_classes = (labels == 1).any(axis=0) & (labels == 0).any(axis=0)
+    defined = both_classes.any() if about.kind == "binary" else present.any(axis=0).all()
+    if not defined or not np.isfinite(predictions[present]).all():
+        return float("nan")
+    return package.evaluate(name, predictions.astype(np.float64), labels.astype(np.float64))
+
+
+def _about(name: str) -> OgbSet:
+    if name not in SETS:
+        raise ConfigError(f"unknown OGB set '{name}'. {did_you_mean(name, SETS)}")
+    return SETS[name]
+
+
+def _molecules(about: OgbSet, files: OgbFiles, notes: dict[str, Any]) -> Iterator[LabelledGraph]:
+    """Every molecule; `notes` are filled in."""
+    smiles = files.smiles
+    expected = files.num_molecules if about.molecules is None else about.molecules
+    for source, number in (
+        (files.raw("num-node-list"), files.num_molecules),
+        (files.mapping, expected if smiles is None else len(smiles)),
+    ):
+        if number != expected:
+            raise files.refusal(
+                f"{source} has {number:,} rows, and {about.name} has {expected:,} molecules"
+            )
+    for piece in files.pieces():
+        if not piece.first:
+            notes["splits"] = _official_split(files, piece.split, expected)
+        yield from _graphs(about, files, piece, smiles)
+
+
+def _graphs(
+    about: OgbSet, files: OgbFiles, piece: Piece, smiles: Sequence[str] | None
+) -> Iterator[LabelledGraph]:
+    labels = piece.data.y.numpy().astype(np.float32)  # (G, T)
+    if labels.shape[1] != about.num_tasks:
+        raise files.refusal(
+            f"{files.raw('graph-label')} has {labels.shape[1]} labels for each molecule, and "
+            f"{about.name} has {about.num_tasks}"
+        )
+    atoms = _indices(files, "node-feat", piece.data.x.numpy(), SIZES[FEATURIZER].atoms)
+    # each bond is two directed edges side by side
+    bonds = np.ascontiguousarray(piece.data.edge_index.numpy()[:, ::2].T, dtype=np.int32)
+    bond_features = piece.data.edge_attr.numpy()[::2]
+    bond_features = _indices(files, "edge-feat", bond_features, SIZES[FEATURIZER].bonds)
+    first_atom = piece.slices["x"].tolist()
+    first_bond = (piece.slices["edge_index"] // 2).tolist()
+    for i in range(len(labels)):
+        of_atoms = slice(first_atom[i], first_atom[i + 1])
+        of_bonds = slice(first_bond[i], first_bond[i + 1])
+        row = piece.first + i
+        try:
+            graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
+        except InvalidMolecule as error:
+            called = f" ({smiles[row]})" if smiles else ""
+            raise files.refusal(
+                f"{files.folder}, molecule {row}{called}, counted from 0: {error}"
+            ) from None
+        yield LabelledGraph(row, graph, labels[i])
+
+
+def _indices(files: OgbFiles, file: str, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Features as indices into tables of these sizes, in uint8."""
+    fits = values.shape[1] == len(sizes)
+    if not fits or (values != np.clip(np.rint(values), 0, np.array(sizes) - 1)).any():
+        raise files.refusal(
+            f"{files.raw(file)} should have {len(sizes)} columns of whole numbers, each below "
+            f"{', '.join(map(str, sizes))}: these are not OGB's features"
+        )
+    return values.astype(np.uint8)
+
+
+def _official_split(files: OgbFiles, split: dict[str, Any], number: int) -> dict[str, list[int]]:
+    parts = {ours: split[theirs].tolist() for ours, theirs in zip(SPLITS, PARTS, strict=True)}
+    if sorted(row for part in parts.values() for row in part) != list(range(number)):
+        sizes = " / ".join(f"{len(part):,}" for part in parts.values())
+        raise files.refusal(
+            f"{files.folder}/split/scaffold should have each number from 0 to {number - 1:,} once, "
+            f"in train, valid or test, and its {sizes} numbers are others"
+        )
+    return parts

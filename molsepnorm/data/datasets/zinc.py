@@ -1,0 +1,263 @@
+"""ZINC: penalised logP of drug-like molecules; the 12,000 that papers report on, or all.
+
+Sources, in this order: raw files of `torch_geometric.datasets.ZINC` or `{train,val,test}.csv.gz`
+under the data folder, files downloaded before, a download. These have graphs with the benchmark's
+28 labels; other features need SMILES, which only the tables hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from molsepnorm.data.datasets.dataset import (
+    SPLITS,
+    Dataset,
+    LabelledGraph,
+    cache_folder,
+    cached_store,
+)
+from molsepnorm.data.datasets.pickles import Tensor, read_molecules
+from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.files.writing import clear_errors, fingerprint, replacing
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.molecule import MolGraph
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["INDICES", "RAW_FILES", "SETS", "TABLES", "ZincSet", "find_files", "load_zinc"]
+
+_TARGET = "penalised_logp"
+INDICES = tuple(f"{split}.index" for split in SPLITS)
+RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
+TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
+_FIELDS = ("atom_type", "bond_type", "logP_SA_cycle_normalized")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class ZincSet(NamedTuple):
+    """One of the sets that ZINC is known as."""
+
+    label: str
+    about: str
+    featurizer: str
+    sizes: tuple[int, int, int]
+    """Molecules of each of `SPLITS`."""
+
+
+_SUBSET, _FULL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
+SETS = {
+    "zinc": ZincSet("ZINC, the 12,000-molecule subset", "the 12,000 of papers", "zinc", _SUBSET),
+    "zinc-full": ZincSet("ZINC, all 250,000 molecules", "all", "zinc", _FULL),
+    "zinc-rich": ZincSet(
+        "ZINC, the 12,000-molecule subset, with richer features than the benchmark's",
+        "the 12,000, from SMILES",
+        "rich",
+        _SUBSET,
+    ),
+}
+
+
+def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
+    """Load one of `SETS`.
+
+    Raises:
+        DataError: the files are neither here nor to be downloaded, or hold too few molecules.
+    """
+    about, counts = SETS[name], dict.fromkeys(SPLITS, 0)
+    folder = None
+    if name == "zinc-rich":
+        folder = find_files(data_dir, "zinc", (*TABLES, *INDICES))
+        if folder is None:
+            looked = f"not in {data_dir}" if data_dir else "in no data folder"
+            raise DataError(
+                f"{name} is made of SMILES, which are not downloaded and {looked}.", _SMILES
+            )
+        key = f"{name}-{fingerprint(*(folder / file for file in (*TABLES, *INDICES)))}"
+    elif name == "zinc-full":
+        folder = find_files(data_dir, "zinc", TABLES)
+        if folder is not None:
+            key = f"csv-{fingerprint(*(folder / file for file in TABLES))}"
+    if folder is not None:
+        molecules = _from_csv(name, folder, counts)
+    else:
+        folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
+        key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
+        key = f"{name}-{key}"
+        molecules = _from_pickles(name, folder, data_dir, counts)
+    store = cached_store(key, about.featurizer, encoding, (_TARGET,), molecules, {"splits": counts})
+
+    counts = store.notes["splits"]
+    ends = np.cumsum([counts[split] for split in SPLITS])
+    parts = np.split(np.arange(len(store)), ends[:-1])
+    return Dataset(about.label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
+
+
+def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
+    """The first folder in or below the data folder that holds all these files."""
+    if data_dir is None:
+        return None
+    for folder in (data_dir / under, data_dir / Path(under).name, data_dir):
+        if all((folder / name).is_file() for name in names):
+            return folder
+    return None
+
+
+def _from_csv(name: str, folder: Path, counts: dict[str, int]) -> Iterator[LabelledGraph]:
+    """Molecules from `smiles,y` tables; `counts` is filled in as they are read."""
+    from molsepnorm.data.tables import locate, read_chunks, require_column
+
+    about = SETS[name]
+    featurizer = featurize.get(about.featurizer)
+    row = 0
+    for split, size, file in zip(SPLITS, about.sizes, TABLES, strict=True):
+        path = folder / file
+        chunks = read_chunks(path) if name == "zinc-full" else _subset(path, split, size)
+        for chunk in chunks:
+            for column in ("smiles", "y"):
+                require_column(chunk.columns, column, path)
+            graphs = featurizer.stream(chunk["smiles"])
+            for index, graph, y in zip(chunk.index, graphs, chunk["y"], strict=True):
+                try:
+                    if isinstance(graph, InvalidMolecule):
+                        raise graph
+                    yield LabelledGraph(row, graph, (float(y),))
+                except ValueError as error:  # no number, or no molecule
+                    raise DataError(f"{locate(path, index)}: {error}") from None
+                row += 1
+            counts[split] += len(chunk)
+
+
+def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
+    """The rows of a table that its index file names, in that order."""
+    from molsepnorm.data.tables import read_table
+
+    table = read_table(path)
+    yield table.iloc[_listed(path, split, len(table), size, _SMILES)]
+
+
+def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list[int]:
+    """The rows of a file that the index file beside it names."""
+    listed = path.with_name(f"{split}.index")
+    with clear_errors(listed, "read"):
+        numbers = listed.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
+    rows = [int(number) for number in numbers if _NUMBER.fullmatch(number) and int(number) < length]
+    if not len({*rows}) == len(numbers) == size:
+        raise DataError(
+            f"{listed} should list {size:,} different rows of {path.name}, numbers from 0 to "
+            f"{length - 1:,}; of its {len(numbers):,} entries {len({*rows}):,} are such. {advice}"
+        )
+    return rows
+
+
+def _from_pickles(
+    name: str, raw: Path | None, data_dir: Path | None, counts: dict[str, int]
+) -> Iterator[LabelledGraph]:
+    """Molecules from raw files, or from a download. PyTorch Geometric's class does not read them,
+    as it runs whatever a pickle calls, and whatever its own processed files call."""
+    raw = raw or _download(data_dir)
+    row = 0
+    for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
+        path = raw / f"{split}.pickle"
+        try:
+            molecules = read_molecules(path)
+        except pickle.UnpicklingError as error:
+            raise DataError(f"{path} cannot be read as ZINC: {error}.", _WHERE) from None
+        if len(molecules) < expected or (name != "zinc" and len(molecules) > expected):
+            raise DataError(
+                f"{name} should have {expected:,} molecules in its {split} split, and the files "
+                f"in {raw} give {len(molecules):,}. {_WHERE}"
+            )
+        rows: Sequence[int] = range(expected)
+        if name == "zinc":
+            rows = _listed(path, split, len(molecules), expected, _WHERE)
+        for number in rows:
+            try:
+                graph, label = _molecule(molecules[number])
+            except (InvalidMolecule, pickle.UnpicklingError) as error:
+                raise DataError(
+                    f"{path}, molecule {number:,}, counted from 0, cannot be read as ZINC: "
+                    f"{error}.",
+                    _WHERE,
+                ) from None
+            yield LabelledGraph(row, graph, (label,))
+            row += 1
+        counts[split] = expected
+
+
+def _molecule(content: object) -> tuple[MolGraph, float]:
+    """The graph and the label of a molecule.
+
+    Raises:
+        InvalidMolecule: the arrays are missing or do not fit each other.
+        UnpicklingError: a tensor is damaged.
+    """
+    found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
+    tensors = [tensor for tensor in found if isinstance(tensor, Tensor)]
+    if len(tensors) < len(_FIELDS):
+        raise InvalidMolecule(f"it should have tensors {', '.join(_FIELDS)}")
+    atoms, orders, label = (tensor.numpy() for tensor in tensors)
+    if atoms.ndim != 1 or orders.shape != 2 * atoms.shape or label.size != 1:
+        raise InvalidMolecule(
+            f"{', '.join(_FIELDS)} should have shapes [N], [N, N] and [1]; got "
+            f"{list(atoms.shape)}, {list(orders.shape)} and {list(label.shape)}"
+        )
+    if (orders != orders.T).any() or not np.isfinite(label).all():
+        raise InvalidMolecule("bond_type should be symmetric, and the label finite")
+    bonds = np.argwhere(np.triu(orders))
+    kinds = orders[tuple(bonds.T)].astype(np.int64) - 1  # from 1 in the file
+    graph = MolGraph(atoms[:, None], bonds, kinds[:, None])
+    sizes = featurize.SIZES["zinc"]
+    if atoms.max() >= sizes.atoms[0] or orders.max() > sizes.bonds[0]:
+        raise InvalidMolecule(
+            f"atom_type should lie in 0 … {sizes.atoms[0] - 1} and bond_type in "
+            f"0 … {sizes.bonds[0]}; found {atoms.max()} and {orders.max()}"
+        )
+    return graph, float(label.item())
+
+
+def _download(data_dir: Path | None) -> Path:
+    """The folder of the raw files that PyTorch Geometric downloads, or has downloaded."""
+    from torch_geometric.datasets import ZINC
+
+    root = cache_folder() / "pyg" / "ZINC"
+    found = find_files(root.parent, "ZINC/raw", RAW_FILES)
+    if found is not None:
+        return found
+    with replacing(root, folder=True) as scratch:
+        (scratch / "raw").mkdir()
+        source = object.__new__(ZINC)  # not yet read, as one that is made would be
+        source.root = str(scratch)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
+                source.download()
+        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
+            looked = f"not in {data_dir}" if data_dir else "in no data folder"
+            raise DataError(
+                f"ZINC is {looked}, and downloading it from {ZINC.url} failed: "
+                f"{' '.join(str(error).split())}.",
+                _WHERE,
+            ) from error
+    return root / "raw"
+
+
+_WHERE = (
+    "Put train.pickle, val.pickle, test.pickle (from molecules.zip of the benchmarking-gnns "
+    "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
+    "DIR, or set MOLSEPNORM_DATA=DIR."
+)
+_SMILES = (
+    "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) and "
+    "train.index, val.index, test.index (the rows of the 12,000, counted from 0) into DIR/zinc and "
+    "give --data-dir DIR, or set MOLSEPNORM_DATA=DIR."
+)

@@ -1,0 +1,138 @@
+"""SDF: a structure and named properties per record."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import pandas as pd
+
+from molsepnorm.data.tables.compression import opened
+from molsepnorm.errors import DataError
+
+__all__ = ["read_sdf"]
+
+_TITLE = "name"
+_PROPERTY = re.compile(r"^>[^\n]*?<(.*)>[^>\n]*$", re.MULTILINE)
+_END = "M  END"
+
+
+def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+    """An SDF in pieces; a row's index is the number of its record, from 0.
+
+    The columns are the structures as SMILES, under `smiles_column`; the titles, under `name`; and
+    every property that any record has, found by reading the file's lines once beforehand, as a
+    later record may have one that the first has not. A property that a record has twice is two
+    columns of one name. A property called `smiles_column` gives way to the structure; of one called
+    `name` the titles fill the blanks.
+
+    A record that RDKit cannot read stays a row, see `molecules.featurize.sdf`. Text is UTF-8, or
+    else Windows' Western one.
+
+    Raises:
+        DataError: no record has a structure.
+    """
+    from molsepnorm.molecules.featurize.sdf import smiles_of
+
+    with opened(path, name) as file:
+        properties = {smiles_column: 1, _TITLE: 1} | _properties(file)
+    properties[smiles_column] = 1
+    columns = [name for name, times in properties.items() for _ in range(times)]
+    with opened(path, name) as file:
+        records = _records(file)
+        start = 0
+        while batch := list(islice(records, rows)):
+            if not start and not any(_END in record for record in batch):
+                raise DataError(
+                    f"{name} is no SDF: it has no structure, which ends with a line '{_END}'"
+                )
+            cells = []
+            for record in batch:
+                block, values = _parsed(record)
+                title, *more = values.get(_TITLE, [""])
+                values[_TITLE] = [title or _decoded(block.partition("\n")[0].strip()), *more]
+                values[smiles_column] = [smiles_of(block)]
+                row: list[str] = []
+                for column, times in properties.items():
+                    own = values.get(column, [])
+                    row += [*own, *[""] * (times - len(own))]
+                cells.append(row)
+            index = range(start, start + len(batch))
+            yield pd.DataFrame(cells, index=index, columns=columns, dtype=object)
+            start += len(batch)
+
+
+def _lines(file: BinaryIO) -> io.TextIOWrapper:
+    """Its lines, ended by "\\n", a character per byte: what the bytes mean is `_decoded`'s work."""
+    if file.peek(3)[:3] == b"\xef\xbb\xbf":  # type: ignore[attr-defined]
+        file.read(3)
+    return io.TextIOWrapper(file, encoding="latin-1", newline=None)
+
+
+def _records(file: BinaryIO) -> Iterator[str]:
+    lines: list[str] = []
+    for line in _lines(file):
+        if line.startswith("$$$$"):
+            yield "".join(lines)
+            lines = []
+        else:
+            lines.append(line)
+    if rest := "".join(lines).rstrip():  # the last record may do without its end mark
+        yield rest
+
+
+def _properties(file: BinaryIO) -> dict[str, int]:
+    """The properties' names, and how often a record has each at the most."""
+    names: dict[str, str | None] = {}  # by the line
+    most: dict[str, int] = {}
+    here: Counter[str] = Counter()
+    for line in _lines(file):
+        if line.startswith("$$$$"):
+            here.clear()
+        elif line.startswith(">"):
+            if line not in names:
+                found = _PROPERTY.match(line.rstrip("\n"))
+                names[line] = _decoded(found[1]) if found else None
+            if (name := names[line]) is not None:
+                here[name] += 1
+                most[name] = max(most.get(name, 0), here[name])
+    return most
+
+
+def _parsed(record: str) -> tuple[str, dict[str, list[str]]]:
+    """The structure's lines, and the values of each property.
+
+    A value reaches to the next property's header, so that blank lines within stay there.
+    """
+    end = record.find(f"\n{_END}")
+    end = record.find("\n", end + 1) if end >= 0 else record.find("\n>")
+    if end < 0:
+        return record, {}
+    _, *parts = _PROPERTY.split(record[end + 1 :])
+    values: dict[str, list[str]] = {}
+    for name, value in zip(parts[::2], parts[1::2], strict=True):
+        values.setdefault(_decoded(name), []).append(_value(value))
+    return record[: end + 1], values
+
+
+def _value(text: str) -> str:
+    """As it stands, without the blank lines around it."""
+    lines = text.lstrip("\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return _decoded("\n".join(lines))
+
+
+def _decoded(text: str) -> str:
+    if text.isascii():
+        return text
+    raw = text.encode("latin-1")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")

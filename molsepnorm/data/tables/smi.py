@@ -1,0 +1,100 @@
+"""SMILES files: on every line a SMILES and what the molecule is called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import pandas as pd
+
+from molsepnorm.data.tables.compression import as_text, opened
+from molsepnorm.errors import DataError
+
+__all__ = ["read_smi"]
+
+_EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
+
+
+def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+    """A SMILES file in pieces; a row's index is its line in the file, less 1.
+
+    The columns are the SMILES, under `smiles_column`, and `name`, the rest of the line. Where the
+    first line is a header, its first word being "smiles", "CXSMILES", … or `smiles_column`, it
+    names the columns. They are separated by tabs if the header has tabs, else by spaces, and the
+    last then takes the rest of the line.
+
+    A line that begins with # is a comment. A blank line is a row of blanks, as in CSV. A CXSMILES
+    extension, `|…|` after the SMILES, is no part of the name: it is worked into the SMILES, see
+    `molsepnorm.molecules.featurize.cxsmiles`.
+
+    Raises:
+        DataError: the file is no UTF-8; under a header with tabs, a line has more cells than the
+            header.
+    """
+    with opened(path, name) as file:
+        lines = _lines(as_text(file), name)
+        first = next(lines, None)
+        if first is None:
+            return
+        table = _Layout(name, smiles_column, first[1])
+        pending = [] if table.has_header else [first]
+        while pending := [*pending, *islice(lines, rows - len(pending))]:
+            yield pd.DataFrame(
+                [table.cells(line, number) for number, line in pending],
+                index=[number - 1 for number, _ in pending],
+                columns=table.columns,
+                dtype=object,
+            )
+            pending = []
+
+
+def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, counted from 1; no comments."""
+    try:
+        for number, line in enumerate(text, 1):
+            if not line.startswith("#"):
+                yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+
+
+class _Layout:
+    """The columns of a file, from its first line."""
+
+    def __init__(self, source: str, smiles_column: str, line: str) -> None:
+        self._source = source
+        self._tabs = "\t" in line
+        words = [word.strip() for word in line.split("\t")] if self._tabs else line.split()
+        self.has_header = bool(words) and (
+            words[0].lower().endswith("smiles") or words[0] == smiles_column
+        )
+        self.columns = words if self.has_header else [smiles_column, "name"]
+        self._tabs = self._tabs and self.has_header
+        if smiles_column not in self.columns:
+            self.columns[0] = smiles_column
+
+    def cells(self, line: str, number: int) -> list[str]:
+        wanted = len(self.columns)
+        extension = ""
+        if "|" in line and (found := _EXTENSION.match(line.lstrip())):
+            extension = found[2]
+            line = found[1] + line.lstrip()[found.end() :]
+        if self._tabs:
+            cells = line.split("\t")
+        else:
+            cells = line.split(None, wanted - 1)
+            if len(cells) == wanted:
+                cells[-1] = cells[-1].rstrip()
+        if len(cells) > wanted:
+            raise DataError(
+                f"{self._source}, line {number}: {len(cells)} cells, separated by tabs, under a "
+                f"header with {wanted}"
+            )
+        if extension:
+            from molsepnorm.molecules.featurize.cxsmiles import worked_in
+
+            cells[0] = worked_in(cells[0], extension)
+        return cells + [""] * (wanted - len(cells))

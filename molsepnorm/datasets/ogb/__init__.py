@@ -1,5 +1,0 @@
-"""The ogbg-mol* sets of the Open Graph Benchmark."""
-
-from molsepnorm.datasets.ogb.load import FEATURIZER, SETS, OgbSet, load_ogb, official_score
-
-__all__ = ["FEATURIZER", "SETS", "OgbSet", "load_ogb", "official_score"]

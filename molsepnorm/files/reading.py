@@ -1,0 +1,52 @@
+"""Reading JSON that molsepnorm wrote, where a wrong entry is an error that names it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.errors import ModelError
+from molsepnorm.files.writing import clear_errors
+
+__all__ = ["check_types", "read_json"]
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        ModelError: it is no JSON.
+        StorageError: it cannot be read.
+    """
+    try:
+        with clear_errors(path, "read"):
+            return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from error
+    except RecursionError as error:
+        raise ModelError(f"{path} is damaged: its brackets are nested too deeply") from error
+
+
+def check_types(kind: Any, content: Any, what: str) -> Any:
+    """JSON content as a value of a type: a dataclass, or any other that pydantic knows.
+
+    Args:
+        kind: the type.
+        content: as `json.loads` gives it.
+        what: the beginning of the message, with the file's name.
+
+    Raises:
+        ModelError: an entry is missing, unknown, or has a wrong type or value.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(content), strict=True)
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False)[0]
+        entry = ".".join(str(part) for part in error["loc"])
+        message = error["msg"].removeprefix("Value error, ")
+        where = f"{what}: {entry}" if entry else what
+        got = "" if error["type"] == "value_error" else f"; got {error['input']!r:.80}"
+        raise ModelError(f"{where}: {message}{got}") from None

@@ -1,0 +1,1 @@
+"""Exchange with other libraries: PyTorch Geometric transforms and weights of other Graphormers."""

@@ -1,0 +1,190 @@
+"""Another Graphormer's tensors to ours, by the table in `.formats`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from molsepnorm.errors import ConfigError, ModelError, did_you_mean
+from molsepnorm.interop.graphormer_weights.checkpoints import listed, recognise
+from molsepnorm.interop.graphormer_weights.formats import BOND_SHIFT, STRIDE, UNREACHABLE_ROW
+from molsepnorm.molecules import featurize
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+
+__all__ = ["Imported", "import_weights"]
+
+_FEATURIZERS = ("zinc", "ogb")  # there are no Graphormers of others
+
+_ROWS = 256 + 1
+"""Of a degree or distance table, row 0 included; the encodings count to 255."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A network's configuration and weights, and where each came from."""
+
+    config: GraphormerConfig
+    state: dict[str, Tensor]
+    """Ours by name; what there is nothing for is left out."""
+    theirs: dict[str, Tensor]
+    """What they were made of, by the format's names."""
+    mapped: dict[str, tuple[str, ...]]
+    """Our names to those of the tensors they were made of."""
+    unused: dict[str, str]
+    """Tensors that are not imported, and why."""
+    rows: dict[str, tuple[int, int]]
+    """Tables to how many of how many rows are imported."""
+    max_path_length: int
+    """The bonds that the other network's paths are padded to."""
+    padding: bool
+    """Whether padding has an influence there, so that its outputs depend on the batch."""
+
+
+def import_weights(
+    source: str,
+    state: Mapping[str, Tensor],
+    settings: Mapping[str, Any],
+    *,
+    featurizer: str,
+    max_path_length: int,
+    atom_shift: int | None = None,
+    outputs: int = 1,
+) -> Imported:
+    """Turn another Graphormer's state dict into ours.
+
+    Args:
+        source: "graphormer-v1" or "hf".
+        state: its tensors by name; what stands before the names does not matter.
+        settings: its hyper-parameters under its own names, as far as they are known.
+        featurizer: what its atoms and bonds are: "zinc" or "ogb".
+        max_path_length: L, its multi_hop_max_dist; 0 or less where it has no limit.
+        atom_shift: the row of the first atom feature's value 0, if not the format's.
+        outputs: of the read-out, where the format has none for us.
+
+    Raises:
+        ConfigError: no such format or featuriser, or longer paths than it has tensors for.
+        ModelError: another architecture; tensors missing, left over, not finite, or of shapes
+            that do not fit.
+    """
+    if featurizer not in _FEATURIZERS:
+        known = did_you_mean(featurizer, _FEATURIZERS)
+        raise ConfigError(f"unknown featuriser '{featurizer}'. {known}")
+    sizes = featurize.SIZES[featurizer]
+    found = recognise(source, state, settings)
+    form, given = found.format, found.names
+    tensors = {
+        name: value.to(torch.promote_types(value.dtype, torch.float32))
+        for name, value in found.tensors.items()
+    }
+
+    ours: dict[str, Tensor] = {}
+    mapped: dict[str, tuple[str, ...]] = {}
+
+    def put(name: str, value: Tensor, *theirs: str) -> None:
+        ours[name] = value.contiguous()
+        mapped[name] = tuple(given[each] for each in theirs)
+
+    name = {role: f"{module}.weight" for role, module in form.tables.items()}
+    table = {role: tensors[each] for role, each in name.items()}
+    for role, of in (("graph_token", "embedding"), ("virtual_distance", "bias")):
+        put(f"{of}.graph_token", table[role][0], name[role])
+    shift = form.atom_shift if atom_shift is None else atom_shift
+    atoms = _features(table["atoms"], sizes.atoms, shift, given[name["atoms"]])
+    put("embedding.atoms", torch.cat(atoms), name["atoms"])
+    end = min(_ROWS, len(table["in_degrees"]), len(table["out_degrees"]))
+    degrees = table["in_degrees"][1:end] + table["out_degrees"][1:end]
+    put("embedding.degrees", degrees, name["in_degrees"], name["out_degrees"])
+    first = BOND_SHIFT + (featurizer == "zinc")
+    bonds = _features(table["bonds"], sizes.bonds, first, given[name["bonds"]])
+    for feature, rows in enumerate(bonds):
+        put(f"bias.bonds.{feature}", rows, name["bonds"])
+
+    heads = table["virtual_distance"].shape[1]
+    matrices = table["positions"].reshape(-1, heads, heads).transpose(1, 2)
+    length = max_path_length if max_path_length > 0 else len(matrices)
+    if length > len(matrices):
+        raise ConfigError(
+            f"max_path_length is {length}, and the checkpoint has matrices for the first "
+            f"{len(matrices)} bonds of a path: give {len(matrices)} or less"
+        )
+    padding = matrices[:length] @ table["bonds"][0]  # (L, H)
+    sources = [name["distances"], *([name["bonds"], name["positions"]] if padding.any() else [])]
+    spatial = table["distances"][1 : min(_ROWS, UNREACHABLE_ROW)]
+    rest = [padding[d:].sum(dim=0) / max(1, min(d, length)) for d in range(len(spatial))]
+    put("bias.spatial", spatial + torch.stack(rest), *sources)
+    if salts := len(table["distances"]) > UNREACHABLE_ROW:
+        unreachable = table["distances"][UNREACHABLE_ROW] + padding.sum(dim=0) / length
+        put("bias.unreachable", unreachable, *sources)
+    put("bias.positions", matrices[: min(length, len(spatial) - 1)], name["positions"])
+
+    for index in range(found.layers):
+        modules = {part: f"layers.{index}.{module}" for part, module in form.layer.items()}
+        for kind in ("weight", "bias"):
+            qkv = [f"{modules[part]}.{kind}" for part in "qkv"]
+            if len({tensors[each].shape for each in qkv}) > 1:
+                raise ModelError(f"these differ in shape: {listed([given[each] for each in qkv])}")
+            joined = torch.cat([tensors[each] for each in qkv])
+            put(f"layers.{index}.attention.qkv.{kind}", joined, *qkv)
+            for part, module in modules.items():
+                if part not in "qkv":
+                    each = f"{module}.{kind}"
+                    put(f"layers.{index}.{part}.{kind}", tensors[each], each)
+    for part, module in form.after.items():
+        for kind in ("weight", "bias"):
+            put(f"{part}.{kind}", tensors[f"{module}.{kind}"], f"{module}.{kind}")
+
+    config = GraphormerConfig(
+        layers=found.layers,
+        width=len(ours["embedding.graph_token"]),
+        ffn_width=len(ours["layers.0.ffn_in.weight"]),
+        heads=heads,
+        norm="shared",
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        max_degree=len(degrees) - 1,
+        max_distance=len(spatial) - 1,
+        max_path_length=len(ours["bias.positions"]),
+        outputs=len(ours["readout.bias"]) if form.after else outputs,
+        **{part: settings[key] for part, key in form.settings.items() if key in settings},
+    )
+    _check_shapes(config, ours, mapped)
+    counts = {
+        "atoms": sum(sizes.atoms),
+        "in_degrees": len(degrees),
+        "out_degrees": len(degrees),
+        "bonds": sum(sizes.bonds),
+        "distances": len(spatial) + salts,
+        "positions": config.max_path_length * heads**2,
+    }
+    read = {given[name[role]]: (count, len(table[role])) for role, count in counts.items()}
+    return Imported(config, ours, tensors, mapped, found.unused, read, length, bool(padding.any()))
+
+
+def _features(table: Tensor, sizes: tuple[int, ...], first: int, name: str) -> list[Tensor]:
+    """The rows of each feature."""
+    starts = [first + STRIDE * feature for feature in range(len(sizes))]
+    if len(table) < (needed := starts[-1] + sizes[-1]):
+        raise ModelError(
+            f"{name} has {len(table)} rows, and the features need {needed}: choose the "
+            "featuriser that the network was trained with"
+        )
+    return [table[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+
+
+def _check_shapes(
+    config: GraphormerConfig, ours: dict[str, Tensor], mapped: dict[str, tuple[str, ...]]
+) -> None:
+    with torch.device("meta"):
+        wanted = Graphormer(config).state_dict()
+    bad = [
+        f"{' and '.join(mapped[name])} as {tuple(value.shape)}, expected {tuple(shape)}"
+        for name, value in ours.items()
+        if value.shape != (shape := wanted[name].shape)
+    ]
+    if bad:
+        raise ModelError(f"shapes that do not fit: {listed(bad)}")

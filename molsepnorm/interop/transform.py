@@ -1,0 +1,91 @@
+"""Graphormer's encodings as a PyTorch Geometric transform, for models of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.paths import PathVocabulary
+from molsepnorm.molecules.featurize.pyg import checked_offset, from_data
+
+__all__ = ["AddShortestPathEncoding"]
+
+
+class AddShortestPathEncoding(BaseTransform):
+    """Adds degrees, hop distances and canonical shortest paths to a molecule's `Data`.
+
+    - `degree`: int64 [N], clipped.
+    - `pair_index`: int64 [2, N²], every ordered pair of atoms, (0, 0), (0, 1), …
+    - `pair_distance`: int64 [N²], clipped; 0 for an atom itself, −1 in different fragments.
+    - `pair_path`: int64 [N², L], the bond labels along the path from the first atom to the second,
+      −1 where it has ended. Of several shortest paths it is the lexicographically smallest, which
+      does not depend on the order of the atoms. Several bond features make one label, the first
+      changing fastest.
+
+    All of them batch with PyTorch Geometric's loaders.
+
+    >>> import torch
+    >>> propene = Data(
+    ...     x=torch.tensor([[0], [0], [0]]),
+    ...     edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]),
+    ...     edge_attr=torch.tensor([[1], [1], [0], [0]]),
+    ... )
+    >>> transform = AddShortestPathEncoding(bond_sizes=(3,), bond_offset=0, max_path_length=2)
+    >>> data = transform(propene)
+    >>> data.degree.tolist(), data.pair_distance.view(3, 3).tolist()
+    ([1, 2, 1], [[0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    >>> data.pair_path.view(3, 3, 2)[0, 2].tolist()
+    [1, 0]
+
+    Args:
+        bond_sizes: how many values each bond feature has.
+        bond_offset: the attribute of the first bond label, which must be given: 1 for PyTorch
+            Geometric's ZINC, 0 for OGB's data sets; see `featurize.pyg.from_data`.
+        max_degree, max_distance, max_path_length: as in `EncodingSpec`.
+
+    Raises:
+        InvalidMolecule: the data are no molecule; see `featurize.pyg.from_data`.
+        ConfigError: `bond_offset` is missing, or a bond feature is outside `bond_sizes`.
+    """
+
+    def __init__(
+        self,
+        bond_sizes: tuple[int, ...],
+        bond_offset: int | None = None,
+        max_degree: int = 15,
+        max_distance: int = 39,
+        max_path_length: int = 20,
+    ) -> None:
+        self.spec = EncodingSpec(tuple(bond_sizes), max_degree, max_distance, max_path_length)
+        self.bond_offset = checked_offset(bond_offset)
+
+    def __repr__(self) -> str:
+        """Every argument: PyTorch Geometric compares the repr of a `pre_transform` with that of
+        the processed files."""
+        arguments = {**asdict(self.spec), "bond_offset": self.bond_offset}
+        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        return f"{type(self).__name__}({shown})"
+
+    def forward(self, data: Data) -> Data:
+        """Add the encodings to `data`."""
+        encoded = encode([from_data(data, self.bond_offset)], self.spec)
+        atoms = torch.arange(int(encoded.sizes[0]))
+        codes = encoded.pairs
+        data.degree = torch.from_numpy(encoded.degrees.astype(np.int64))
+        data.pair_index = torch.cartesian_prod(atoms, atoms).T.contiguous()
+        data.pair_distance = torch.from_numpy(encoded.paths.depths[codes].astype(np.int64))
+        data.pair_path = torch.from_numpy(self._bonds(encoded.paths)[codes])
+        return data
+
+    def _bonds(self, paths: PathVocabulary) -> np.ndarray:  # (V, L)
+        """The bond labels of every path of a vocabulary, −1 after the last."""
+        bonds = np.full((len(paths), self.spec.max_path_length), -1)
+        for code in range(len(paths)):
+            along = paths.bonds_along(code)
+            bonds[code, : len(along)] = along
+        return bonds

@@ -1,0 +1,63 @@
+"""Check that arrays of encoded molecules read from a file are such as `encode` makes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from molsepnorm.molecules.codes import SELF
+from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec
+from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
+
+__all__ = ["require_sound"]
+
+
+def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[int, ...]) -> None:
+    """Check that indices point into what they index, and that lengths fit each other.
+
+    Args:
+        graphs: the molecules.
+        spec: what they are said to be encoded with.
+        atom_sizes: the number of values of each atom feature.
+
+    Raises:
+        ValueError: they do not.
+    """
+    sizes, degrees, pairs = graphs.sizes, graphs.degrees, graphs.pairs
+    if sizes.ndim != 1 or not ((sizes >= 1) & (sizes <= len(degrees))).all():
+        raise ValueError("a molecule has no atoms, or more than there are")
+    num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
+    shapes = (graphs.atoms.shape, degrees.shape, pairs.shape)
+    if shapes != ((num_atoms, len(atom_sizes)), (num_atoms,), (num_pairs,)):
+        raise ValueError("there are more or fewer atoms or pairs than the molecules have")
+    if (graphs.atoms.max(axis=0, initial=0) >= atom_sizes).any():
+        raise ValueError("an atom feature is out of range")
+    most, largest = graphs.most_bonds, int(degrees.max(initial=0))
+    if largest > spec.max_degree:
+        raise ValueError("a degree is out of range")
+    if type(most) is not int or not largest <= most <= int(sizes.max(initial=0)):
+        raise ValueError("the largest number of bonds of an atom is out of range")
+    if pairs.min(initial=0) < 0 or pairs.max(initial=0) >= len(graphs.paths):
+        raise ValueError("a pair has a path that is not there")
+    _require_sound_paths(graphs.paths, spec)
+
+
+def _require_sound_paths(paths: PathVocabulary, spec: EncodingSpec) -> None:
+    parents, bonds, depths = paths.parents, paths.bonds, paths.depths
+    if not len(parents) == len(bonds) == len(depths) > SELF:
+        raise ValueError("paths have more or fewer parents than bonds or distances")
+    if depths[: SELF + 1].tolist() != [-1] * SELF + [0] or depths[-1] > spec.max_distance:
+        raise ValueError("the distance of a path is out of range")
+    if not all(later - earlier in (0, 1) for earlier, later in pairwise(depths[SELF:].tolist())):
+        raise ValueError("paths are not in the order of their distances")
+    parents, bonds, depths = parents[SELF + 1 :], bonds[SELF + 1 :], depths[SELF + 1 :]
+    if not ((parents >= SELF) & (parents < np.arange(len(parents)) + SELF + 1)).all():
+        raise ValueError("a path goes on from one that is not there")
+    if (paths.depths[parents] != depths - 1).any():
+        raise ValueError("a path goes on from one of another distance")
+    labelled = depths <= spec.max_path_length
+    if not (
+        (bonds < spec.num_bond_labels) & np.where(labelled, bonds >= 0, bonds == NO_BOND)
+    ).all():
+        raise ValueError("the bond of a path is out of range")

@@ -1,0 +1,154 @@
+"""`to_data` and `from_data`: between `MolGraph` and PyTorch Geometric's `Data`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.molecules.molecule import MolGraph
+
+__all__ = ["checked_offset", "from_data", "to_data"]
+
+
+def to_data(
+    graph: MolGraph,
+    y: float | Sequence[float] | np.ndarray | torch.Tensor | None = None,
+    smiles: str | None = None,
+) -> Data:
+    """The graph as PyTorch Geometric's `Data`, each bond as two directed edges side by side.
+
+    The layout is OGB's: `x` int64 [N, A], `edge_index` int64 [2, 2M], `edge_attr` int64 [2M, F],
+    and, where given, `y` float32 [1, T] and `smiles`.
+
+    >>> import molsepnorm
+    >>> data = to_data(molsepnorm.molecules.featurize.get("zinc")("CC=O"), y=1.5)
+    >>> data
+    Data(x=[3, 1], edge_index=[2, 4], edge_attr=[4, 1], y=[1, 1])
+    >>> data.edge_index.tolist(), data.edge_attr.flatten().tolist()
+    ([[0, 1, 1, 2], [1, 0, 2, 1]], [0, 0, 1, 1])
+    """
+    directed = np.stack([graph.bonds, graph.bonds[:, ::-1]], axis=1)  # [M, 2, 2]
+    data = Data(
+        x=torch.from_numpy(graph.atom_features.astype(np.int64)),
+        edge_index=torch.from_numpy(directed.reshape(-1, 2).T.astype(np.int64)),
+        edge_attr=torch.from_numpy(graph.bond_features.astype(np.int64).repeat(2, axis=0)),
+    )
+    if y is not None:
+        data.y = torch.as_tensor(y, dtype=torch.float32).reshape(1, -1)
+    if smiles is not None:
+        data.smiles = smiles
+    return data
+
+
+def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
+    """The graph in `data`; bonds in the order, and the direction, in which each first occurs.
+
+    The inverse of `to_data`, for data from anywhere: `x` may be [N] or [N, A], `edge_attr` [E] or
+    [E, F]. Every bond must be there in both directions, with equal attributes.
+
+    Args:
+        bond_offset: the attribute of the first bond label, subtracted from all of `edge_attr`. It
+            must be given: a molecule without a triple bond does not show whether its labels begin
+            at 0 or at 1. PyTorch Geometric's ZINC numbers its bonds 1, 2, 3, so it is 1 there; it
+            is 0 for OGB's data sets, MoleculeNet and the data that `to_data` makes. For other data
+            it is the smallest `edge_attr` of the whole data set.
+
+    >>> data = Data(
+    ...     x=torch.tensor([0, 1]),
+    ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
+    ...     edge_attr=torch.tensor([2, 2]),
+    ... )
+    >>> from_data(data, bond_offset=1).bond_features.tolist()
+    [[1]]
+
+    Raises:
+        ConfigError: `bond_offset` is missing, or no integer of 0 or more.
+        InvalidMolecule: one of the three arrays is missing or misshapen, an edge is there in one
+            direction only, twice, from an atom to itself or with two different attributes, or
+            `MolGraph` refuses the rest.
+    """
+    bond_offset = checked_offset(bond_offset)
+    x = _column(data, "x", "[N] or [N, A]")
+    edge_index = _array(data, "edge_index", "[2, E]")
+    edge_attr = _column(data, "edge_attr", "[E] or [E, F]")
+    if edge_index.ndim != 2 or len(edge_index) != 2:
+        raise InvalidMolecule(f"edge_index must have shape [2, E]; got {list(edge_index.shape)}")
+    if len(edge_attr) != edge_index.shape[1]:
+        raise InvalidMolecule(
+            f"edge_attr must have one row for each of the {edge_index.shape[1]} edges in "
+            f"edge_index; got {len(edge_attr)}"
+        )
+    if edge_attr.size and edge_attr.min() < bond_offset:
+        raise InvalidMolecule(
+            f"edge_attr holds {edge_attr.min()}, below bond_offset {bond_offset}; "
+            "bond_offset is the attribute of the first bond label"
+        )
+    rows = _one_row_per_bond(edge_index.T.tolist(), edge_attr.tolist())
+    return MolGraph(x, edge_index.T[rows], edge_attr[rows] - bond_offset)
+
+
+def checked_offset(bond_offset: int | None) -> int:
+    """The offset, if it is one.
+
+    Raises:
+        ConfigError: it is missing, or no integer of 0 or more.
+    """
+    if bond_offset is None:
+        raise ConfigError(
+            "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
+            "PyTorch Geometric's ZINC, and 0 for OGB's data sets, MoleculeNet and the data that "
+            "to_data makes. For other data it is the smallest value in the whole data set: "
+            "min(int(data.edge_attr.min()) for data in dataset if data.num_edges)"
+        )
+    if isinstance(bond_offset, bool) or not isinstance(bond_offset, Integral) or bond_offset < 0:
+        raise ConfigError(f"bond_offset must be an integer of 0 or more; got {bond_offset!r}")
+    return int(bond_offset)
+
+
+def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
+    """The row at which each bond first occurs, having checked that it occurs both ways."""
+    row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
+    if len(row_of) != len(edges):
+        twice = next((i, j) for row, (i, j) in enumerate(edges) if row_of[i, j] != row)
+        raise InvalidMolecule(f"edge {twice} is in edge_index twice")
+    rows = []
+    for (i, j), row in row_of.items():
+        if i == j:
+            raise InvalidMolecule(f"edge ({i}, {j}) joins an atom to itself; drop self-loops")
+        back = row_of.get((j, i))
+        if back is None:
+            raise InvalidMolecule(
+                f"edge ({i}, {j}) is in edge_index without ({j}, {i}); "
+                "every bond must be there in both directions"
+            )
+        if attributes[row] != attributes[back]:
+            raise InvalidMolecule(
+                f"edges ({i}, {j}) and ({j}, {i}) have different edge_attr: "
+                f"{attributes[row]} and {attributes[back]}"
+            )
+        if row < back:
+            rows.append(row)
+    return rows
+
+
+def _array(data: Data, name: str, shape: str) -> np.ndarray:
+    value = getattr(data, name, None)
+    if value is None:
+        raise InvalidMolecule(f"the data has no {name}; expected integers of shape {shape}")
+    array = np.asarray(value.detach().cpu())
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise InvalidMolecule(f"{name} must hold integers of shape {shape}; got {array.dtype}")
+    return array
+
+
+def _column(data: Data, name: str, shape: str) -> np.ndarray:
+    """The array, with an axis of length one for the features if it has none."""
+    array = _array(data, name, shape)
+    if array.ndim not in (1, 2):
+        raise InvalidMolecule(f"{name} must have shape {shape}; got {list(array.shape)}")
+    return array[:, None] if array.ndim == 1 else array

@@ -1,0 +1,76 @@
+"""Structures of an SDF as SMILES."""
+
+from __future__ import annotations
+
+import re
+
+from rdkit import Chem, rdBase
+
+from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten
+
+__all__ = ["smiles_of"]
+
+_V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
+_V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
+
+
+def smiles_of(block: str) -> str:
+    """The canonical SMILES of a molfile's structure, V2000 or V3000.
+
+    Stereochemistry is perceived from wedges and positions, in two or three dimensions; explicit
+    hydrogens become implicit ones. Isotopes and atom-map numbers stay, featurisers clear them.
+
+    Where the structure is drawn, but makes no sense to RDKit (a carbon with five bonds), it is
+    the SMILES of what is drawn, which a featuriser will refuse with RDKit's reason. Where nothing
+    can be made of the block, or it has more than twice the `MAX_ATOMS` of a SMILES that can safely
+    be written, or declares more than `MAX_RINGS` rings, a blank that knows the reason.
+    """
+    if reason := _excess(block):
+        return Unwritten(reason)
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromMolBlock(block)
+        if mol is None:
+            return _as_drawn(block)
+        if mol.GetNumAtoms() > 2 * MAX_ATOMS:
+            return Unwritten(_too_many(mol.GetNumAtoms()))
+        return Chem.MolToSmiles(mol)
+
+
+def _too_many(atoms: int) -> str:
+    return f"{atoms:,} atoms in the structure; at most {2 * MAX_ATOMS:,} are supported"
+
+
+def _excess(block: str) -> str | None:
+    """Return why RDKit would take long to read the block, by the atoms and bonds that it declares;
+    None if it would not."""
+    counts = _V3000.search(block)
+    if counts is None:
+        counts = _V2000.match(block.replace("\r\n", "\n"))
+    if counts is None:
+        if len(block) > (most := 200 * MAX_ATOMS):  # nothing that RDKit reads, or not at once
+            return f"a structure of {len(block):,} characters; at most {most:,} are supported"
+        return None
+    atoms, bonds = map(int, counts.groups())
+    if atoms > 2 * MAX_ATOMS:
+        return _too_many(atoms)
+    if bonds - atoms > MAX_RINGS:
+        return f"{bonds - atoms:,} more bonds than atoms; at most {MAX_RINGS:,} more are supported"
+    return None
+
+
+def _as_drawn(block: str) -> str:
+    """A SMILES that RDKit does not read, as it does not read the block; else a blank."""
+    mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
+    if mol is None:
+        return Unwritten("RDKit cannot read the structure") if block.strip() else ""
+    if mol.GetNumAtoms() > 2 * MAX_ATOMS:
+        return Unwritten(_too_many(mol.GetNumAtoms()))
+    for bond in mol.GetBonds():
+        if bond.GetBondType() == Chem.BondType.AROMATIC:
+            for part in (bond, bond.GetBeginAtom(), bond.GetEndAtom()):
+                part.SetIsAromatic(True)
+    text = Chem.MolToSmiles(mol)
+    # A molecule would be predicted that is not what was drawn.
+    if Chem.MolFromSmiles(text) is None:
+        return text
+    return Unwritten("RDKit cannot read the structure")

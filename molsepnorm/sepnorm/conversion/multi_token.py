@@ -1,0 +1,158 @@
+"""SepNorm for sequences that begin with several special tokens, in both layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, mask_aware
+from molsepnorm.sepnorm.conversion.padding import PaddingContext
+from molsepnorm.sepnorm.sepnorm import Unfused, normalize_special
+
+__all__ = ["LeadingSepNorm"]
+
+
+class LeadingSepNorm(Unfused, nn.Module):
+    r"""Normalises each of k leading special tokens by a layer of its own, all others by one layer.
+
+    .. math::
+
+        y_i = \mathrm{norm_{cls,i}}(x_i) \quad (i < k), \qquad
+        y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge k)
+
+    Special tokens are CLS, distillation tokens, registers. With one of them, and the batch first,
+    it is `SepNorm`; it takes the place of a norm that is called with the sequences alone, which
+    `convert_to_sepnorm` replaces: what it must know of padding comes through `padding`.
+
+    Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
+    arXiv 2309.12931, section 3, where there is one such token.
+
+    >>> norm = LeadingSepNorm(4, special_tokens=2)
+    >>> norm(torch.randn(8, 5, 4)).shape
+    torch.Size([8, 5, 4])
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        cls_norm: Callable[[int], nn.Module] = nn.BatchNorm1d,
+        tok_norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        *,
+        special_tokens: int = 1,
+        batch_first: bool = True,
+    ) -> None:
+        """Make one.
+
+        Args:
+            hidden_size: channels, C.
+            cls_norm: makes the norm of one special token; called once for each.
+            tok_norm: makes the norm of all other slots. A plain batch norm becomes a
+                `MaskedBatchNorm1d`.
+            special_tokens: how many slots at the beginning are special, k.
+            batch_first: whether sequences are (B, S, C), or (S, B, C).
+
+        Raises:
+            ConfigError: there is no special token.
+        """
+        super().__init__()
+        if special_tokens < 1:
+            raise ConfigError(
+                f"SepNorm needs at least one special token; got special_tokens={special_tokens}"
+            )
+        self.hidden_size = hidden_size
+        self.cls_norms = nn.ModuleList(cls_norm(hidden_size) for _ in range(special_tokens))
+        self.tok_norm = mask_aware(tok_norm(hidden_size))
+        self.batch_first = batch_first
+        self.padding = PaddingContext()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # same shape as x
+        """Normalise.
+
+        Args:
+            x: (B, S, C), or (S, B, C) where `batch_first` is false; or one sequence, (S, C).
+            mask: bool (B, S) in both layouts, or (S,) for one sequence: where no padding stands.
+                Only a batch norm of the tokens reads it; without a mask it takes the one in
+                `padding`, and without that all slots count.
+
+        Raises:
+            ValueError: x has another number of dimensions or too few slots, the mask another shape;
+                or in training a batch norm of a special token gets a single sequence.
+        """
+        if x.dim() == 2:
+            batch = 0 if self.batch_first else 1
+            return self(x.unsqueeze(batch), mask).squeeze(batch)
+        slots = 1 if self.batch_first else 0
+        self._check_sequences(x, slots)
+        rest = self._others(x)
+        if isinstance(self.tok_norm, MaskedBatchNorm1d):
+            real = self._real(x, mask) if self.tok_norm.counts_rows else None
+            y = self.tok_norm(rest, None if real is None else self._others(real))
+        else:
+            y = self.tok_norm(rest)
+        tokens = [
+            normalize_special(norm, x.select(slots, slot)).to(y.dtype).unsqueeze(slots)
+            for slot, norm in enumerate(self.cls_norms)
+        ]
+        return torch.cat([*tokens, y], dim=slots)
+
+    def _others(self, x: Tensor) -> Tensor:
+        """All slots but the special ones."""
+        special = len(self.cls_norms)
+        return x[:, special:] if self.batch_first else x[special:]
+
+    def _check_sequences(self, x: Tensor, slots: int) -> None:
+        if x.is_nested:
+            raise ValueError("SepNorm takes padded sequences, not a nested tensor")
+        layout = "(batch, slots, channels)" if self.batch_first else "(slots, batch, channels)"
+        if x.dim() != 3:
+            raise ValueError(f"SepNorm expects {layout} or (slots, channels); got {_shape(x)}")
+        if x.shape[slots] < len(self.cls_norms):
+            raise ValueError(
+                f"SepNorm was made for {len(self.cls_norms)} special tokens at the beginning of "
+                f"each sequence, and got {x.shape[slots]} slots: x is {_shape(x)}, read as "
+                f"{layout}. Check special_tokens= and batch_first="
+            )
+
+    def _real(self, x: Tensor, mask: Tensor | None) -> Tensor | None:  # x's first two dimensions
+        """Where no padding stands."""
+        if mask is None:
+            if self.padding.unreadable:
+                raise ValueError(self.padding.unreadable)
+            mask = self.padding.real
+        if mask is None:
+            return None
+        real = mask.unsqueeze(0) if mask.dim() == 1 else mask
+        real = real if self.batch_first else real.transpose(0, 1)
+        if real.shape != x.shape[:2]:
+            raise ValueError(
+                f"a padding mask of shape {_shape(mask)} does not fit sequences of shape "
+                f"{_shape(x)}: it must be (batch, slots). Check batch_first=, or whether these "
+                "sequences have other slots than the ones that the mask is about"
+            )
+        return real.to(x.device)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Also of a network that was not converted: each norm takes a copy of the weights of the
+        one norm that was here, and keeps its own running statistics."""
+        old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
+        if any(value is not None for value in old.values()):
+            for name, own in self.state_dict().items():
+                value = old.get(name.rpartition(".")[2])
+                if value is not None and value.shape == own.shape:
+                    state_dict.setdefault(prefix + name, value.clone())
+                elif not own.is_meta:
+                    state_dict.setdefault(prefix + name, own)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        return f"{self.hidden_size}, batch_first={self.batch_first}"
+
+
+def _shape(x: Tensor) -> str:
+    return str(tuple(x.shape))

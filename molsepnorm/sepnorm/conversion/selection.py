@@ -1,0 +1,115 @@
+"""Which modules of a model are to become SepNorm: known ones, or those that a rule says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.sepnorm.conversion.architectures import ARCHITECTURES, Known
+from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+
+__all__ = ["Where", "channels_of", "chosen_norms", "matching"]
+
+Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
+"""Names, in which `*` stands for anything, or a function of name and module."""
+
+
+def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> dict[str, nn.Module]:
+    """The modules to replace, in the order of modules: qualified name -> module.
+
+    Raises:
+        ConfigError: the model is converted already, nothing is known of it, or nothing matches.
+    """
+    modules = {name: module for name, module in model.named_modules() if name}
+    if any(isinstance(module, LeadingSepNorm) for module in model.modules()):
+        raise ConfigError(
+            f"this {type(model).__name__} is converted already: undo() that conversion first"
+        )
+    if where is not None:
+        return matching(modules, where, "where")
+    norms = {name: norm for each in known for name, norm in each.norms().items()}
+    if not norms:
+        classes = sorted(name.rpartition(".")[2] for each in ARCHITECTURES for name in each.classes)
+        raise ConfigError(
+            f"no known norm of token sequences is in this {type(model).__name__}; known are "
+            f"{', '.join(classes)}, but not as decoders, whose first token sees no other. For "
+            "another transformer pass where=, such as "
+            "where='*.layers.*.norm?', with special_tokens= and batch_first="
+        )
+    return {name: module for name, module in modules.items() if name in norms}
+
+
+def matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[str, nn.Module]:
+    """Those of the modules that a rule says, in order; patterns pass over identities.
+
+    Raises:
+        ConfigError: the rule, which is the argument of that name, is none, or matches nothing.
+    """
+    if callable(rule) and not isinstance(rule, type):
+        chosen = {name: module for name, module in modules.items() if rule(name, module)}
+        if not chosen:
+            raise ConfigError(f"{argument}= is a function that is true for no module of the model")
+        return chosen
+    patterns = _patterns(rule, argument)
+    norms = {name: each for name, each in modules.items() if not isinstance(each, nn.Identity)}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in norms):
+            raise ConfigError(
+                f"{argument}='{pattern}' matches no module; the norms are: "
+                f"{', '.join(_names_of_norms(modules)) or 'none'}"
+            )
+    return {
+        name: module
+        for name, module in norms.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+def _patterns(rule: Where, argument: str) -> list[str]:
+    """The names, with `*`, of a rule that is no function."""
+    patterns = [rule] if isinstance(rule, str) else rule
+    if isinstance(patterns, Iterable):
+        patterns = list(patterns)
+        if patterns and all(isinstance(pattern, str) for pattern in patterns):
+            return patterns
+    raise ConfigError(
+        f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function of a "
+        f"module's name and the module; got {rule!r}"
+    )
+
+
+def _names_of_norms(modules: dict[str, nn.Module]) -> list[str]:
+    return [name for name, module in modules.items() if _width(module) is not None]
+
+
+_OTHER_CHANNELS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
+"""They have weights of one dimension too, and their channels are not the last dimension."""
+
+
+def _width(norm: nn.Module) -> int | None:
+    """Over how many channels a norm goes; None if it is no norm over one dimension, the last."""
+    if isinstance(norm, _OTHER_CHANNELS) or next(norm.children(), None) is not None:
+        return None
+    shape = getattr(norm, "normalized_shape", None)
+    if shape is None and isinstance(weight := getattr(norm, "weight", None), torch.Tensor):
+        shape = weight.shape
+    return shape[0] if shape is not None and len(shape) == 1 else None
+
+
+def channels_of(name: str, norm: nn.Module) -> int:
+    """Over how many channels the norm of that name goes.
+
+    Raises:
+        ConfigError: it is no norm over one dimension, the last.
+    """
+    width = _width(norm)
+    if width is None:
+        raise ConfigError(
+            f"'{name}' is to become a SepNorm, but this {type(norm).__name__} is no norm over one "
+            "dimension of channels, the last: choose layer or RMS norms by where="
+        )
+    return width

@@ -1,0 +1,1 @@
+"""Training objectives: the loss, counts and scores that are computed from a batch."""

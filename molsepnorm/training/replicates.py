@@ -1,0 +1,175 @@
+"""`train_series`: one configuration over several seeds and splits, and their mean scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.data import datasets
+from molsepnorm.data.tables import hold
+from molsepnorm.errors import ConfigError
+from molsepnorm.files.writing import write_json
+from molsepnorm.model import encoding_of
+from molsepnorm.tasks.metrics.spread import mean_and_sd
+from molsepnorm.training.callback import Listener
+from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.run import architecture, train
+
+__all__ = ["Series", "train_series"]
+
+
+@dataclass(frozen=True)
+class Series:
+    """What the runs came to."""
+
+    folder: Path
+    runs: dict[str, dict[str, Any]]
+    """The content of each finished run's `metrics.json`, by the name of its folder."""
+    summary: dict[str, Any]
+    """The content of `summary.json`: mean and unbiased standard deviation of every score."""
+    finished: bool
+    """False where it was stopped; the same call goes on."""
+
+
+def train_series(
+    config: TrainConfig,
+    folder: Path | str,
+    *,
+    seeds: Sequence[int],
+    splits: int | None = None,
+    listener: Listener | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Series:
+    """Train with each seed, on each of several splits where asked, one after the other.
+
+    Runs that are finished are not repeated and one that was stopped goes on, so a series can be
+    broken off at any time, and more seeds can be added later.
+
+    >>> config = load_config("ogbg-molhiv")
+    >>> series = train_series(config, "runs/molhiv", seeds=range(10))     # doctest: +SKIP
+    >>> series.summary["test"]["roc_auc"]                                 # doctest: +SKIP
+    {'mean': 0.771, 'sd': 0.009, 'values': [0.768, ...]}
+
+    Args:
+        config: what to do; its `run.seed` and `data.fold` are replaced.
+        folder: holds a folder for each run, and `summary.json`.
+        seeds: of initial weights, order and dropout.
+        splits: how many: the first entries of `data.splits_file`, or replicates, which draw
+            training and validation molecules anew. None for the configured one alone, or for all
+            folds where `data.folds` is set.
+        listener: is told of each run.
+        stop: asked after every step; once it answers true the run is saved and this returns.
+
+    Raises:
+        ConfigError: no seed, a seed twice, splits that cannot be had, or the folder holds runs of
+            another configuration.
+        DataError: it holds runs on other data; or as `train`.
+        ModelError, StorageError: as `train`.
+    """
+    with hold(config.data.table, config.data.splits_file):
+        return _train_series(config, Path(folder), seeds, splits, listener, stop)
+
+
+def _train_series(
+    config: TrainConfig,
+    folder: Path,
+    seeds: Sequence[int],
+    splits: int | None,
+    listener: Listener | None,
+    stop: Callable[[], bool],
+) -> Series:
+    if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ConfigError("a series needs one seed or more, each once, such as 0-9 or 0,1,2")
+    if splits is not None:
+        _require_several(config, splits)
+    planned = dict(_plan(config, seeds, splits or config.data.folds))
+    for name, each in planned.items():
+        _require_same(RunFolder(folder / name), each)
+    if config.data.table is not None:
+        *_, last = planned.values()
+        _require_same_data([RunFolder(folder / name) for name in planned], last)
+    runs: dict[str, dict[str, Any]] = {}
+    for name, each in planned.items():
+        run = RunFolder(folder / name)
+        metrics = run.finished_metrics()
+        if metrics is None:
+            started = run.checkpoint.exists()
+            result = train(
+                None if started else each, run.path, resume=started, listener=listener, stop=stop
+            )
+            if not result.finished:
+                return Series(folder, runs, _summary(config, runs), finished=False)
+            metrics = result.metrics
+        runs[name] = metrics
+        write_json(folder / "summary.json", _summary(config, runs))
+    return Series(folder, runs, _summary(config, runs), finished=True)
+
+
+def _plan(
+    config: TrainConfig, seeds: Sequence[int], splits: int | None
+) -> Iterator[tuple[str, TrainConfig]]:
+    """Name and configuration of each run."""
+    kind = "fold" if config.data.folds else "split"
+    for fold in [config.data.fold] if splits is None else range(splits):
+        data = config.data.model_copy(update={"fold": fold})
+        for seed in seeds:
+            run = config.run.model_copy(update={"seed": seed})
+            name = f"seed-{seed}" if splits is None else f"{kind}-{fold}-seed-{seed}"
+            yield name, config.model_copy(update={"data": data, "run": run})
+
+
+def _require_several(config: TrainConfig, splits: int) -> None:
+    """Check, as far as can be told without the data, that there are so many splits."""
+    data = config.data
+    if splits < 1:
+        raise ConfigError(f"a series needs one split or more; got {splits}")
+    if data.folds is not None and splits != data.folds:
+        raise ConfigError(f"data.folds is {data.folds}, which is how many splits there are")
+    if data.table is None or data.splits_column is not None:
+        owner = data.dataset or f"the column '{data.splits_column}'"
+        raise ConfigError(f"{owner} says how to split, so there is one split and no replicates")
+
+
+def _require_same(run: RunFolder, config: TrainConfig) -> None:
+    if run.config.exists() and load_config(config=run.config) != config.resolved():
+        raise ConfigError(
+            f"{run.path} is a run of another configuration: choose another folder for this series"
+        )
+
+
+def _require_same_data(runs: Sequence[RunFolder], last: TrainConfig) -> None:
+    """Check, before hours of training, that the table is that of the runs which are there, and that
+    it can be split in the last way planned."""
+    dataset = datasets.load(last.data, encoding_of(architecture(last)))
+    for run in runs:
+        if run.environment.exists():
+            run.require_same_data(dataset, splits=False)
+
+
+def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if not runs:
+        return {}
+    first = next(iter(runs.values()))
+    scores = {
+        split: {name: _spread([run[split][name] for run in runs.values()]) for name in first[split]}
+        for split in ("val", "test")
+    }
+    return {
+        "data": first["data"],
+        "chosen_by": ", ".join(sorted({run["chosen_by"] for run in runs.values()})),
+        "runs": list(runs),
+        **scores,
+        "parameters": first["parameters"],
+        "seconds": _spread([run["seconds"] for run in runs.values()]),
+        "command": sys.argv,
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """Mean and standard deviation, and what they are of."""
+    return {**mean_and_sd(values), "values": list(values)}

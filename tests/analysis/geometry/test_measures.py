@@ -1,0 +1,221 @@
+"""The measures against closed forms, and against their definitions spelt out."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import pytest
+import torch
+from scipy.special import iv
+from torch import Tensor
+
+from molsepnorm.analysis.geometry import (
+    alignment,
+    effective_rank,
+    mean_cosine,
+    outlier_share,
+    principal_map,
+    singular_values,
+    uniformity,
+)
+from molsepnorm.errors import DataError
+
+
+def gaussian(count: int, width: int, seed: int = 0) -> Tensor:
+    """(count, width), isotropic."""
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def on_circle(count: int) -> Tensor:
+    """(count, 2): evenly spaced."""
+    angles = 2 * math.pi * torch.arange(count).double() / count
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
+
+
+def test_an_isotropic_gaussian_fills_all_directions():
+    points = 5 * gaussian(20_000, 8) + 3
+    torch.testing.assert_close(
+        singular_values(points) / 20_000**0.5, torch.full((8,), 5.0).double(), rtol=0.03, atol=0
+    )
+    assert effective_rank(points) == pytest.approx(8, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies(dtype):
+    points = (gaussian(50, 1) * torch.arange(1.0, 6.0) + 1000).to(dtype)
+    values = singular_values(points)
+    spread = gaussian(50, 1) - gaussian(50, 1).mean()
+    expected = spread.norm() * torch.arange(1.0, 6.0).double().norm()
+    torch.testing.assert_close(values[0].double(), expected, rtol=1e-3, atol=0)
+    assert effective_rank(points) == pytest.approx(1, abs=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_single_point_has_none(dtype):
+    """Also where its mean is not represented exactly."""
+    points = torch.full((7, 3), 0.1, dtype=dtype)
+    assert singular_values(points).tolist() == [0, 0, 0]
+    assert effective_rank(points) == 0
+    assert mean_cosine(points) == pytest.approx(1)
+    assert float(uniformity(points)) == pytest.approx(0, abs=1e-5)
+    places, shares = principal_map(points)
+    assert places.abs().max() < 1e-6 and shares.isfinite().all()
+
+
+def test_effective_rank_of_a_known_spectrum():
+    """Orthogonal directions with standard deviations 4, 2 and 1 (times √2)."""
+    axes = torch.diag(torch.tensor([4.0, 2.0, 1.0]))
+    points = torch.cat([axes, -axes])
+    shares = [4 / 7, 2 / 7, 1 / 7]
+    entropy = -sum(p * math.log(p) for p in shares)
+    assert effective_rank(points) == pytest.approx(math.exp(entropy), rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3, 50])
+@pytest.mark.parametrize("t", [0.5, 2.0])
+def test_uniformity_of_points_evenly_spaced_on_a_circle(count, t):
+    """Every point sees the same others, at chords of 2 sin(πk/n)."""
+    chords = [(2 * math.sin(math.pi * k / count)) ** 2 for k in range(1, count)]
+    expected = math.log(sum(math.exp(-t * chord) for chord in chords) / (count - 1))
+    points = on_circle(count) * torch.linspace(0.1, 9, count).double()[:, None]
+    assert float(uniformity(points, t)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("width", [2, 3, 8])
+def test_uniformity_of_an_isotropic_cloud_is_that_of_the_sphere(width):
+    """E exp(−2‖u − v‖²) = e⁻⁴ E exp(4 u·v), whose integral over the sphere is a Bessel function."""
+    order = width / 2 - 1
+    expected = -4 + math.log(math.gamma(width / 2) * (2 / 4) ** order * iv(order, 4))
+    assert float(uniformity(gaussian(4000, width))) == pytest.approx(expected, abs=0.02)
+
+
+def test_uniformity_and_cosine_are_means_over_pairs():
+    points = gaussian(6, 3) + 1
+    units = [point / point.norm() for point in points]
+    pairs = list(permutations(units, 2))
+    potential = sum(math.exp(-2 * float((u - v).square().sum())) for u, v in pairs) / len(pairs)
+    assert float(uniformity(points)) == pytest.approx(math.log(potential))
+    assert mean_cosine(points) == pytest.approx(sum(float(u @ v) for u, v in pairs) / len(pairs))
+
+
+def test_alignment_of_turned_points_is_their_chord():
+    """4 sin²(φ/2), however long the points are."""
+    turn = 0.3
+    matrix = torch.tensor(
+        [[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]]
+    ).double()
+    points = on_circle(9)
+    found = alignment(3 * points, points @ matrix.T)
+    assert float(found) == pytest.approx(4 * math.sin(turn / 2) ** 2)
+    assert float(alignment(points, points)) == 0
+    assert float(alignment(points, -points)) == pytest.approx(4)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 1.0])
+def test_outliers_have_their_share_of_what_all_have(share):
+    """On a circle all points are equally far; of those on a line the ends are furthest."""
+    assert outlier_share(on_circle(100) + 5, share) == pytest.approx(share)
+    line = torch.arange(-50.0, 51.0).double()[:, None] - 3
+    distances = sorted((place**2 for place in range(-50, 51)), reverse=True)
+    furthest = sum(distances[: round(share * 101)])
+    assert outlier_share(line, share) == pytest.approx(furthest / sum(distances))
+
+
+def test_a_single_outlier_has_nearly_all():
+    points = torch.cat([torch.zeros(30, 2), torch.tensor([[100.0, 0.0]])])
+    assert outlier_share(points, share=0.01) == pytest.approx(30 / 31)
+    assert outlier_share(torch.ones(5, 3)) == 0
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0, 10000.0])
+def test_single_precision_far_from_the_origin(offset):
+    """Of many points too: what is taken for rounding does not grow with their number."""
+    points = gaussian(4000, 16)
+    single = (points + offset).float()
+    assert effective_rank(single) == pytest.approx(effective_rank(points), rel=1e-3)
+    assert outlier_share(single) == pytest.approx(outlier_share(points), rel=1e-3)
+    shares = principal_map(points)[1]
+    torch.testing.assert_close(principal_map(single)[1], shares, rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_no_spread(dtype):
+    """One vector that a network has computed with other sums for each molecule."""
+    steps = torch.randint(-2, 3, (200, 16), generator=torch.Generator().manual_seed(0))
+    vector = torch.linspace(1, 2, 16).double()
+    points = (vector * (1 + steps.double() * torch.finfo(dtype).eps)).to(dtype)
+    assert len(points.unique(dim=0)) > 100
+    assert effective_rank(points) == 0
+    assert outlier_share(points) == 0
+    assert not singular_values(points).any()
+    assert not principal_map(points)[0].any()
+
+
+def test_uniformity_in_pieces_and_of_points_without_direction():
+    """More points than are paired at once; and those at the origin, which coincide."""
+    points = gaussian(2100, 3)
+    directions = points / points.norm(dim=1, keepdim=True)
+    pairs = torch.pdist(directions)
+    expected = math.log(float((-2 * pairs.square()).exp().mean()))
+    assert float(uniformity(points)) == pytest.approx(expected)
+    assert float(uniformity(torch.zeros(3, 2))) == pytest.approx(0, abs=1e-7)
+    half = torch.cat([torch.zeros(1, 2), torch.ones(1, 2)])
+    assert float(uniformity(half)) == pytest.approx(-2)
+
+
+def test_losses_under_autocast_are_exact():
+    """As in float32: a half of its bits would be a wrong figure."""
+    points = gaussian(50, 8).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = uniformity(points), alignment(points, points.flip(0))
+    torch.testing.assert_close(found, (uniformity(points), alignment(points, points.flip(0))))
+    assert found[0].dtype is torch.float32
+
+
+def test_measures_can_be_losses():
+    """Their gradients are those of finite differences, at coinciding points too."""
+    points = gaussian(5, 3).requires_grad_()
+    torch.autograd.gradcheck(uniformity, points)
+    torch.autograd.gradcheck(alignment, (points, gaussian(5, 3, seed=1)))
+    same = torch.ones(4, 2, requires_grad=True)
+    uniformity(same).backward()
+    assert same.grad is not None and same.grad.isfinite().all()
+
+
+def test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip():
+    flat = gaussian(40, 2) * torch.tensor([5.0, 1.0])
+    turned = torch.linalg.qr(gaussian(6, 2)).Q  # (6, 2), orthonormal columns
+    places, shares = principal_map(flat @ turned.T + 7)
+    torch.testing.assert_close(torch.pdist(places), torch.pdist(flat))
+    assert float(shares.sum()) == pytest.approx(1)
+    assert shares[0] > shares[1]
+    torch.testing.assert_close(principal_map(-(flat @ turned.T))[0].abs(), places.abs())
+    assert (places.gather(0, places.abs().argmax(0, keepdim=True)) > 0).all()
+
+
+def test_a_single_channel_has_a_flat_map():
+    places, shares = principal_map(torch.tensor([[1.0], [2.0], [6.0]]))
+    torch.testing.assert_close(places, torch.tensor([[-2.0, 0], [-1, 0], [3, 0]]).double())
+    assert shares.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("measure", [singular_values, uniformity, mean_cosine, principal_map])
+@pytest.mark.parametrize("shape", [(1, 3), (4,), (2, 3, 4)])
+def test_what_is_no_cloud_is_refused(measure, shape):
+    with pytest.raises(DataError, match=r"2 points or more and the shape \(n, d\)"):
+        measure(torch.ones(shape))
+
+
+def test_embeddings_that_are_not_finite_are_refused():
+    with pytest.raises(DataError, match="must be finite"):
+        effective_rank(torch.tensor([[1.0, 2.0], [torch.nan, 0.0]]))
+    with pytest.raises(DataError, match="same shape"):
+        alignment(torch.ones(3, 2), torch.ones(2, 2))
+    with pytest.raises(DataError, match="must be finite"):
+        alignment(torch.ones(1, 2), torch.tensor([[torch.nan, 0.0]]))
+    with pytest.raises(DataError, match="1 points or more"):
+        alignment(torch.ones(0, 2), torch.ones(0, 2))
+    for share in (-0.1, 2, math.nan):
+        with pytest.raises(DataError, match="a share lies in 0 to 1"):
+            outlier_share(torch.ones(3, 2), share)

@@ -1,0 +1,309 @@
+"""The order of an epoch, and the rectangles of its batches."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.data.batching.bucketing import (
+    by_size,
+    epoch_batches,
+    fixed_plan,
+    largest_batch,
+    num_batches,
+    rows_of,
+    tight_plan,
+)
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.nn.batch import Block
+
+SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_blocks_are_cut_where_it_costs_least(seed):
+    """No other cut of the sorted sizes into as many blocks costs less, by trying them all."""
+    rng = np.random.default_rng(seed)
+    slots = np.sort(rng.integers(2, 12, rng.integers(1, 11)))
+    blocks = int(rng.integers(1, 6))
+
+    def cost(ends):
+        parts = np.split(slots, ends[:-1])
+        return sum(len(part) * (part[-1] ** 2 + 32 * part[-1]) for part in parts)
+
+    def ends_of(plan):
+        return np.cumsum([block.graphs for block in plan])
+
+    plan = tight_plan(slots, blocks)
+    assert len(plan) <= blocks
+    assert ends_of(plan)[-1] == len(slots)
+    assert [block.slots for block in plan] == slots[ends_of(plan) - 1].tolist()
+    cuts = (
+        [*cut, len(slots)]
+        for number in range(min(blocks, len(slots)))
+        for cut in itertools.combinations(range(1, len(slots)), number)
+    )
+    assert cost(ends_of(plan)) == min(map(cost, cuts))
+
+
+def zinc_like(number: int, seed: int = 0) -> np.ndarray:
+    """Numbers of atoms, spread as ZINC's are."""
+    drawn = np.random.default_rng(seed).normal(23, 4.5, number).round().astype(int)
+    return drawn.clip(9, 37)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+@pytest.mark.parametrize("batch_size", [2, 64, 250])
+def test_random_batches_fit_a_fixed_plan(blocks, batch_size):
+    """Nearly all of them: none of 500 misses it here."""
+    sizes = zinc_like(10_000)
+    plan = fixed_plan(sizes, batch_size, blocks)
+    assert 1 <= len(plan) <= blocks
+    assert sum(block.graphs for block in plan) == batch_size
+    rng = np.random.default_rng(1)
+    for _ in range(500):
+        assert rows_of(sizes[rng.permutation(len(sizes))[:batch_size]], plan) is not None
+
+
+def test_more_rectangles_leave_less_padding():
+    sizes = zinc_like(10_000)
+    areas = [
+        sum(block.graphs * block.slots for block in fixed_plan(sizes, 256, blocks))
+        for blocks in (1, 2, 4)
+    ]
+    assert areas[0] > 1.15 * areas[1]
+    assert areas[1] > 1.05 * areas[2]
+    assert areas[2] < 1.25 * 256 * (sizes.mean() + 1)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_rare_giant_has_room_for_a_few(blocks):
+    """All giants there are, where a batch could hold them."""
+    sizes = np.append(np.full(1000, 5), [200, 200])
+    plan = fixed_plan(sizes, 100, blocks)
+    assert plan[-1].slots == 201
+    assert rows_of(np.append(np.full(98, 5), [200, 200]), plan) is not None
+    if blocks > 1:
+        assert plan == (Block(98, 6), Block(2, 201))
+
+
+def test_molecules_of_one_size_need_one_rectangle():
+    assert fixed_plan(np.full(50, 7), 10, 4) == (Block(10, 8),)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=6, max_size=6),
+    widths=st.lists(st.integers(2, 13), min_size=3, max_size=3).map(sorted),
+)
+def test_molecules_are_fitted_where_any_order_fits(sizes, widths):
+    """Against all orders: small molecules in narrow rows fit if anything does."""
+    plan = tuple(Block(2, width) for width in widths)
+    rows = rows_of(np.array(sizes), plan)
+    room = np.repeat(widths, 2)
+    any_fits = any((np.array(p) + 1 <= room).all() for p in set(itertools.permutations(sizes)))
+    assert (rows is not None) == any_fits
+    if rows is not None:
+        assert sorted(rows.tolist()) == list(range(6))
+        assert (np.array(sizes)[rows] + 1 <= room).all()
+
+
+def plain_batches(graphs: np.ndarray, batch_size: int, rng: np.random.Generator) -> list:
+    """An epoch of molecules so small that no batch is too large."""
+    return epoch_batches(graphs, np.ones(int(graphs.max()) + 1, dtype=np.int64), batch_size, rng)
+
+
+@given(number=st.integers(1, 200), batch_size=st.integers(2, 64), seed=st.integers(0, 2**32 - 1))
+def test_an_epoch_is_every_molecule_once_in_batches_of_like_size(number, batch_size, seed):
+    graphs = np.arange(number) * 3 + 5
+    batches = plain_batches(graphs, batch_size, np.random.default_rng(seed))
+    assert sorted(np.concatenate(batches).tolist()) == graphs.tolist()
+    assert len(batches) == num_batches(number, batch_size)
+    sizes = [len(batch) for batch in batches]
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= max(batch_size, 3)  # a pair and one left over go together
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 4, 7, 32])
+def test_no_batch_of_an_epoch_holds_a_single_molecule(batch_size):
+    """A batch norm could not train on it."""
+    wrong = [
+        number
+        for number in range(2, 130)
+        if min(map(len, plain_batches(np.arange(number), batch_size, np.random.default_rng()))) < 2
+    ]
+    assert wrong == []
+
+
+def test_a_batch_size_of_one_or_a_single_molecule_is_taken_at_its_word():
+    rng = np.random.default_rng(0)
+    assert [len(batch) for batch in plain_batches(np.arange(5), 1, rng)] == [1] * 5
+    assert [batch.tolist() for batch in plain_batches(np.array([8]), 4, rng)] == [[8]]
+
+
+def test_an_epoch_is_shuffled_well():
+    """Over many epochs every molecule is in the first batch about equally often."""
+    rng = np.random.default_rng(0)
+    counts = np.zeros(20)
+    for _ in range(2000):
+        counts[plain_batches(np.arange(20), 10, rng)[0]] += 1
+    assert counts.min() > 900
+    assert counts.max() < 1100
+
+
+@pytest.fixture(scope="module")
+def chains(label) -> GraphTensors:
+    """150 molecules: many of 1 to 6 atoms, some of 16, few of 30."""
+    sizes = [*range(1, 7)] * 22 + [16] * 14 + [30] * 4
+    sizes = np.random.default_rng(0).permutation(sizes).tolist()
+    return GraphTensors.of(encode([label(nx.path_graph(size)) for size in sizes], SPEC))
+
+
+epochs = st.fixed_dictionaries(
+    {
+        "graphs": st.lists(st.integers(0, 149), min_size=1, max_size=150, unique=True),
+        "batch_size": st.integers(1, 40),
+        "blocks": st.integers(1, 4),
+        "max_pairs": st.one_of(st.integers(1, 500), st.integers(500, 20_000)),
+        "seed": st.integers(0, 2**32 - 1),
+    }
+)
+
+
+def epoch(tensors: GraphTensors, graphs, batch_size, blocks, max_pairs, seed) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return epoch_batches(np.array(graphs), tensors.sizes, batch_size, rng, blocks, max_pairs)
+
+
+def as_lists(batches: list[np.ndarray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@given(asked=epochs)
+def test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits(chains, asked):
+    """The pairs are those of the batch that is really cut, padding included. A batch of two or
+    three stays, however large, as a half of it would be a molecule alone."""
+    batches = epoch(chains, **asked)
+    assert sorted(np.concatenate(batches).tolist()) == sorted(asked["graphs"])
+    for batch in batches:
+        pairs = len(chains.cut(batch, asked["blocks"]).pairs)
+        assert pairs <= asked["max_pairs"] or len(batch) < 4
+        assert len(batch) <= max(asked["batch_size"], 3)
+        assert len(batch) > 1 or asked["batch_size"] == 1 or len(asked["graphs"]) == 1
+    assert as_lists(epoch(chains, **asked)) == as_lists(batches)
+
+
+@given(asked=epochs)
+def test_only_batches_that_are_too_large_are_halved(chains, asked):
+    """In the order drawn, and no oftener than need be: the epoch by a plain recursion on the
+    batches as they are cut."""
+
+    def halved(batch: list[int]) -> list[list[int]]:
+        pairs = len(chains.cut(batch, asked["blocks"]).pairs)
+        if pairs <= asked["max_pairs"] or len(batch) < 4:
+            return [batch]
+        middle = (len(batch) + 1) // 2
+        return halved(batch[:middle]) + halved(batch[middle:])
+
+    plain = epoch(chains, **asked | {"max_pairs": 10**9})
+    expected = [part for batch in plain for part in halved(batch.tolist())]
+    assert as_lists(epoch(chains, **asked)) == expected
+
+
+@given(asked=epochs)
+def test_no_batch_is_larger_than_the_largest(chains, asked):
+    """So where the largest fits, `num_batches` is how many there are."""
+    graphs, blocks = np.array(asked["graphs"]), asked["blocks"]
+    bound = largest_batch(graphs, chains.sizes, asked["batch_size"])
+    batches = epoch(chains, **asked | {"max_pairs": bound})
+    assert max(len(chains.cut(batch, blocks).pairs) for batch in batches) <= bound
+    assert len(batches) == num_batches(len(graphs), asked["batch_size"])
+    assert as_lists(batches) == as_lists(epoch(chains, **asked | {"max_pairs": 10**9}))
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_batch_of_just_as_many_pairs_stays(chains, blocks):
+    """One pair less allowed, and it is halved."""
+    (graphs,) = epoch(chains, np.arange(40), 40, blocks, 10**9, 0)
+    pairs = len(chains.cut(graphs, blocks).pairs)
+    assert len(epoch(chains, np.arange(40), 40, blocks, pairs, 0)) == 1
+    assert len(epoch(chains, np.arange(40), 40, blocks, pairs - 1, 0)) > 1
+
+
+def test_molecules_that_are_not_drawn_bound_nothing():
+    """One giant of the validation split costs the training batches nothing."""
+    sizes = np.full(101, 9)
+    sizes[100] = 5_000
+    assert largest_batch(np.arange(100), sizes, 10) == 11 * 100
+    batches = epoch_batches(np.arange(100), sizes, 10, np.random.default_rng(0), max_pairs=1100)
+    assert [len(batch) for batch in batches] == [10] * 10
+
+
+def test_one_giant_makes_small_its_own_batch_only():
+    """With blocks of like size it stays, as only its own block is padded to it."""
+    sizes = np.full(100, 9)
+    sizes[40] = 99
+    counts = {}
+    for blocks in (1, 2):
+        rng = np.random.default_rng(0)
+        batches = epoch_batches(np.arange(100), sizes, 20, rng, blocks, max_pairs=30_000)
+        counts[blocks] = sorted(map(len, batches))
+        (own,) = (batch for batch in batches if 40 in batch)
+        assert len(own) == {1: 3, 2: 20}[blocks]
+    assert counts == {1: [2, 3, 5, 10, 20, 20, 20, 20], 2: [20] * 5}
+
+
+@pytest.mark.parametrize("fewest", [2, 3, 8])
+def test_halving_stops_where_processes_would_get_none(fewest):
+    sizes, rng = np.full(64, 40), np.random.default_rng(0)
+    batches = epoch_batches(np.arange(64), sizes, 32, rng, max_pairs=100, fewest=fewest)
+    assert min(map(len, batches)) >= fewest
+    assert max(map(len, batches)) < 2 * fewest
+    assert sorted(np.concatenate(batches)) == list(range(64))
+
+
+@pytest.mark.parametrize("max_pairs", [10**9, 3000])
+def test_the_seed_decides_the_order_of_an_epoch(max_pairs):
+    def order(seed: int) -> list[list[int]]:
+        rng = np.random.default_rng(seed)
+        return as_lists(epoch_batches(np.arange(100), np.arange(100), 7, rng, max_pairs=max_pairs))
+
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=80),
+    batch_size=st.integers(1, 20),
+    max_pairs=st.integers(1, 8000),
+    data=st.data(),
+)
+def test_batches_by_size_keep_to_both_limits(sizes, batch_size, max_pairs, data):
+    """Each molecule once, small ones first; a molecule above `max_pairs` goes alone."""
+    asked = data.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))
+    all_sizes = np.array(sizes)
+    batches = list(by_size(np.array(asked, dtype=int), all_sizes, batch_size, max_pairs))
+    flat = [int(graph) for batch in batches for graph in batch]
+    assert sorted(flat) == sorted(asked)
+    assert [sizes[graph] for graph in flat] == sorted(sizes[graph] for graph in asked)
+    for batch in batches:
+        assert 1 <= len(batch) <= batch_size
+        pairs = len(batch) * (all_sizes[batch].max() + 1) ** 2
+        assert pairs <= max_pairs or len(batch) == 1
+
+
+def test_batches_by_size_are_full_where_nothing_limits_them():
+    batches = list(by_size(np.arange(10), np.full(10, 30), batch_size=4))
+    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_limit_of_pairs_halves_a_batch_at_most_as_often_as_needed():
+    """No batch is less than half of what would fit."""
+    sizes = np.full(100, 9)
+    batches = list(by_size(np.arange(100), sizes, batch_size=64, max_pairs=30 * 100))
+    assert min(len(batch) for batch in batches[:-1]) >= 15

@@ -1,0 +1,296 @@
+"""A cleaned copy has none of the problems, and nothing of its source is lost."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.clean import clean_table, write_clean
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.errors import ConfigError, StorageError
+
+FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
+FIXED = {"unreadable", "misfits", "conflicts", "duplicates", "leak"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """`write(rows, header)` makes my.csv of texts."""
+
+    def make(rows, header="smiles,y"):
+        path = tmp_path / "my.csv"
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([header.split(","), *rows])
+        return path
+
+    return make
+
+
+def _clean(path, **settings):
+    return clean_table(DataConfig(table=path, **settings))
+
+
+def _rows(path):
+    with open(path, newline="") as file:
+        return list(csv.reader(file))
+
+
+def _merged(clean, name="y"):
+    """The cells of the last molecule, which the tests repeat."""
+    assert len(clean.table) == len(FINE) + 1
+    return clean.table[name].iloc[-1]
+
+
+def test_a_table_without_problems_is_copied_as_it_is(write, tmp_path):
+    path = write([(*row, 'a "quoted", text\nof two lines') for row in FINE], "smiles,y,note")
+    clean = _clean(path)
+    assert (clean.changes, clean.removed, clean.changed) == ((), 0, 0)
+    removed = write_clean(clean, tmp_path / "deep" / "copy.csv", path)
+    assert _rows(tmp_path / "deep" / "copy.csv") == _rows(path)
+    assert _rows(removed) == [["row", "where", "what", "reason", "smiles", "y", "note"]]
+
+
+def test_unreadable_rows_are_removed_and_listed(write, tmp_path):
+    path = write([FINE[0], ("C1CC", "7"), *FINE[1:], ("", "8")])
+    removed = write_clean(_clean(path), tmp_path / "copy.csv", path)
+    assert removed == tmp_path / "copy.removed.csv"
+    assert _rows(tmp_path / "copy.csv") == [["smiles", "y"], *map(list, FINE)]
+    assert _rows(removed)[1:] == [
+        ["1", "line 3", "removed", "RDKit cannot read 'C1CC': unclosed ring", "C1CC", "7"],
+        ["21", "line 23", "removed", "empty SMILES", "", "8"],
+    ]
+
+
+def test_repeated_molecules_become_the_first_of_them(write):
+    """In its place and as it is written; the others are listed, whether written alike or not."""
+    path = write([("OCC", "1"), *FINE, ("CCO", "1.0"), ("OCC ", "")])
+    clean = _clean(path)
+    assert clean.table["smiles"].tolist() == ["OCC", *(smiles for smiles, _ in FINE)]
+    assert clean.table["y"].tolist() == ["1", *(y for _, y in FINE)]
+    assert [change[:3] for change in clean.changes] == [
+        (21, "line 23", "removed"),
+        (22, "line 24", "removed"),
+    ]
+    assert clean.changes[0].reason == "the same molecule as line 2, OCC, written in another way"
+    assert clean.changes[1].reason == "the same molecule as line 2"
+
+
+def test_blanks_are_filled_from_the_next_row_that_has_the_cell(write):
+    """In every column; what the first row has stays."""
+    path = write(
+        [
+            *((*row, "", "") for row in FINE),
+            ("CCO", "", "", "first"),
+            ("OCC", "NA", "", "second"),
+            ("C(C)O", "4.50", "seen", "third"),
+        ],
+        "smiles,y,note,name",
+    )
+    clean = _clean(path)
+    assert clean.table.iloc[-1].tolist() == ["CCO", "4.50", "seen", "first"]
+    (change,) = [change for change in clean.changes if change.what == "changed"]
+    assert change.row == 20
+    assert change.reason == ("merged with line 23, line 24: y: from line 24; note: from line 24")
+
+
+@pytest.mark.parametrize(
+    ("cells", "merged"),
+    [
+        (["1.0", "2"], "1.5"),
+        (["3.10", "3.1"], "3.10"),  # they agree
+        (["1", "", "2"], "1.5"),
+        (["2", "1", "1.2"], "1.2"),
+        (["1", "2.4"], "1.7"),  # 0.48 sd
+        (["1", "2.6"], ""),  # 0.55 sd
+        (["1", "1", "9"], ""),
+        (["", "NA"], ""),
+    ],
+)
+def test_contradicting_numbers_become_their_median_or_a_blank(write, cells, merged):
+    clean = _clean(write([*FINE, *(("CCO", cell) for cell in cells)]))
+    assert _merged(clean) == merged
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "merged"),
+    [
+        ("binary", ["1", "0"], ""),
+        ("binary", ["yes", "1"], "yes"),
+        ("binary", ["", "no", "0"], "no"),
+        ("multiclass", ["0", "1"], ""),
+        ("multiclass", ["1", " 1"], "1"),
+    ],
+)
+def test_contradicting_classes_become_a_blank(write, kind, cells, merged):
+    rows = [(smiles, i % 2) for i, (smiles, _) in enumerate(FINE)]
+    path = write([*rows, *(("CCO", cell) for cell in cells)])
+    clean = _clean(path, task_type=kind, targets=["y"])
+    assert _merged(clean) == merged
+
+
+def test_what_was_decided_of_a_contradiction_is_said(write):
+    rows = [(*row, i % 2) for i, row in enumerate(FINE)]
+    clean = _clean(write([*rows, ("CCO", "1", "0"), ("OCC", "2", "1")], "smiles,y,active"))
+    assert clean.changes[0].reason == (
+        "merged with line 23: y: median 1.5 of 1, 2; active: 0, 1 contradict each other: blanked"
+    )
+    far = _clean(write([*rows, ("CCO", "1", ""), ("OCC", "9", "")], "smiles,y,active"))
+    assert "y: 1, 9 are too far apart (2.7 sd): blanked" in far.changes[0].reason
+
+
+def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
+    """Of targets that were asked for; the source's cell stands in the list."""
+    path = write([*FINE, ("CCO", ">10"), ("CCN", "n.d."), ("OCC", "3")])
+    clean = _clean(path, targets=["y"])
+    assert clean.table["y"].tolist()[-2:] == ["3", ""]
+    rows = _rows(write_clean(clean, tmp_path / "copy.csv", path))
+    assert rows[1][:3] == ["20", "line 22", "changed"]
+    assert "y: '>10' is no label: blanked" in rows[1][3]
+    assert rows[1][-1] == ">10"
+    assert rows[2][3] == "y: 'n.d.' is no label: blanked"
+    (change,) = _clean(write([*FINE, ("FC", "< 3")]), targets=["y"]).changes
+    assert change.what == "removed"
+    assert change.reason.startswith("the same molecule as line 2, CF, written in another way; y:")
+
+
+def test_molecules_on_both_sides_of_a_column_s_split_are_on_that_of_the_first(write):
+    parts = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
+    rows = [(*row, part) for row, part in zip(FINE, parts, strict=True)]
+    path = write([*rows, ("CCO", "1", "test"), ("OCC", "1", "train")], "smiles,y,part")
+    clean = _clean(path, splits_column="part")
+    assert _merged(clean, "part") == "test"
+
+
+def test_a_file_of_row_numbers_would_not_follow(write, tmp_path):
+    """Not even one that cannot be read: the copy has other numbers."""
+    file = tmp_path / "splits.json"
+    file.write_text('[{"train": [0, 1, 2], "val": [3], "test": [4]}]')
+    with pytest.raises(ConfigError, match="numbered anew"):
+        _clean(write(FINE), splits_file=file)
+
+
+CELLS = st.sampled_from(["", "1", "2", "2.4", "9", "0", "yes", "NA", ">5"])
+SMILES = st.sampled_from(["CCO", "OCC", "c1ccccc1", "C1=CC=CC=C1", "C1CC", "", "[13CH3]CO", "CN"])
+
+
+@given(
+    rows=st.lists(st.tuples(SMILES, CELLS, CELLS, st.sampled_from(["", "a", "b"])), max_size=12),
+    named=st.booleans(),
+)
+def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_factory, rows, named):
+    """Of any table. What is not in the copy as it was stands in the list as it was; columns, the
+    order of rows, and the copy of a copy are as they should be."""
+    folder = tmp_path_factory.mktemp("clean")
+    path, copy = folder / "my.csv", folder / "copy.csv"
+    table = [["smiles", "y", "note", "name"], *([*row, "", ""] for row in FINE), *map(list, rows)]
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(table)
+    settings = {"targets": ["y"]} if named else {}
+    clean = _clean(path, **settings)
+    listed = _rows(write_clean(clean, copy, path))
+    copied = _rows(copy)
+
+    report = check_table(DataConfig(table=copy, **settings))
+    assert not {finding.kind for finding in report.problems} & FIXED
+    assert _clean(copy, **settings).changes == ()
+
+    assert copied[0] == table[0]
+    assert len(copied) + clean.removed == len(table)
+    for row in listed[1:]:
+        assert row[4:] == table[1 + int(row[0])]
+    touched = {int(row[0]): row[2] for row in listed[1:]}
+    kept = [row for number, row in enumerate(table[1:]) if touched.get(number) != "removed"]
+    assert [row[0] for row in copied[1:]] == [row[0] for row in kept]
+    untouched = [row for number, row in enumerate(table[1:]) if number not in touched]
+    assert not Counter(map(tuple, untouched)) - Counter(map(tuple, copied[1:]))
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["copy.tsv", "copy", "copy.csv.gz"])
+def test_the_copy_is_a_csv_file(write, tmp_path, name):
+    path = write(FINE)
+    with pytest.raises(ConfigError, match=r"should end in \.csv"):
+        write_clean(_clean(path), tmp_path / name, path)
+
+
+@pytest.mark.parametrize("way", ["itself", "another name", "symlink", "hard link", "the list"])
+def test_the_source_is_never_replaced(write, tmp_path, tree, way):
+    path = write([*FINE, ("C1CC", "1")])
+    output = tmp_path / "copy.csv"
+    if way == "itself":
+        output = path
+    elif way == "another name":
+        (tmp_path / "sub").mkdir()
+        output = tmp_path / "sub" / ".." / "my.csv"
+    elif way == "symlink":
+        output.symlink_to(path)
+    elif way == "hard link":
+        os.link(path, output)
+    else:
+        path = path.rename(tmp_path / "copy.removed.csv")
+    before = tree(tmp_path)
+    with pytest.raises(ConfigError, match="never takes its place"):
+        write_clean(_clean(path), output, path)
+    assert tree(tmp_path) == before
+
+
+def test_an_earlier_copy_is_replaced(write, tmp_path):
+    path, output = write([*FINE, ("C1CC", "1")]), tmp_path / "copy.csv"
+    output.write_text("old")
+    output.with_suffix(".removed.csv").write_text("old")
+    removed = write_clean(_clean(path), output, path)
+    assert len(_rows(output)) == 21
+    assert len(_rows(removed)) == 2
+
+
+def test_a_full_disk_leaves_what_was_there(write, small_disk):
+    path = write([(*row, "long" * 2000) for row in FINE], "smiles,y,note")
+    output = small_disk / "copy.csv"
+    output.write_text("old")
+    with pytest.raises(StorageError, match="disk is full"):
+        write_clean(_clean(path), output, path)
+    assert [(each.name, each.read_text()) for each in small_disk.iterdir()] == [("copy.csv", "old")]
+
+
+def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):
+    path, output = datasets / "moleculenet" / "esol.csv", tmp_path / "copy.csv"
+    clean = _clean(path)
+    assert (clean.removed, clean.changed) == (11, 6)
+    write_clean(clean, output, path)
+    assert check_table(DataConfig(table=output)).problems == ()
+
+
+def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
+    """As they are; a molecule's blanks are filled column by column."""
+    path = tmp_path / "my.csv"
+    rows = [[*row, "a\rb", "", "c"] for row in FINE] + [[*FINE[0], "", "d\r\n", " e"]]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerows([["smiles", "y", "note", "note", "note.1"], *rows])
+    clean = _clean(path)
+    removed = write_clean(clean, tmp_path / "copy.csv", path)
+    rows[0][3] = "d\r\n"
+    assert _rows(tmp_path / "copy.csv") == [["smiles", "y", "note", "note", "note.1"], *rows[:-1]]
+    assert _rows(removed)[0][4:] == ["smiles", "y", "note", "note", "note.1"]
+    assert [row[4:] for row in _rows(removed)[2:]] == [rows[-1]]
+    for written in (tmp_path / "copy.csv", removed):
+        table = pd.read_csv(written, dtype=object, na_filter=False, header=None)
+        assert table.to_numpy().tolist() == _rows(written)
+
+
+def test_several_columns_of_a_target_s_name_are_reported(write):
+    path = write([(*row, row[1]) for row in FINE], "smiles,y,y")
+    (problem,) = check_table(DataConfig(table=path)).problems
+    assert problem.kind == "targets"
+    assert "has 2 columns called 'y' (columns 2 and 3)" in problem.text
+    with pytest.raises(ConfigError, match="has 2 columns called 'y'"):
+        check_table(DataConfig(table=path, targets=["y"]))

@@ -1,0 +1,482 @@
+"""Columns of texts: which are targets, of what kind, with which labels, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
+from molsepnorm.errors import ConfigError, DataError
+
+NAN = float("nan")
+TABLE = Path("my.csv")
+GUESSED = "The targets are all columns of numbers; name others with --targets."
+
+
+def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
+    """With a column of SMILES, as `read_table` gives it; the first row is line 2 of the file."""
+    (rows,) = {len(cells) for cells in columns.values()}
+    return pd.DataFrame({"smiles": ["C"] * rows, **columns}, dtype=object)
+
+
+def read(columns: dict[str, list[str]], **settings) -> Labels:
+    return read_labels(table_of(columns), DataConfig(table=TABLE, **settings))
+
+
+def values(labels: Labels) -> list:
+    """Column by column, None for NaN, which equals nothing."""
+    return [[None if np.isnan(x) else x for x in column] for column in labels.values.T]
+
+
+# Which columns
+
+
+def test_a_table_of_all_kinds():
+    """Numbers, yes/no and classes, blanks in each."""
+    labels = read(
+        {
+            "name": ["a", "b", "c", "d", "e"],
+            "logS": ["1.5", "", "-2", "1e1", "nan"],
+            "active": ["yes", "no", "NA", "no", ""],
+            "odour": ["mild", "very strong", "", "very strong", "mild"],
+        },
+        targets=["odour", "logS", "active"],
+    )
+    assert labels.names == ("odour", "logS", "active")
+    assert labels.kinds == ("multiclass", "regression", "binary")
+    assert labels.classes == (("mild", "very strong"), (), ())
+    assert values(labels) == [
+        [0, 1, None, 1, 0],
+        [1.5, None, -2, 10, None],
+        [1, 0, None, 0, None],
+    ]
+    assert labels.values.dtype == np.float64
+    assert labels.remarks == ()
+
+
+def test_without_names_every_numeric_column_is_a_target():
+    """Yes/no and blanks are numbers; a column of words, of both, or of blanks alone is none."""
+    labels = read(
+        {
+            "name": ["a", "b", "c"],
+            "y": ["0.5", "", "2"],
+            "active": ["no", "yes", ""],
+            "empty": ["", "NA", " "],
+            "mixed": ["1", "2", "high"],
+            "z": ["1", "2.5", "3"],
+        }
+    )
+    assert labels.names == ("y", "active", "z")
+    assert labels.kinds == ("regression", "binary", "regression")
+    assert labels.classes == ((), (), ())
+    assert labels.remarks == (
+        GUESSED,
+        "Not taken for targets: mixed (some cells are no numbers, such as 'high').",
+    )
+    with pytest.raises(ConfigError, match=r"--targets\. Not taken .* no numbers, such as '>10'\)$"):
+        read({"IC50": ["1.2", ">10", "3.4"]})
+
+
+def test_a_column_whose_kind_is_named_is_a_target():
+    """Also one of words, of numbering, or with classes given."""
+    columns = {"id": ["0", "1", "2"], "taste": ["sweet", "sour", "sweet"], "y": ["1.5", "2", "3"]}
+    assert read(columns, task_type={"taste": "multiclass"}).names == ("taste", "y")
+    assert read(columns, classes={"taste": ["sweet", "sour"]}).names == ("taste", "y")
+    assert read(columns, task_type={"id": "regression"}).names == ("id", "y")
+
+
+def test_no_column_is_taken_twice():
+    """Weights, splits, ignored columns and the SMILES, numbers all of them, are no targets."""
+    columns = {name: ["1.5", "2", "3"] for name in ("y", "weight", "split", "extra", "more")}
+    labels = read_labels(
+        table_of(columns).assign(smiles="7"),
+        DataConfig(
+            table=TABLE,
+            weight_column="weight",
+            splits_column="split",
+            ignore_columns=["extra", "more"],
+        ),
+    )
+    assert labels.names == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"weight_column": "w"}, "w"),
+        ({"splits_column": "w"}, "w"),
+        ({}, "smiles"),
+        ({"smiles_column": "y"}, "y"),
+        ({"ignore_columns": ["y", "w"]}, "w"),
+    ],
+)
+def test_a_target_that_is_something_else_as_well(settings, name):
+    """The weights would be learnt, or the splits, or the molecules, or what is to be ignored."""
+    columns = {"y": ["1", "2", "3"], "w": ["1", "2", "4"]}
+    with pytest.raises(ConfigError, match=f"column '{name}' cannot be a target and something"):
+        read(columns, targets=[name], **settings)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("id", "ID", "Index", "mol_id", "compound id", "row", "Number", "no", "cas_no", "CID"),
+        *("pubchem_cid", "name", "Unnamed: 0", "Unnamed: 12", "molecule number"),
+    ],
+)
+def test_numbering_is_no_target(name):
+    """Unless it is named; what was skipped is said."""
+    columns = {name: ["101", "102", "103"], "y": ["1.5", "2", "3"]}
+    labels = read(columns)
+    assert labels.names == ("y",)
+    assert labels.remarks == (
+        GUESSED,
+        f"Not taken for targets: {name} (they look like numbering).",
+    )
+    assert read(columns, targets=[name]).names == (name,)
+    with pytest.raises(ConfigError, match="my.csv has no column of numbers to predict beside"):
+        read({name: ["101", "102", "103"]})
+
+
+@pytest.mark.parametrize("name", ["acid", "liquid", "idle", "piano", "rows_of", "y", "Unnamed"])
+def test_a_name_that_only_looks_like_numbering(name):
+    labels = read({name: ["1.5", "2", "3"]})
+    assert labels.names == (name,)
+    assert labels.remarks == (GUESSED,)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("refractive_index", ["1.33", "1.5", ""]), ("octane_number", ["92", "95", "92"])],
+)
+def test_numbers_that_recur_or_are_not_whole_number_nothing(name, cells):
+    labels = read({name: cells})
+    assert (labels.names, labels.remarks[0]) == ((name,), GUESSED)
+
+
+def test_what_was_ignored_is_not_remarked_on():
+    """The user has said so."""
+    columns = {"id": ["1", "2", "3"], "y": ["1.5", "2", "3"], "z": ["1.5", "2", "3"]}
+    labels = read(columns, ignore_columns=["id", "z"])
+    assert labels.names == ("y",)
+    assert labels.remarks == (GUESSED,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"targets": ["logs"]}, r"my.csv has no column 'logs'\. Did you mean 'logS'\? Known: "),
+        ({"ignore_columns": ["Id"]}, r"my.csv has no column 'Id'\. Did you mean 'ID'\?"),
+        ({"ignore_columns": ["Id"], "targets": ["logS"]}, "my.csv has no column 'Id'"),
+        ({"targets": ["logS", "logS"]}, "a target is named twice: logS, logS"),
+        ({"task_type": {"logs": "binary"}}, r"data.task_type names 'logs', which is no target\. D"),
+        (
+            {"task_type": {"ID": "binary"}, "targets": ["logS"]},
+            "names 'ID', which is no target. Known: logS.",
+        ),
+        (
+            {"task_type": {"logS": "binary"}, "classes": {"logS": ["0", "1"]}},
+            "data.classes names those of 'logS', which data.task_type calls binary: keep one",
+        ),
+        (
+            {"classes": {"logD": ["a", "b"]}},
+            r"data.classes names 'logD', which is no target\. Did you mean 'logS'\?",
+        ),
+    ],
+)
+def test_a_name_that_is_none(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        read({"ID": ["1", "2", "3"], "logS": ["0", "1", "2"]}, **settings)
+
+
+def test_without_any_column_of_numbers():
+    """The columns are named, and what to do."""
+    message = (
+        "my.csv has no column of numbers to predict beside 'smiles'. Columns: smiles, name, odour. "
+        "Name one with --targets"
+    )
+    with pytest.raises(ConfigError, match=message):
+        read({"name": ["a", "b"], "odour": ["mild", "strong"]})
+
+
+# Numbers and yes/no
+
+
+@pytest.mark.parametrize("yes", ["1", "1.0", "yes", "YES", "True", "active", "Positive", " Yes "])
+@pytest.mark.parametrize("no", ["0", "0.0", "no", "FALSE", "Inactive", "negative"])
+def test_yes_and_no_in_every_spelling(yes, no):
+    labels = read({"y": [yes, no, "", yes]})
+    assert labels.kinds == ("binary",)
+    assert values(labels) == [[1, 0, None, 1]]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "nan", "NaN", "NA", "n/a", "None", "NULL", "\t"])
+@pytest.mark.parametrize(
+    ("cells", "expected"), [(["1.5", "3"], [1.5, 3]), (["yes", "no"], [1, 0]), (["x", "w"], [1, 0])]
+)
+def test_blanks_in_every_spelling(blank, cells, expected):
+    """Of every kind of target."""
+    labels = read({"y": [cells[0], blank, *cells, cells[1]]}, targets=["y"])
+    assert values(labels) == [[expected[0], None, *expected, expected[1]]]
+
+
+def test_a_named_column_of_blanks():
+    """It is no classes; that there is nothing to learn is found where the training labels are."""
+    labels = read({"y": ["", "NA", " "]}, targets=["y"])
+    assert values(labels) == [[None, None, None]]
+    assert labels.classes == ((),)
+    assert labels.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["0", "1", "2"], "regression"),
+        (["0", "0.5", "1"], "regression"),
+        (["-1", "1", "1"], "regression"),
+        (["0", "1", ""], "binary"),
+        (["1", "1", "1"], "binary"),
+        (["0", "0", ""], "binary"),
+    ],
+)
+def test_zeros_and_ones_with_anything_else_are_numbers(cells, kind):
+    assert read({"y": cells}).kinds == (kind,)
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.floats(width=32, allow_nan=False, allow_infinity=False)),
+        min_size=1,
+    ).filter(lambda numbers: any(number is not None for number in numbers))
+)
+def test_numbers_are_read_as_python_reads_them(numbers):
+    """In the precision in which labels are kept."""
+    labels = read({"y": ["" if number is None else repr(number) for number in numbers]})
+    expected = [NAN if number is None else number for number in numbers]
+    np.testing.assert_allclose(labels.values[:, 0], expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("bad", ["high", ">5", "1,5", "inf", "-Infinity", "1e999", "5 mM", "1e39"])
+@pytest.mark.parametrize("kind", [None, "regression", "binary"])
+def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
+    """1e39 is a number that single precision, in which labels are kept, has no room for."""
+    message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cell(s) in this column"
+    with pytest.raises(DataError) as caught:
+        read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
+    assert str(caught.value).startswith(message)
+    assert "; labels are numbers, yes/no, " in str(caught.value)
+    assert str(caught.value).endswith("If these are classes: --task-type y=multiclass")
+    assert read({"y": ["1", "", bad, "0", bad], "z": ["1", "2", "3", "4", "5"]}).names == ("z",)
+
+
+def test_the_place_is_the_row_s_in_the_file():
+    """Whatever the index, as after quoted line breaks."""
+    table = table_of({"y": ["1", "2", "x"]})
+    table.index = pd.Index([0, 5, 9])
+    with pytest.raises(DataError, match="my.csv, line 11, column 'y': 'x' is not a number"):
+        read_labels(table, DataConfig(table=TABLE, targets=["y"]))
+    with pytest.raises(DataError, match="my.sdf, molecule 10, column 'y': 'x' is not a number"):
+        read_labels(table, DataConfig(table=Path("my.sdf"), targets=["y"]))
+
+
+# Kinds
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
+def test_one_kind_for_all_or_for_one(kind):
+    """What is asked for is not guessed, nor remarked on."""
+    columns = {"a": ["0", "1", "1"], "b": ["1", "0", "0"]}
+    labels = read(columns, task_type=kind)
+    assert labels.kinds == (kind, kind)
+    assert labels.remarks == (GUESSED,)
+    labels = read(columns, task_type={"b": kind})
+    assert labels.kinds == ("binary", kind)
+    assert values(labels) == [[0, 1, 1], [1, 0, 0]]
+
+
+def test_yes_and_no_as_quantities_and_as_classes():
+    """Spelt as they are spelt, so of classes each spelling is one."""
+    columns = {"y": ["yes", "no", "Yes"]}
+    assert values(read(columns, task_type="regression")) == [[1, 0, 1]]
+    labels = read(columns, task_type="multiclass")
+    assert labels.classes == (("Yes", "no", "yes"),)
+
+
+@pytest.mark.parametrize("bad", ["2", "0.5", "-1"])
+def test_a_yes_no_target_with_other_numbers(bad):
+    with pytest.raises(
+        DataError,
+        match=f"my.csv, line 3, column 'y': '{bad}' is neither 0 nor 1, neither yes nor no, as a "
+        "yes/no target must be",
+    ):
+        read({"y": ["1", bad, "no", "7"]}, task_type="binary")
+
+
+def test_few_whole_numbers_are_remarked_on():
+    """They may be classes; where they are said to be quantities, nothing is said."""
+    columns = {
+        "level": ["1", "2", "3", "1"],
+        "y": ["1.5", "2", "3", "1"],
+        "grade": ["5", "", "4", "5"],
+        "active": ["0", "1", "", "1"],
+        "odour": ["mild", "strong", "mild", "strong"],
+    }
+    remark = (
+        "level, grade: few whole numbers, taken for quantities. If they stand for classes: "
+        "--task-type level=multiclass"
+    )
+    assert read(columns).remarks == (GUESSED, remark)
+    assert read(columns, targets=list(columns)).remarks == (remark,)
+    assert read(columns, task_type="regression").remarks == (GUESSED,)
+    labels = read(columns, task_type={"level": "multiclass", "grade": "multiclass"})
+    assert labels.remarks == (GUESSED,)
+    assert read(columns, task_type={"level": "regression"}).remarks == (
+        GUESSED,
+        remark.removeprefix("level, ").replace("level", "grade"),
+    )
+    many = {"y": [str(i) for i in range(11)]}
+    assert read(many).remarks == (GUESSED,)
+
+
+# Classes
+
+
+def test_words_are_classes_in_their_order():
+    """Also two of them; upper case is another class."""
+    labels = read({"y": [" sweet", "bitter ", "sweet", "N/A", "bitter"]}, targets=["y"])
+    assert labels.kinds == ("multiclass",)
+    assert labels.classes == (("bitter", "sweet"),)
+    assert values(labels) == [[1, 0, 1, None, 0]]
+    labels = read({"y": ["b", "a", "B", "ä"] * 2}, targets=["y"])
+    assert labels.classes == (("B", "a", "b", "ä"),)
+
+
+@pytest.mark.parametrize("form", ["word {}", "{},5", ">{}"])
+def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes(form):
+    """They may be names, or numbers badly written; who says they are classes is believed."""
+    words = sorted(form.format(i) for i in range(11))
+    for cells in (words[:10], words * 2):
+        assert read({"y": cells}, targets=["y"]).classes == (tuple(sorted(set(cells))),)
+    cells = words + words[1:]
+    with pytest.raises(DataError, match=f"line 2, column 'y': '{words[0]}' is not a number. 21 "):
+        read({"y": cells}, targets=["y"])
+    labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
+    assert labels.classes == (tuple(words),)
+    labels = read({"y": cells}, targets=["y"], classes={"y": words[::-1]})
+    assert labels.classes == (tuple(words[::-1]),)
+
+
+@pytest.mark.parametrize("cells", [["yes", "no", "maybe"] * 4, ["1", "2", "high", "high"] * 4])
+def test_words_among_numbers_or_yes_and_no_are_mistakes(cells):
+    """Until they are said to be classes, which the message does."""
+    with pytest.raises(DataError, match="is not a number.* are classes: --task-type y=multiclass"):
+        read({"y": cells}, targets=["y"])
+    labels = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (tuple(sorted(set(cells))),)
+
+
+def test_whole_numbers_as_classes():
+    """In the order of their values, not of their spelling, and negative ones first."""
+    labels = read({"y": ["10", "2", "-1", "2", "", "7"]}, task_type="multiclass")
+    assert labels.classes == (("-1", "2", "7", "10"),)
+    assert values(labels) == [[3, 1, 0, 1, None, 2]]
+
+
+def test_whole_numbers_with_a_decimal_point_are_the_same_class():
+    """As pandas writes them where a column has blanks."""
+    cells = ["1.0", "1", "", "2.00", "-3.0", "10", "1.5"] * 2
+    labels = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (("-3", "1", "1.5", "2", "10"),)
+
+
+def test_classes_in_a_given_order():
+    """One may be missing from the table; a word that is a blank elsewhere is a class if named."""
+    columns = {"y": ["low", "high", "none", "", "low", "high"]}
+    order = ["none", "low", "medium", "high"]
+    labels = read(columns, targets=["y"], classes={"y": order})
+    assert labels.kinds == ("multiclass",)
+    assert labels.classes == (tuple(order),)
+    assert values(labels) == [[1, 3, 0, None, 1, 3]]
+    labels = read(columns, targets=["y"])
+    assert labels.classes == (("high", "low"),)
+    assert values(labels) == [[1, 0, None, None, 1, 0]]
+
+
+def test_a_class_that_is_not_among_those_given():
+    with pytest.raises(
+        DataError, match="my.csv, line 4, column 'y': 'Low' is none of its classes: low, high"
+    ):
+        read({"y": ["low", "", "Low", "High"]}, targets=["y"], classes={"y": ["low", "high"]})
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["a", "", "a"], "column 'y': a multi-class target needs two classes or more, found a"),
+        (["", "", "NA"], "column 'y': a multi-class target needs two classes or more, found none"),
+    ],
+)
+def test_too_few_classes(cells, message):
+    with pytest.raises(DataError, match=message):
+        read({"y": cells}, targets=["y"], task_type="multiclass")
+
+
+def test_too_many_classes():
+    """A column of names or of quantities."""
+    words = [f"w{i:04}" for i in range(1200)]
+    message = "my.csv, column 'y': 1,200 different values, such as 'w0000'; .* at most 100 classes"
+    with pytest.raises(DataError, match=message):
+        read({"y": words * 2}, targets=["y"])
+    with pytest.raises(DataError, match="101 different values, such as '0'"):
+        read({"y": [str(i) for i in range(101)]}, task_type="multiclass")
+    labels = read({"y": words[:MAX_CLASSES] * 2}, targets=["y"])
+    assert labels.classes == (tuple(words[:100]),)
+    assert values(labels) == [[*range(100)] * 2]
+
+
+def test_classes_of_columns_that_look_like_numbers():
+    """Who gives the classes wants classes, and need not say so twice."""
+    columns = {"y": ["2", "0", "1"], "z": ["yes", "no", "no"]}
+    labels = read(columns, classes={"y": ["2", "1", "0"], "z": ["yes", "no"]})
+    assert labels.kinds == ("multiclass", "multiclass")
+    assert values(labels) == [[0, 2, 1], [0, 1, 1]]
+
+
+# Weights
+
+
+def weights(cells: list[str], **settings) -> np.ndarray | None:
+    config = DataConfig(table=TABLE, **settings)
+    return read_weights(table_of({"y": ["1"] * len(cells), "w": cells}), config)
+
+
+def test_weights_are_numbers_and_blanks_1():
+    found = weights(["2", "", "0", "0.25", "NA", "1e3"], weight_column="w")
+    assert found.tolist() == [2, 1, 0, 0.25, 1, 1000]
+    assert weights(["2", "0"]) is None
+    assert weights(["", ""], weight_column="w").tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1", "-0.5", "-2"], "my.csv, line 3, column 'w': the weight -0.5 is negative; weights"),
+        (["0", "0", "0.0"], "my.csv, column 'w': all weights are 0, so no row would count"),
+        (["1", "", "much"], "my.csv, line 4, column 'w': 'much' is not a number. 1 such cell"),
+        (["1", "inf", "2"], "line 3, column 'w': 'inf' is not a number.*blank for 1"),
+    ],
+)
+def test_weights_that_cannot_be_used(cells, message):
+    with pytest.raises(DataError, match=message):
+        weights(cells, weight_column="w")
+
+
+def test_a_weight_column_that_is_not_there():
+    with pytest.raises(ConfigError, match=r"my.csv has no column 'W'\. Did you mean 'w'\?"):
+        weights(["1", "2"], weight_column="W")

@@ -1,0 +1,91 @@
+"""Molecules in more than one split are counted, however they are written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support import spelling
+
+from molsepnorm.data.datasets import DataConfig, leaks, load
+from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.training import load_config, train
+from molsepnorm.training.callback import Listener
+
+OGB = EncodingSpec(bond_sizes=(5, 6, 2), max_path_length=3)
+MOLECULES = [
+    *("CCO", "CC(C)O", "CCCO", "c1ccccc1O", "Cc1ccccc1", "CC(=O)O", "C[C@H](F)O", "C[C@@H](F)O"),
+    *("[Na+].[Cl-]", "CC#N", "C1CCCCC1", "c1ccncc1", "O=C=O", "F/C=C/F", r"F/C=C\F", "CNC"),
+]
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """`loaded(smiles, splits)` loads a table with these rows."""
+
+    def make(smiles: list[str], splits: list[str]):
+        table = tmp_path / "my.csv"
+        rows = zip(smiles, range(len(smiles)), splits, strict=True)
+        table.write_text("smiles,y,split\n" + "".join(f"{s},{y},{p}\n" for s, y, p in rows))
+        return load(DataConfig(table=table, targets=["y"], splits_column="split"), OGB)
+
+    return make
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_count_equals_a_comparison_of_all_canonical_smiles(loaded, seed, monkeypatch):
+    """Enantiomers and E/Z isomers are different molecules; blank splits do not count."""
+    monkeypatch.setattr(leaks, "_PAIRS", 100)  # several chunks
+    rng = np.random.default_rng(seed)
+    chosen = [str(each) for each in rng.choice(MOLECULES, 30)]
+    splits = ["train", "train", "val", "test", *rng.choice(["train", "val", "test", ""], 26)]
+    dataset = loaded([spelling(each, seed + i) for i, each in enumerate(chosen)], splits)
+    where: dict[str, set[str]] = {}
+    for text, split in zip(chosen, splits, strict=True):
+        if split:
+            where.setdefault(canonical_smiles(text), set()).add(split)
+    expected = sum(len(each) > 1 for each in where.values())
+    assert expected > 0
+    assert shared_molecules(dataset) == expected
+
+
+def test_a_repeated_molecule_within_one_split_is_no_leak(loaded):
+    dataset = loaded(["CCO", "OCC", "CCN", "CCC"], ["train", "train", "val", "test"])
+    assert shared_molecules(dataset) == 0
+
+
+def test_equal_hashes_do_not_make_a_repetition(loaded, monkeypatch):
+    """Canonical SMILES decide."""
+    monkeypatch.setattr(leaks, "_graph_hashes", lambda store: np.zeros(len(store), dtype=np.uint64))
+    dataset = loaded(["CCO", "COC", "CCN", "CCC"], ["train", "test", "val", "train"])
+    assert shared_molecules(dataset) == 0
+
+
+def test_a_data_set_without_smiles_is_not_counted(loaded):
+    dataset = loaded(["CCO", "OCC", "CCN", "CCC"], ["train", "train", "val", "test"])
+    assert shared_molecules(replace(dataset, smiles=None)) is None
+
+
+def test_a_run_says_how_many_and_keeps_the_number(tmp_path):
+    table = tmp_path / "my.csv"
+    smiles = ["C" * n for n in range(1, 20)] + ["CCCO", "OCCC"]
+    splits = ["train"] * 10 + ["val"] * 5 + ["test"] * 4 + ["train", "test"]
+    rows = zip(smiles, range(21), splits, strict=True)
+    table.write_text("smiles,y,split\n" + "".join(f"{s},{y},{p}\n" for s, y, p in rows))
+    tiny = {"run.epochs": 1, "model.layers": 1, "data.splits_column": "split"}
+    remarks = []
+
+    class Listening(Listener):
+        def started(self, config, dataset, model, folder):
+            remarks.extend(dataset.remarks)
+
+    result = train(
+        load_config(table, overrides={**tiny, "data.targets": ["y"]}),
+        tmp_path / "run",
+        listener=Listening(),
+    )
+    assert result.metrics["molecules_in_several_splits"] == 1
+    assert any("1 molecule is in more than one split" in remark for remark in remarks)

@@ -1,0 +1,668 @@
+"""The ogbg-mol* sets: small ones in OGB's raw layout and the real molhiv, through OGB's class."""
+
+from __future__ import annotations
+
+import builtins
+import gzip
+import itertools
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import metrics
+
+from molsepnorm.data.datasets.dataset import SPLITS, LabelledGraph, cached_store
+from molsepnorm.data.datasets.ogb import SETS, files, load_ogb, official_score, package
+from molsepnorm.data.datasets.ogb.load import _official_split
+from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec
+
+SPEC = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=5)
+SMILES = [
+    *("CCO", "[Na+]", "c1ccccc1O", "C", "F/C=C/F", "[Na+].[Cl-]", "CC(=O)[O-]", "N#N", "C1CC1C"),
+    *("c1ccc2[nH]ccc2c1", "CS(=O)(=O)C", "O=C=O", "C[N+](C)(C)C", "BrCCBr", "[He]", "CC=CC#N"),
+    *("OC1CCCCC1", "c1ccsc1", "CCCCCCCC", "NC(=O)c1ccncc1", "[2H]O", "C[Si](C)C", "P", "II"),
+]
+OFFICIAL = dict(SETS)
+RAW = ("num-node-list", "num-edge-list", "node-feat", "edge", "edge-feat", "graph-label")
+
+
+def _write(path: Path, rows: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(path, header=False, index=False, compression="gzip")
+
+
+def _labels(name: str, number: int = len(SMILES)) -> np.ndarray:  # (G, T)
+    """Random ones; where there are several tasks, about a third is missing."""
+    rng = np.random.default_rng(number)
+    shape = (number, SETS[name].num_tasks)
+    if SETS[name].kind == "regression":
+        return rng.normal(size=shape)
+    labels = rng.integers(0, 2, shape).astype(float)
+    if shape[1] > 1:
+        labels[rng.random(shape) < 0.35] = np.nan
+    return labels
+
+
+def _make(folder: Path, name: str, times: int = 1, missing: str = "nan") -> np.ndarray:
+    """A folder as OGB unpacks it, of `SMILES` many times over: train 60 %, the rest in halves, all
+    in random order. Gives the labels."""
+    smiles = SMILES * times
+    graphs = [featurize.get("ogb")(text) for text in smiles]
+    labels = _labels(name, len(smiles))
+    tables = {
+        "num-node-list": [graph.num_atoms for graph in graphs],
+        "num-edge-list": [graph.num_bonds for graph in graphs],
+        "node-feat": np.concatenate([graph.atom_features for graph in graphs]),
+        "edge": np.concatenate([graph.bonds for graph in graphs]),
+        "edge-feat": np.concatenate([graph.bond_features for graph in graphs]),
+    }
+    for file, table in tables.items():
+        _write(folder / "raw" / f"{file}.csv.gz", table)
+    pd.DataFrame(labels).to_csv(
+        folder / "raw" / "graph-label.csv.gz", header=False, index=False, na_rep=missing
+    )
+    order = np.random.default_rng(1).permutation(len(smiles))
+    ends = [len(smiles) * 6 // 10, len(smiles) * 8 // 10]
+    for part, rows in zip(("train", "valid", "test"), np.split(order, ends), strict=True):
+        _write(folder / "split" / "scaffold" / f"{part}.csv.gz", rows)
+    mapping = pd.DataFrame(labels, columns=[f"assay {i}" for i in range(labels.shape[1])])
+    mapping = mapping.assign(smiles=smiles, mol_id=[f"CID{i}" for i in range(len(smiles))])
+    (folder / "mapping").mkdir()
+    mapping.to_csv(folder / "mapping" / "mol.csv.gz", index=False)
+    return labels
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """A cache per test, and sets of any size."""
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    for name, about in SETS.items():
+        monkeypatch.setitem(SETS, name, replace(about, molecules=None))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tox21(tmp_path):
+    """A folder of a small moltox21, within a data folder."""
+    _make(tmp_path / "data" / "ogbg_moltox21", "ogbg-moltox21")
+    return tmp_path / "data" / "ogbg_moltox21"
+
+
+def _load(folder: Path, name: str = "ogbg-moltox21"):
+    return load_ogb(name, folder.parent, SPEC)
+
+
+def _arrays(store):
+    return {
+        name: getattr(store, name) for name in ("sizes", "atoms", "degrees", "pairs", "labels")
+    } | {"parents": store.paths.parents, "bonds": store.paths.bonds}
+
+
+# --- what is loaded ------------------------------------------------------------------------------
+
+
+def test_the_table_of_sets_is_ogb_s():
+    master = pd.read_csv(
+        Path(package.find_spec("ogb").origin).parent / "graphproppred" / "master.csv",
+        index_col=0,
+        keep_default_na=False,
+    )
+    assert set(SETS) == {name for name in master if name.startswith("ogbg-mol")}
+    metric_of = {"roc_auc": "rocauc", "pr_auc": "ap", "rmse": "rmse"}
+    for name, about in SETS.items():
+        assert about.name == name
+        assert str(about.num_tasks) == master[name]["num tasks"]
+        assert metric_of[about.metric] == master[name]["eval metric"]
+        assert about.kind in master[name]["task type"]
+        assert master[name]["split"] == "scaffold"
+        assert master[name]["add_inverse_edge"] == "True"  # so each bond is two edges
+
+
+def test_the_official_numbers_of_molecules():
+    """Those that OGB's web page gives."""
+    known = {name: about.molecules for name, about in OFFICIAL.items() if about.molecules}
+    assert known == {"ogbg-molhiv": 41_127, "ogbg-molpcba": 437_929}
+
+
+@pytest.mark.parametrize("missing", ["nan", ""])
+@pytest.mark.parametrize("name", ["ogbg-molpcba", "ogbg-molesol", "ogbg-moltox21"])
+def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
+    """Graphs of single atoms and of salts included: as encoded from the SMILES, labels, split."""
+    labels = _make(tmp_path / "data" / name.replace("-", "_"), name, missing=missing)
+    dataset = load_ogb(name, tmp_path / "data", SPEC)
+
+    targets = tuple(f"assay {i}" for i in range(SETS[name].num_tasks))
+    graphs = [featurize.get("ogb")(text) for text in SMILES]
+    rows = [LabelledGraph(i, graph, labels[i]) for i, graph in enumerate(graphs)]
+    expected = _arrays(cached_store("expected", "ogb", SPEC, targets, rows, {}))
+    for key, array in _arrays(dataset.store).items():
+        np.testing.assert_array_equal(array, expected[key], err_msg=key)
+    assert np.isnan(dataset.store.labels).any() == (name != "ogbg-molesol")
+    assert dataset.targets == targets
+    assert dataset.kinds == (SETS[name].kind,) * len(targets)
+    assert dataset.metric == SETS[name].metric
+    assert list(dataset.smiles) == SMILES
+    assert dataset.store.rows.tolist() == list(range(len(SMILES)))
+    assert dataset.store.featurizer == "ogb"
+    assert dataset.name == f"{name}, 24 molecules"
+
+    order = np.random.default_rng(1).permutation(len(SMILES)).tolist()
+    assert tuple(dataset.splits) == SPLITS
+    assert [part.tolist() for part in dataset.splits.values()] == [
+        order[:14],
+        order[14:19],
+        order[19:],
+    ]
+
+
+def test_a_set_has_its_own_evaluation(tox21):
+    dataset = _load(tox21)
+    labels = dataset.store.labels
+    predictions = np.random.default_rng(0).random(labels.shape)
+    assert dataset.official(predictions, labels) == official_score(
+        "ogbg-moltox21", predictions, labels
+    )
+
+
+def test_reading_in_pieces_changes_nothing(tmp_path, own_cache, monkeypatch):
+    folder = tmp_path / "data" / "ogbg_moltox21"
+    _make(folder, "ogbg-moltox21", times=2)
+    whole = _load(folder)
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "another"))
+    monkeypatch.setattr(files, "_PIECE", 13)
+    pieces = _load(folder)
+    assert pieces.store.path != whole.store.path
+    for key, array in _arrays(pieces.store).items():
+        np.testing.assert_array_equal(array, _arrays(whole.store)[key], err_msg=key)
+    assert pieces.store.notes == whole.store.notes
+
+
+@pytest.mark.parametrize("columns", ["no table", "too many", "twice", "no smiles", "empty"])
+def test_without_names_the_tasks_are_numbered(tox21, columns):
+    path = tox21 / "mapping" / "mol.csv.gz"
+    table = pd.read_csv(path)
+    if columns == "no table":
+        path.unlink()
+    elif columns == "empty":
+        path.write_bytes(gzip.compress(b""))
+    elif columns == "no smiles":
+        table.drop(columns="smiles").to_csv(path, index=False)
+    elif columns == "too many":
+        table.assign(weight=1).to_csv(path, index=False)
+    else:
+        table.rename(columns={"assay 1": "assay 0"}).to_csv(path, index=False)
+    dataset = _load(tox21)
+    named = [f"assay {i}" for i in range(12)] if columns == "no smiles" else None
+    assert list(dataset.targets) == (named or [f"task_{i + 1}" for i in range(12)])
+    assert (dataset.smiles is None) == (columns in ("no table", "no smiles", "empty"))
+
+
+def test_from_the_cache_ogb_is_not_needed_until_a_file_changes(tox21, monkeypatch):
+    first = _load(tox21)
+    monkeypatch.setattr(package, "read", None)
+    again = _load(tox21)
+    assert again.store.path == first.store.path
+    assert {split: part.tolist() for split, part in again.splits.items()} == {
+        split: part.tolist() for split, part in first.splits.items()
+    }
+    assert again.smiles[3] == "C"
+    _write(tox21 / "split" / "scaffold" / "test.csv.gz", [0])
+    with pytest.raises(DataError, match="'NoneType' object is not callable"):
+        _load(tox21)
+
+
+# --- the real set --------------------------------------------------------------------------------
+
+
+def test_molhiv_has_the_official_numbers(datasets, monkeypatch):
+    """Of molecules, and of positives in each split; loading all of it takes 20 s, so OGB's class is
+    given the first 100 graphs beside the whole split."""
+    monkeypatch.setattr(files, "_PIECE", 100)
+    of_molhiv = files.OgbFiles.locate("ogbg-molhiv", datasets)
+    assert of_molhiv.num_molecules == OFFICIAL["ogbg-molhiv"].molecules
+    piece = next(of_molhiv.pieces())
+    assert len(piece.data.y) == 100
+    split = _official_split(of_molhiv, piece.split, 41_127)
+    assert [len(split[part]) for part in SPLITS] == [32_901, 4_113, 4_113]
+    labels = pd.read_csv(of_molhiv.raw("graph-label"), header=None)[0]
+    assert [labels[split[part]].sum() for part in SPLITS] == [1_232, 81, 130]
+
+
+@pytest.fixture(scope="module")
+def first_of_molhiv(datasets, tmp_path_factory):
+    """A folder with the first 1,500 molecules of molhiv; the official validation set begins after
+    them, so the split is another."""
+    number = 1_500
+    source, folder = datasets / "ogbg_molhiv", tmp_path_factory.mktemp("data") / "ogbg_molhiv"
+    if not source.is_dir():
+        pytest.skip("molhiv is not there")
+    counts = {
+        file: pd.read_csv(source / "raw" / f"{file}.csv.gz", header=None)[0][:number]
+        for file in RAW[:2]
+    }
+    atoms, bonds = (int(column.sum()) for column in counts.values())
+    for file, rows in zip(RAW, (number, number, atoms, bonds, bonds, number), strict=True):
+        path = f"raw/{file}.csv.gz"
+        _write(folder / path, pd.read_csv(source / path, header=None, nrows=rows))
+    for part, rows in zip(
+        ("train", "valid", "test"), np.split(np.arange(number), [1_200, 1_350]), strict=True
+    ):
+        _write(folder / f"split/scaffold/{part}.csv.gz", rows)
+    (folder / "mapping").mkdir()
+    table = pd.read_csv(source / "mapping" / "mol.csv.gz", nrows=number)
+    table.to_csv(folder / "mapping" / "mol.csv.gz", index=False)
+    return folder
+
+
+def test_the_stored_features_are_those_of_the_smiles(first_of_molhiv):
+    """Atom by atom, in whatever order, chirality aside: its sense depends on the order."""
+    dataset = _load(first_of_molhiv, "ogbg-molhiv")
+    assert dataset.targets == ("HIV_active",)
+    assert sum(map(len, dataset.splits.values())) == len(dataset.store) == 1_500
+    ends = np.cumsum(dataset.store.sizes)
+    compared = 0
+    for row in range(0, 1_500, 4):
+        try:
+            graph = featurize.get("ogb")(dataset.smiles[row])
+        except DataError:
+            continue
+        stored = dataset.store.atoms[ends[row] - dataset.store.sizes[row] : ends[row]]
+        assert sorted(np.delete(graph.atom_features, 1, 1).tolist()) == sorted(
+            np.delete(stored, 1, 1).tolist()
+        ), dataset.smiles[row]
+        compared += 1
+    assert compared > 350
+
+
+# --- where the files lie -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["ogbg_moltox21", "ogbg_moltox21_pyg", "."])
+def test_folders_that_are_found(tmp_path, layout):
+    _make(tmp_path / "data" / layout, "ogbg-moltox21")
+    assert len(load_ogb("ogbg-moltox21", tmp_path / "data", SPEC).store) == len(SMILES)
+
+
+def test_of_two_folders_the_whole_one_is_taken(tox21):
+    shutil.copytree(tox21, f"{tox21}_pyg")
+    (tox21 / "raw" / "edge.csv.gz").unlink()
+    assert len(_load(tox21).store) == len(SMILES)
+
+
+@pytest.mark.parametrize(
+    "lacking", ["raw/edge.csv.gz", "raw/graph-label.csv.gz", "split/scaffold/valid.csv.gz"]
+)
+def test_half_a_folder_is_told_what_it_lacks_and_nothing_is_downloaded(tox21, offline, lacking):
+    (tox21 / lacking).unlink()
+    with pytest.raises(DataError, match=f"{tox21} lacks {lacking}.\n.*DIR/ogbg_moltox21"):
+        _load(tox21)
+
+
+def test_another_set_s_folder_is_not_taken_for_the_data_folder(tmp_path, offline):
+    """Both have one task, so nothing else would tell them apart."""
+    _make(tmp_path / "ogbg_molbace", "ogbg-molbace")
+    with pytest.raises(DataError, match="ogbg-molbbbp is not in .*ogbg_molbace, and downloading"):
+        load_ogb("ogbg-molbbbp", tmp_path / "ogbg_molbace", SPEC)
+
+
+def test_an_unknown_name_names_the_nearest():
+    message = "unknown OGB set 'ogbg-molhib'. Did you mean 'ogbg-molhiv'"
+    with pytest.raises(ConfigError, match=message):
+        load_ogb("ogbg-molhib", None, SPEC)
+    with pytest.raises(ConfigError, match=message):
+        official_score("ogbg-molhib", np.zeros((2, 1)), np.zeros((2, 1)))
+
+
+def test_nothing_is_written_beside_the_files_nor_left_in_the_cache(tox21, own_cache, tree):
+    """Not even into a folder that OGB itself has used, whose pickles stay unread."""
+    for file in ("processed/geometric_data_processed.pt", "split/scaffold/split_dict.pt"):
+        (tox21 / file).parent.mkdir(exist_ok=True)
+        (tox21 / file).write_bytes(b"not a pickle")
+    before = tree(tox21)
+    dataset = _load(tox21)
+    assert tree(tox21) == before
+    assert list(own_cache.iterdir()) == [dataset.store.path]
+
+
+# --- files that do not fit -----------------------------------------------------------------------
+
+
+def _refused(folder: Path, match: str, name: str = "ogbg-moltox21"):
+    """The message has two lines: what is wrong, and what to put where."""
+    with pytest.raises(DataError, match=match) as caught:
+        _load(folder, name)
+    what, where = str(caught.value).splitlines()
+    assert str(folder) in what
+    assert f"DIR/{name.replace('-', '_')} and give --data-dir DIR" in where
+    assert f"/{package.facts(name)['download_name']}.zip" in where
+    assert "num-node-list, num-edge-list, node-feat, edge, edge-feat, graph-label" in where
+    cache = Path(os.environ["MOLSEPNORM_CACHE"])
+    assert not cache.exists() or not list(cache.iterdir())
+
+
+@pytest.mark.parametrize("file", RAW[1:])
+@pytest.mark.parametrize("which", ["fewer", "more"])
+def test_rows_that_are_missing_or_left_over(tox21, file, which):
+    path = tox21 / "raw" / f"{file}.csv.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(
+        gzip.compress(b"".join(lines[:-1] if which == "fewer" else [*lines, lines[0]]))
+    )
+    _refused(tox21, f"{file}.csv.gz has {which} rows than num-node-list.csv.gz and num-edge-list")
+
+
+def test_a_label_that_is_a_blank_line_is_no_label(tmp_path):
+    """The labels after it would move up."""
+    folder = tmp_path / "data" / "ogbg_molesol"
+    _make(folder, "ogbg-molesol")
+    path = folder / "raw" / "graph-label.csv.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    path.write_bytes(gzip.compress(b"\n".join([*lines[:3], b"", *lines[4:]])))
+    _refused(folder, "graph-label.csv.gz has fewer rows", "ogbg-molesol")
+
+
+def test_the_official_number_of_molecules_is_required(tmp_path, monkeypatch):
+    monkeypatch.setitem(SETS, "ogbg-molhiv", OFFICIAL["ogbg-molhiv"])
+    folder = tmp_path / "data" / "ogbg_molhiv"
+    _make(folder, "ogbg-molhiv")
+    _refused(
+        folder,
+        "num-node-list.csv.gz has 24 rows, and ogbg-molhiv has 41,127 molecules",
+        "ogbg-molhiv",
+    )
+
+
+def test_smiles_of_more_molecules_than_there_are(tox21):
+    path = tox21 / "mapping" / "mol.csv.gz"
+    table = pd.read_csv(path)
+    pd.concat([table, table[:1]]).to_csv(path, index=False)
+    _refused(tox21, "mol.csv.gz has 25 rows, and ogbg-moltox21 has 24 molecules")
+
+
+def test_a_set_without_molecules(tox21):
+    for file in RAW:
+        (tox21 / "raw" / f"{file}.csv.gz").write_bytes(gzip.compress(b""))
+    (tox21 / "mapping" / "mol.csv.gz").unlink()
+    _refused(tox21, "num-node-list.csv.gz is empty")
+
+
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-molpcba"])
+def test_labels_of_another_set(tox21, name):
+    folder = tox21.rename(tox21.with_name(name.replace("-", "_")))
+    tasks = SETS[name].num_tasks
+    _refused(folder, f"has 12 labels for each molecule, and {name} has {tasks}", name)
+
+
+@pytest.mark.parametrize("file", [*(f"raw/{file}" for file in RAW), "mapping/mol"])
+@pytest.mark.parametrize("damage", ["cut", "no gzip", "text"])
+def test_damaged_files_are_named(tox21, file, damage):
+    path = tox21 / f"{file}.csv.gz"
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-9])
+    elif damage == "no gzip":
+        path.write_bytes(b"<html>404</html>")
+    elif file == "mapping/mol":
+        path.write_bytes(gzip.compress(b'smiles,mol_id\n"C,CID0\n'))
+    else:
+        lines = gzip.decompress(path.read_bytes()).splitlines()
+        path.write_bytes(gzip.compress(b"\n".join([b"high", *lines[1:]])))
+    _refused(tox21, f"{tox21}.* cannot be read as ogbg-moltox21|not OGB's features")
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "message"),
+    [
+        (
+            "node-feat",
+            "200,0,3,5,2,0,1,0,0",
+            "should have 9 columns of whole numbers, each below 119",
+        ),
+        ("node-feat", "5,0,3,5,-1,0,1,0,0", "node-feat.csv.gz should have 9 columns"),
+        ("node-feat", "5,0,3,5,0.5,0,1,0,0", "node-feat.csv.gz should have 9 columns"),
+        ("edge-feat", "0,6,0", "edge-feat.csv.gz should have 3 columns .* each below 5, 6, 2"),
+        ("edge", "0,7", "molecule 0 .CCO., counted from 0: bonds name atoms 0 … 7"),
+        ("edge", "1,1", "molecule 0 .CCO., counted from 0: atom 1 is bonded to itself"),
+        ("edge", "2,1", "molecule 0 .CCO., counted from 0: a bond is given twice"),
+    ],
+)
+def test_graphs_that_are_not_ogb_s(tox21, file, row, message):
+    """The first molecule is CCO, with bonds (0, 1) and (1, 2)."""
+    path = tox21 / "raw" / f"{file}.csv.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    path.write_bytes(gzip.compress(b"\n".join([row.encode(), *lines[1:]])))
+    _refused(tox21, message)
+
+
+def test_features_of_another_kind(tox21):
+    _write(
+        tox21 / "raw" / "edge-feat.csv.gz",
+        pd.read_csv(tox21 / "raw" / "edge-feat.csv.gz", header=None)[[0, 1]],
+    )
+    _refused(tox21, "edge-feat.csv.gz should have 3 columns")
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [24], [-1]])
+def test_a_split_that_is_none(tox21, rows):
+    _write(tox21 / "split" / "scaffold" / "test.csv.gz", rows)
+    _refused(tox21, "split/scaffold should have each number from 0 to 23 once, .* 14 / 5 / ")
+
+
+def test_a_split_that_cannot_be_read(tox21):
+    (tox21 / "split" / "scaffold" / "valid.csv.gz").write_bytes(b"<html>404</html>")
+    _refused(tox21, "cannot be read as ogbg-moltox21: Not a gzipped file")
+
+
+def test_a_full_disk_is_no_fault_of_the_files(tmp_path, small_disk, monkeypatch):
+    folder = tmp_path / "data" / "ogbg_moltox21"
+    _make(folder, "ogbg-moltox21", times=5)
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(small_disk))
+    with pytest.raises(StorageError, match=f"cannot write {small_disk}.*: the disk is full"):
+        _load(folder)
+    assert not list(small_disk.iterdir())
+
+
+def test_a_cache_that_is_a_file(tox21, own_cache):
+    own_cache.write_text("")
+    with pytest.raises(StorageError, match=f"cannot write {own_cache}"):
+        _load(tox21)
+
+
+# --- downloads -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def fail(*_, **__):
+        raise urllib.error.URLError(socket.gaierror(-3, "Temporary failure in name resolution"))
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """An archive as OGB's server has it, in a place of this machine."""
+    _make(tmp_path / "server" / "tox21", "ogbg-moltox21")
+    path = tmp_path / "server" / "tox21.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for each in sorted((tmp_path / "server" / "tox21").rglob("*.csv.gz")):
+            file.write(each, each.relative_to(tmp_path / "server"))
+    facts = {**package.facts("ogbg-moltox21"), "url": path.as_uri()}
+    monkeypatch.setattr(package, "facts", lambda name: facts)
+    monkeypatch.setattr(builtins, "input", None)  # a question would fail
+    return path
+
+
+def test_a_set_is_downloaded_once(archive, tmp_path, own_cache, capfd):
+    (tmp_path / "empty").mkdir()
+    first = load_ogb("ogbg-moltox21", tmp_path / "empty", SPEC)
+    archive.unlink()
+    again = load_ogb("ogbg-moltox21", None, SPEC)
+    assert again.store.path == first.store.path
+    assert {path.name for path in own_cache.iterdir()} == {"ogb", first.store.path.name}
+    assert [path.name for path in (own_cache / "ogb").iterdir()] == ["ogbg_moltox21"]
+    assert list(first.smiles) == SMILES
+    assert socket.getdefaulttimeout() is None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("damage", ["cut", "a page", "nothing there", "half of it"])
+def test_a_download_that_fails_leaves_nothing(archive, own_cache, damage):
+    if damage == "cut":
+        archive.write_bytes(archive.read_bytes()[:-200])
+    elif damage == "a page":
+        archive.write_text("<html>Log in to this network</html>")
+    elif damage == "nothing there":
+        archive.unlink()
+    else:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("tox21/raw/edge.csv.gz", b"")
+    why = "gives lacks raw/num-node-list" if damage == "half of it" else "from file:.* failed: "
+    with pytest.raises(DataError, match=f"{why}.*\nUnpack .* into DIR/ogbg_moltox21"):
+        load_ogb("ogbg-moltox21", None, SPEC)
+    assert not list((own_cache / "ogb").iterdir())
+
+
+def test_without_files_and_network_two_lines_say_what_to_fetch_and_where_to_put_it(offline):
+    with pytest.raises(DataError) as caught:
+        load_ogb("ogbg-molhiv", None, SPEC)
+    why, what = str(caught.value).splitlines()
+    assert "ogbg-molhiv is in no data folder, and downloading it from http" in why
+    assert "name resolution" in why
+    assert "hiv.zip" in what
+    assert "DIR/ogbg_molhiv" in what
+    assert "MOLSEPNORM_DATA=DIR" in what
+
+
+def test_a_download_can_be_interrupted(archive, own_cache, monkeypatch):
+    """OGB makes an error of Ctrl-C, as of any other; and a server that falls silent is given up."""
+    patience = []
+
+    class Stopping:
+        def info(self):
+            return {"Content-Length": "10"}
+
+        def read(self, _):
+            patience.append(socket.getdefaulttimeout())
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda _: Stopping())
+    with pytest.raises(KeyboardInterrupt):
+        load_ogb("ogbg-moltox21", None, SPEC)
+    assert patience == [60]
+    assert socket.getdefaulttimeout() is None
+    assert not list((own_cache / "ogb").iterdir())
+
+
+# --- the package, tamed --------------------------------------------------------------------------
+
+
+def test_ogb_neither_prints_nor_asks_nor_calls_nor_leaves_anything_changed(tox21):
+    """In an interpreter of its own, whose standard input is closed, without RELEASE_v1.txt."""
+    code = f"""
+import os, socket, sys, threading, warnings
+import rdkit.Chem, sklearn.metrics, torch, torch_geometric.data  # what these change stays
+from pathlib import Path
+from molsepnorm.data.datasets.ogb import load_ogb, official_score
+from molsepnorm.molecules.encodings import EncodingSpec
+
+calls = []
+socket.socket.connect = lambda *at: calls.append(at)
+socket.getaddrinfo = lambda *at, **how: calls.append(at) or []
+def state():
+    return (
+        dict(os.environ), sys.modules.get("outdated"), torch.load, sys.stdout, sys.stderr,
+        set(torch.serialization.get_safe_globals()), socket.getdefaulttimeout(),
+        threading.active_count(), list(warnings.filters), os.getcwd(), os.listdir(),
+    )
+before = state()
+dataset = load_ogb("ogbg-moltox21", Path({str(tox21.parent)!r}), EncodingSpec(bond_sizes=(5, 6, 2)))
+official_score("ogbg-moltox21", dataset.store.labels + 0.0, dataset.store.labels)
+assert state() == before
+assert calls == []
+import ogb.version
+assert ogb.version.check_outdated is None  # no thread was started for it
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={key: value for key, value in os.environ.items() if key != "OUTDATED_IGNORE"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_classes_that_were_allowed_before_are_allowed_after(tox21):
+    import torch
+    from torch_geometric.data.data import DataEdgeAttr
+
+    with torch.serialization.safe_globals([DataEdgeAttr]):
+        _load(tox21)
+        assert DataEdgeAttr in torch.serialization.get_safe_globals()
+
+
+# --- the official score --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["ogbg-molhiv", "ogbg-moltox21", "ogbg-molmuv", "ogbg-molpcba", "ogbg-mollipo"]
+)
+def test_the_official_score_is_scikit_learn_s_mean_over_the_tasks(name):
+    """Over those that have both classes, each over the labels that are present."""
+    labels = _labels(name, 60)
+    if SETS[name].num_tasks > 1:
+        labels[:, 0], labels[:, 1] = np.where(np.isnan(labels[:, 0]), np.nan, 0), np.nan
+    predictions = np.random.default_rng(3).normal(size=labels.shape)
+    predictions[np.isnan(labels)] = np.nan  # whatever is predicted there
+    score = {
+        "roc_auc": metrics.roc_auc_score,
+        "pr_auc": metrics.average_precision_score,
+        "rmse": lambda *both: math.sqrt(metrics.mean_squared_error(*both)),
+    }[SETS[name].metric]
+    each = []
+    for truth, guess in zip(labels.T, predictions.T, strict=True):
+        present = ~np.isnan(truth)
+        if SETS[name].kind == "regression" or len(set(truth[present])) == 2:
+            each.append(score(truth[present], guess[present]))
+    for dtype in (np.float32, np.float64):
+        got = official_score(name, predictions.astype(dtype), labels.astype(dtype))
+        assert got == pytest.approx(np.mean(each), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "predictions"),
+    [
+        ("ogbg-molhiv", [0, 0, np.nan], [0.1, 0.2, 0.3]),
+        ("ogbg-molhiv", [1, 1, 1], [0.1, 0.2, 0.3]),
+        ("ogbg-molhiv", [np.nan] * 3, [0.1, 0.2, 0.3]),
+        ("ogbg-molhiv", [0, 1, 0], [0.1, np.nan, 0.3]),
+        ("ogbg-molhiv", [0, 1, 0], [0.1, np.inf, 0.3]),
+        ("ogbg-molesol", [np.nan] * 3, [0.1, 0.2, 0.3]),
+        ("ogbg-molesol", [0, 1, 2], [0.1, np.nan, 0.3]),
+        ("ogbg-molesol", [], []),
+    ],
+)
+def test_a_score_that_is_not_defined_is_nan(name, labels, predictions):
+    column = np.array(labels, dtype=float)[:, None]
+    assert np.isnan(official_score(name, np.array(predictions, dtype=float)[:, None], column))
+
+
+@pytest.mark.parametrize(
+    "shapes", list(itertools.permutations([(5, 12), (5, 1), (5,), (4, 12)], 2))
+)
+def test_scores_of_the_wrong_shape(shapes):
+    with pytest.raises(DataError, match=r"of shape \[molecules, 12\]; got \[[45]"):
+        official_score("ogbg-moltox21", *map(np.zeros, shapes))

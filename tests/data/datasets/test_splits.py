@@ -1,0 +1,543 @@
+"""Splits: named by a column or a file, or drawn; and every way in which that can go wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize import scaffold
+
+TABLE = Path("my.csv")
+TYPES = ("random", "scaffold", "scaffold-ogb")
+
+
+def make(smiles, rows=None, column=None, **settings):
+    """`make_splits` of a table with these SMILES, all of which are in the store unless `rows`."""
+    config = DataConfig(table=TABLE).model_copy(update=settings)
+    rows = np.arange(len(smiles)) if rows is None else np.array(rows)
+    return make_splits(config, rows, smiles, column, TABLE, range(len(smiles)))
+
+
+def feasible(smiles, **settings):
+    """The same, or no example: OGB's way to draw leaves a split empty of some tables."""
+    try:
+        return make(smiles, **settings)
+    except DataError:
+        assert settings["split_type"] == "scaffold-ogb"
+        reject()
+
+
+def alkanes(count: int) -> list[str]:
+    return ["C" * (i + 1) for i in range(count)]
+
+
+def rings(sizes) -> list[str]:
+    """As many molecules of each scaffold as the sizes say: two rings, and a tail that grows."""
+    scaffolds = [f"C1{'C' * (k % 8 + 1)}C1{'C' * (k // 8)}C1CC1" for k in range(len(sizes))]
+    order = sorted((i, k) for k, size in enumerate(sizes) for i in range(size))
+    return ["C" * (i + 1) + scaffolds[k] for i, k in order]
+
+
+def scaffold_of(smiles: str) -> str:
+    """What a molecule of `rings` has after its tail, without RDKit."""
+    return smiles.partition("1")[2]
+
+
+def listed(splits) -> dict[str, list[int]]:
+    return {split: indices.tolist() for split, indices in splits.items()}
+
+
+def everything(splits) -> list[int]:
+    return sorted(chain.from_iterable(listed(splits).values()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _remember_scaffolds():
+    """The same molecules come again and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaffold, "murcko_scaffold", cache(scaffold.murcko_scaffold))
+        yield
+
+
+@st.composite
+def tables(draw) -> list[str]:
+    """Molecules of a few common scaffolds and many rare ones."""
+    common = draw(st.lists(st.integers(2, 40), max_size=5))
+    return rings([*common, *[1] * draw(st.integers(20, 60))])
+
+
+draws = st.fixed_dictionaries(
+    {
+        "split_type": st.sampled_from(TYPES),
+        "split_seed": st.integers(0, 2**32),
+        "split": st.sampled_from([(0.8, 0.1, 0.1), (0.6, 0.2, 0.2), (0.5, 0.2, 0.3)]),
+    }
+)
+
+
+# Drawn: what holds of all kinds
+
+
+@given(smiles=tables(), settings=draws, folds=st.sampled_from([None, 2, 5]), data=st.data())
+def test_a_draw_puts_every_molecule_into_one_split_and_repeats_itself(
+    smiles, settings, folds, data
+):
+    replicates = 1 if settings["split_type"] == "scaffold-ogb" else 20
+    fold = data.draw(st.integers(0, (folds or replicates) - 1))
+    splits = feasible(smiles, folds=folds, fold=fold, **settings)
+    assert tuple(splits) == ("train", "val", "test")
+    assert everything(splits) == list(range(len(smiles)))
+    for indices in splits.values():
+        assert indices.dtype == np.int64
+        assert (np.diff(indices) > 0).all()
+    assert listed(make(smiles, folds=folds, fold=fold, **settings)) == listed(splits)
+
+
+@given(smiles=tables(), settings=draws, folds=st.integers(2, 8))
+def test_the_test_molecules_are_the_same_in_every_fold_and_replicate(smiles, settings, folds):
+    test = listed(feasible(smiles, **settings))["test"]
+    for fold in range(folds):
+        assert listed(make(smiles, folds=folds, fold=fold, **settings))["test"] == test
+        if settings["split_type"] != "scaffold-ogb":
+            assert listed(make(smiles, fold=fold, **settings))["test"] == test
+
+
+@given(smiles=tables(), settings=draws, folds=st.integers(2, 8))
+def test_every_other_molecule_validates_in_exactly_one_fold(smiles, settings, folds):
+    each = [listed(feasible(smiles, folds=folds, fold=fold, **settings)) for fold in range(folds)]
+    validated = sorted(chain.from_iterable(splits["val"] for splits in each))
+    assert validated == sorted(each[0]["train"] + each[0]["val"])
+    sizes = [len(splits["val"]) for splits in each]
+    groups = defaultdict(int)
+    for index in validated:
+        groups[scaffold_of(smiles[index])] += 1
+    largest = 1 if settings["split_type"] == "random" else max(groups.values())
+    assert max(sizes) - min(sizes) <= largest
+
+
+@given(smiles=tables(), settings=draws, folds=st.sampled_from([None, 3]), fold=st.integers(0, 2))
+def test_a_scaffold_stays_whole(smiles, settings, folds, fold):
+    settings |= {"split_type": "scaffold"} if settings["split_type"] == "random" else {}
+    fold = fold if folds or settings["split_type"] == "scaffold" else 0
+    owners = defaultdict(set)
+    for split, indices in feasible(smiles, folds=folds, fold=fold, **settings).items():
+        for index in indices:
+            owners[scaffold_of(smiles[index])].add(split)
+    assert all(len(splits) == 1 for splits in owners.values())
+
+
+@pytest.mark.parametrize("split_type", ["random", "scaffold"])
+def test_another_seed_or_replicate_is_another_draw(split_type):
+    smiles = rings([30, 20, 10, *[1] * 60])
+    one, other = (make(smiles, split_type=split_type, split_seed=seed) for seed in (0, 1))
+    assert listed(one)["test"] != listed(other)["test"]
+    replicates = [listed(make(smiles, split_type=split_type, fold=i))["val"] for i in range(4)]
+    assert len(set(map(tuple, replicates))) == 4
+    assert {len(val) for val in replicates} == {12}
+
+
+@pytest.mark.parametrize("split_type", TYPES)
+def test_rows_that_could_not_be_read_take_no_part(split_type):
+    smiles = rings([5, *[1] * 40])
+    rows = [row for row in range(len(smiles)) if row % 3]
+    gaps = ["?" if row % 3 == 0 else text for row, text in enumerate(smiles)]
+    splits = make(gaps, rows, split_type=split_type)
+    assert listed(splits) == listed(make([smiles[row] for row in rows], split_type=split_type))
+
+
+def test_no_split_is_asked_for():
+    assert make(alkanes(1), split=None) == {}
+
+
+# Drawn one by one
+
+
+@pytest.mark.parametrize(
+    ("count", "shares", "sizes"),
+    [
+        (100, (0.8, 0.1, 0.1), (80, 10, 10)),
+        (1000, (0.5, 0.25, 0.25), (500, 250, 250)),
+        (10, (0.8, 0.1, 0.1), (8, 1, 1)),
+        (4, (0.5, 0.25, 0.25), (2, 1, 1)),
+    ],
+)
+def test_a_random_split_has_the_shares_asked_for(count, shares, sizes):
+    splits = make(alkanes(count), split=shares)
+    assert tuple(map(len, splits.values())) == sizes
+
+
+def test_a_random_split_of_a_seed_stays_what_it_was():
+    """So that models of earlier versions are not scored on their own training molecules."""
+    order = np.random.default_rng(3).permutation(50)
+    splits = make(alkanes(50), split_seed=3)
+    assert listed(splits) == {
+        "train": sorted(order[:40]),
+        "val": sorted(order[40:45]),
+        "test": sorted(order[45:]),
+    }
+
+
+def test_random_folds_do_not_follow_the_order_of_the_table():
+    for fold in range(5):
+        val = make(alkanes(100), folds=5, fold=fold)["val"]
+        assert val.min() < 40
+        assert val.max() > 60
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "wanted"),
+    [
+        (0, {}, "a split into 0.8 / 0.1 / 0.1"),
+        (4, {}, "a split into 0.8 / 0.1 / 0.1"),
+        (3, {"split": (0.4, 0.3, 0.3)}, "a split into 0.4 / 0.3 / 0.3"),
+        (10, {"folds": 10, "fold": 9}, "10 folds beside a test share of 0.1"),
+        (3, {"folds": 2, "split": (0.3, 0.3, 0.4)}, "2 folds beside a test share of 0.4"),
+    ],
+)
+def test_too_few_molecules(count, settings, wanted):
+    message = f"^my.csv has {count} readable molecules: too few for {wanted} with at least 2, 1 "
+    with pytest.raises(DataError, match=message):
+        make(alkanes(count), **settings)
+
+
+@pytest.mark.parametrize("split_type", TYPES)
+def test_a_fold_that_does_not_exist(split_type):
+    with pytest.raises(ConfigError, match="^data.fold is 5, but data.folds makes 5, counted"):
+        make(alkanes(50), split_type=split_type, folds=5, fold=5)
+
+
+# Drawn by scaffold
+
+
+@given(smiles=tables(), settings=draws, fold=st.integers(0, 5))
+def test_validation_and_test_keep_to_their_shares(smiles, settings, fold):
+    settings["split_type"] = "scaffold"
+    splits = make(smiles, fold=fold, **settings)
+    ends = np.rint(np.cumsum(settings["split"]) * len(smiles)).astype(int)
+    assert len(splits["test"]) <= ends[2] - ends[1]
+    assert len(splits["val"]) <= ends[1] - ends[0]
+
+
+@given(seed=st.integers(0, 2**32), fold=st.integers(0, 5))
+def test_common_scaffolds_train_and_rare_ones_fill_the_other_splits(seed, fold):
+    smiles = rings([30, 6, *[5] * 5, *[1] * 39])  # 100 molecules
+    splits = make(smiles, split_type="scaffold", split_seed=seed, fold=fold)
+    assert {split: len(indices) for split, indices in splits.items()} == {
+        "train": 80,
+        "val": 10,
+        "test": 10,
+    }
+    train = {scaffold_of(smiles[i]) for i in splits["train"]}
+    assert {scaffold_of(smiles[0]), scaffold_of(smiles[1])} <= train
+
+
+def test_common_scaffolds_that_training_has_no_place_for_go_where_they_fit():
+    for sizes in ([20] * 5, [50, 15, 15, *[1] * 20]):
+        for seed in range(5):
+            splits = make(
+                rings(sizes), split_type="scaffold", split=(0.6, 0.2, 0.2), split_seed=seed
+            )
+            assert tuple(map(len, splits.values())) == (60, 20, 20)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_small_tables_of_small_scaffolds(seed):
+    settings = {"split_type": "scaffold", "split_seed": seed}
+    splits = make(rings([1] * 10), **settings)
+    assert tuple(map(len, splits.values())) == (8, 1, 1)
+    splits = make(rings([2] * 8 + [1] * 4), **settings, split=(0.85, 0.05, 0.1))
+    assert tuple(map(len, splits.values())) == (17, 1, 2)
+
+
+@pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
+def test_folds_of_whole_scaffolds_are_as_even_as_can_be(split_type):
+    smiles, settings = rings([10, *[1] * 120]), {"split_type": split_type, "split": (0.6, 0.2, 0.2)}
+    for seed in range(20):
+        each = [make(smiles, **settings, split_seed=seed, folds=4, fold=i) for i in range(4)]
+        assert [len(splits["val"]) for splits in each] == [26] * 4
+
+
+def test_a_scaffold_too_large_for_any_split_trains():
+    """The others are shared between validation and test."""
+    smiles = rings([90, *[1] * 10])
+    splits = make(smiles, split_type="scaffold", split=(0.5, 0.2, 0.3))
+    assert tuple(map(len, splits.values())) == (90, 4, 6)
+    assert {scaffold_of(smiles[i]) for i in splits["train"]} == {scaffold_of(smiles[0])}
+
+
+@pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
+def test_duplicates_are_on_one_side(split_type):
+    """Under any spelling, as they have one scaffold."""
+    spellings = ["OCc1ccccc1C2CC2", "C1CC1c1c(CO)cccc1"]
+    smiles = [*rings([1] * 40), *spellings]
+    for seed in range(10):
+        splits = make(smiles, split_type=split_type, split_seed=seed)
+        assert sum({40, 41} <= set(indices) for indices in listed(splits).values()) == 1
+
+
+@pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
+def test_molecules_without_a_ring_have_one_scaffold_in_common(split_type):
+    smiles = [*alkanes(30), *rings([1] * 70)]
+    splits = make(smiles, split_type=split_type)
+    assert set(range(30)) <= set(listed(splits)["train"])
+
+
+@pytest.mark.parametrize(
+    ("smiles", "settings", "found"),
+    [
+        (alkanes(20), {}, "20 readable molecules of 1 scaffold.s., the commonest with 20"),
+        (rings([10, 10]), {}, "20 readable molecules of 2 scaffold.s., the commonest with 10"),
+        (rings([10, 1, 1, 1]), {"folds": 5}, "13 readable molecules of 4 scaffold"),
+        ([], {}, "0 readable molecules of 0 scaffold.s., the commonest with 0"),
+    ],
+)
+@pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
+def test_too_few_scaffolds(smiles, settings, found, split_type):
+    with pytest.raises(DataError, match=f"^my.csv has {found}.*too few for .*data.split_type: ran"):
+        make(smiles, split_type=split_type, **settings, fold=4 if settings else 0)
+
+
+def test_ogb_s_split_has_no_replicates():
+    with pytest.raises(ConfigError, match="^data.fold is 2, but data.split_type: scaffold-ogb"):
+        make(rings([1] * 40), split_type="scaffold-ogb", fold=2)
+
+
+def test_ogb_s_split_by_hand():
+    """Largest first, of equals the last first; what fits nowhere else tests."""
+    smiles = rings([4, 2, 2, 1, 1])
+    splits = make(smiles, split_type="scaffold-ogb", split=(0.6, 0.2, 0.2), split_seed=7)
+    found = {split: {scaffold_of(smiles[i]) for i in indices} for split, indices in splits.items()}
+    a, b, c, d, e = (scaffold_of(smiles[i]) for i in range(5))
+    assert found == {"train": {a, c}, "val": {b}, "test": {d, e}}
+
+
+@pytest.fixture(scope="module")
+def moleculenet(datasets):
+    """`moleculenet(name)`: the SMILES, the rows that RDKit can read, and the official split."""
+
+    def read(name):
+        with open(datasets / "moleculenet" / f"{name}.csv") as lines:
+            table = list(csv.DictReader(lines))
+        smiles = [row["smiles"] for row in table]
+        return smiles, [row for row, text in enumerate(smiles) if _readable(text)], table
+
+    return read
+
+
+def _readable(smiles: str) -> bool:
+    try:
+        scaffold.murcko_scaffold(smiles, True)
+    except InvalidMolecule:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["bace", "esol", "freesolv"])
+def test_ogb_s_own_splits(moleculenet, name):
+    """ogbg-molbace, -molesol and -molfreesolv, molecule by molecule."""
+    smiles, rows, table = moleculenet(name)
+    splits = make(smiles, rows, split_type="scaffold-ogb")
+    official = defaultdict(list)
+    for row, cells in enumerate(table):
+        official[cells["scaffold_split"]].append(row)
+    assert len(rows) == len(smiles)
+    assert listed(splits) == official
+
+
+def test_ogb_s_split_of_tox21(moleculenet):
+    """Eight of its molecules were read by the RDKit of the time; without them the borders move."""
+    smiles, rows, table = moleculenet("tox21")
+    splits = make(smiles, rows, split_type="scaffold-ogb")
+    moved = [
+        row
+        for split, indices in splits.items()
+        for row in np.array(rows)[indices]
+        if table[row]["scaffold_split"] != split
+    ]
+    assert len(smiles) - len(rows) <= 10
+    assert len(moved) <= 2 * (len(smiles) - len(rows))
+
+
+def test_scaffolds_of_real_molecules_stay_whole(moleculenet):
+    smiles, rows, _ = moleculenet("freesolv")
+    for settings in ({"fold": 1}, {"folds": 5, "fold": 2}):
+        owners = defaultdict(set)
+        for split, indices in make(smiles, rows, split_type="scaffold", **settings).items():
+            for index in indices:
+                owners[scaffold.murcko_scaffold(smiles[rows[index]])].add(split)
+        assert {len(splits) for splits in owners.values()} == {1}
+
+
+# Named by a column
+
+WORDS = ["train", "Training ", "VAL", " valid", "validation", "Dev", "test", "Testing", "train"]
+
+
+def by_column(column, rows=None):
+    return make(alkanes(len(column)), rows, column, splits_column="part of")
+
+
+def test_a_column_names_the_splits():
+    splits = by_column(WORDS)
+    assert listed(splits) == {"train": [0, 1, 8], "val": [2, 3, 4, 5], "test": [6, 7]}
+
+
+def test_rows_with_a_blank_or_an_unreadable_molecule_are_left_out():
+    column = ["train", "", "train", "val", "train", " ", "test", "test"]
+    splits = by_column(column, rows=[0, 1, 3, 4, 5, 7])  # rows 2 and 6 could not be read
+    assert listed(splits) == {"train": [0, 3], "val": [2], "test": [5]}
+
+
+def test_a_column_goes_before_a_file_and_a_draw():
+    settings = {"splits_file": Path("none.json"), "split_type": "scaffold"}
+    assert listed(make(alkanes(9), None, WORDS, **settings)) == listed(by_column(WORDS))
+
+
+def test_another_word_in_the_column():
+    with pytest.raises(
+        DataError,
+        match=r"^my.csv, line 4, column 'part of': 'Trian' names no split. 2 such cell\(s\) in "
+        r"this column; expected are train, training, val, .*, testing, or a blank to leave",
+    ):
+        by_column(["train", "val", "Trian", "0"])
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            ["train"] * 8 + ["test"] * 2,
+            r"no val molecule\(s\) that can be read; its rows are 8 train, 0 val, 2 test. val "
+            r"needs 1 or more, as the best epoch is chosen by them: name them there, or leave "
+            r"data.splits_column out to have the split drawn",
+        ),
+        (["train", "train", "val", ""], r"no test .* 2 train, 1 val, 0 test.*model is scored on"),
+        (["train", "val", "test"], r"1 train .*1 train, 1 val, 1 test. train needs 2 or more"),
+        ([""] * 4, r"no train molecule.* 0 train, 0 val, 0 test. .*the model learns from them"),
+    ],
+)
+def test_a_column_without_one_of_the_splits(column, message):
+    with pytest.raises(DataError, match=f"^my.csv, column 'part of': {message}"):
+        by_column(column)
+
+
+def test_a_split_whose_molecules_cannot_be_read():
+    with pytest.raises(DataError, match=r"no val molecule.* its rows are 2 train, 2 val, 1 test"):
+        by_column(["train", "train", "val", "val", "test"], rows=[0, 1, 4])
+
+
+# Named by a file
+
+
+@pytest.fixture
+def by_file(tmp_path):
+    """`by_file(content, count=10, fold=0)`: the splits by splits.json with that content."""
+
+    def read(content, count=10, fold=0, rows=None):
+        path = tmp_path / "splits.json"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return make(alkanes(count), rows, splits_file=path, fold=fold)
+
+    return read
+
+
+def test_a_file_names_the_splits(by_file):
+    entries = [
+        {"train": [9, 0, 1], "val": [2], "test": [3, 8]},
+        {"train": "0-2,4, 9", "val": "5", "test": " 6 - 7 "},
+        {"train": "0-9"},
+    ]
+    assert listed(by_file(entries)) == {"train": [0, 1, 9], "val": [2], "test": [3, 8]}
+    one = {"train": [0, 1, 2, 4, 9], "val": [5], "test": [6, 7]}
+    assert listed(by_file(entries, fold=1)) == one
+    assert listed(by_file(json.dumps(entries).encode("utf-8-sig"), fold=1)) == one
+
+
+def test_rows_of_a_file_that_could_not_be_read_are_absent(by_file):
+    entry = {"train": "0-5", "val": [6, 7], "test": [8, 9]}
+    splits = by_file([entry], rows=[0, 2, 4, 7, 8, 9])
+    assert listed(splits) == {"train": [0, 1, 2], "val": [3], "test": [4, 5]}
+
+
+def test_a_run_s_splits_load_back(tmp_path):
+    """Rejected rows included: the rows of the file are those of the table."""
+    from molsepnorm.training import load_config
+    from molsepnorm.training.folder import RunFolder
+
+    table = tmp_path / "my.csv"
+    texts = alkanes(30)
+    texts[3] = texts[17] = "C1CC"
+    table.write_text("smiles,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(texts)))
+    encoding = EncodingSpec(bond_sizes=(3,), max_path_length=3)
+    drawn = load(DataConfig(table=table, featurizer="zinc", split_seed=5), encoding)
+    run = RunFolder(tmp_path / "run")
+    run.begin(load_config(table), drawn)
+    again = DataConfig(table=table, featurizer="zinc", splits_file=run.splits)
+    assert len(drawn.store) == 28
+    assert listed(load(again, encoding).splits) == listed(drawn.splits)
+
+
+GOOD = {"train": [0, 1], "val": [2], "test": [3]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("train: [0]", "splits.json is no JSON: Expecting value.* Expected is a list of splits"),
+        (b"\xff\xfe", "splits.json is no JSON: .*codec.* Expected is a list of splits, such as"),
+        ("[" * 100_000, "splits.json is no JSON: "),
+        (GOOD, "splits.json is no list of splits. Expected is a list of splits, such as"),
+        ([[0, 1], [2], [3]], "splits.json is no list of splits. Expected is"),
+        ([GOOD | {"extra": [4]}], "splits.json, entry 0, 'extra' is no split. Expected is"),
+        ([GOOD | {"val": 2}], "entry 0, 'val' is no list of rows: 2. Expected is"),
+        ([GOOD | {"val": None}], "entry 0, 'val' is no list of rows: null. Expected is"),
+        ([GOOD | {"val": [2.0]}], "entry 0, 'val': 2.0 is no row; rows are whole numbers"),
+        ([GOOD | {"val": [True]}], "entry 0, 'val': true is no row; rows are whole numbers"),
+        ([GOOD | {"val": ["4-5"]}], "entry 0, 'val': \"4-5\" is no row; rows are whole numbers"),
+        ([GOOD | {"val": "4,x"}], "entry 0, 'val': 'x' is neither a row nor a range of rows; rows"),
+        ([GOOD | {"val": "5-4"}], "entry 0, 'val': '5-4' is neither a row nor a range of rows"),
+        ([GOOD | {"val": "-4"}], "entry 0, 'val': '-4' is neither a row nor a range of rows"),
+        ([GOOD | {"val": "9" * 5000}], "entry 0, 'val': '9+' is neither a row nor a range"),
+        ([GOOD | {"val": [10]}], "entry 0, 'val': there is no row 10. my.csv has 10 rows, and the"),
+        ([GOOD | {"val": [-1]}], "entry 0, 'val': there is no row -1. my.csv has 10 rows"),
+        ([GOOD | {"val": "4-999999999"}], "entry 0, 'val': there is no row 10. my.csv has 10 rows"),
+        ([GOOD | {"test": [3, 0]}], "entry 0, 'test': row 0 is in 'train' already; a row belongs"),
+        ([GOOD | {"test": [3, 3]}], "entry 0, 'test': row 3 is in 'test' already; a row belongs"),
+        (
+            [{"train": "0-8", "test": [9]}],
+            "entry 0: no val molecule.* 9 train, 0 val, 1 test.*leave",
+        ),
+    ],
+)
+def test_a_file_that_names_no_split(by_file, content, message):
+    with pytest.raises(DataError, match=message) as caught:
+        by_file(content)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_entry_that_does_not_exist(by_file):
+    with pytest.raises(ConfigError, match=r"^data.fold is 2, but .*splits.json has 2 split\(s\)"):
+        by_file([GOOD, GOOD], fold=2)
+    with pytest.raises(ConfigError, match=r"^data.fold is 0, but .*splits.json has 0 split\(s\)"):
+        by_file([])
+
+
+def test_a_file_that_does_not_exist():
+    with pytest.raises(StorageError, match="^cannot read nowhere.json: there is no such file"):
+        make(alkanes(10), splits_file=Path("nowhere.json"))

@@ -1,0 +1,139 @@
+"""Packed or not, a file reads the same; a damaged one is told in plain words."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+import zipfile
+
+import pytest
+
+from molsepnorm.data.tables import read_table
+from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageError
+
+TEXT = "smiles,y\n" + "".join(f"{'C' * (i % 40 + 1)},{i}\n" for i in range(2000))
+
+
+def _zip(data: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("table.csv", data)
+    return buffer.getvalue()
+
+
+def _zst(data: bytes) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.compress(data, "zstd", asbytes=True)
+
+
+PACK = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zip": _zip,
+    "zst": _zst,
+}
+packed = pytest.mark.parametrize("suffix", list(PACK))
+
+
+@packed
+def test_what_is_packed_reads_as_if_it_were_not(tmp_path, suffix):
+    (tmp_path / f"x.csv.{suffix}").write_bytes(PACK[suffix](TEXT.encode()))
+    table = read_table(tmp_path / f"x.csv.{suffix}")
+    assert table["y"].tolist() == [str(i) for i in range(2000)]
+
+
+@packed
+def test_a_file_that_is_cut_off_is_told(tmp_path, suffix):
+    """Rather than be taken for a shorter one."""
+    path = tmp_path / f"x.csv.{suffix}"
+    path.write_bytes(PACK[suffix](TEXT.encode())[:-200])
+    with pytest.raises(DataError, match=rf"x\.csv\.{suffix} (is cut off: its|cannot be unpacked)"):
+        read_table(path)
+
+
+@packed
+def test_a_file_that_is_not_what_its_suffix_says(tmp_path, suffix):
+    if suffix == "zst":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"x.csv.{suffix}"
+    path.write_bytes(b"<html>404: there is no such page</html>")
+    message = rf"x\.csv\.{suffix} cannot be unpacked as \w+: .*It is damaged, or something else"
+    with pytest.raises(DataError, match=message):
+        read_table(path)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
+def test_damage_inside_never_goes_unseen(tmp_path, suffix):
+    """Wherever a byte is changed: either it does no harm, or it is told."""
+    data = PACK[suffix](TEXT.encode())
+    path = tmp_path / f"x.csv.{suffix}"
+    told = 0
+    for place in range(0, len(data), len(data) // 60):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :])
+        try:
+            assert read_table(path)["y"].tolist() == [str(i) for i in range(2000)]
+        except MolsepnormError:
+            told += 1
+    assert told > 40
+
+
+def test_several_members_of_a_gzip_are_one_file(tmp_path):
+    """As bgzip and `cat a.gz b.gz` make them."""
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"smiles\nC\n") + gzip.compress(b"CC\n"))
+    assert read_table(tmp_path / "x.csv.gz")["smiles"].tolist() == ["C", "CC"]
+
+
+def test_an_archive_of_several_files(tmp_path):
+    for count in (0, 2, 5):
+        path = tmp_path / f"{count}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(count):
+                archive.writestr(f"{number}.csv", "smiles\nC\n")
+        with pytest.raises(DataError, match=rf"{count}\.zip holds {count} files.*: one table is"):
+            read_table(path)
+
+
+def test_an_archive_with_a_password(tmp_path):
+    """Its mark is enough: the first bit of the flags in both headers."""
+    data = bytearray(_zip(b"smiles\nC\n"))
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "x.zip").write_bytes(bytes(data))
+    with pytest.raises(DataError, match=r"x\.zip is locked with a password: unpack it first"):
+        read_table(tmp_path / "x.zip")
+
+
+@pytest.mark.parametrize("name", ["x.csv.zst", "x.parquet"])
+def test_without_pyarrow_it_is_said_what_to_install(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_bytes(b"anything")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=rf"{name} can be read with pyarrow only.*: pip install"):
+        read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.tsv", "x.csv.gz", "x.zip", "x.parquet", "x.sdf", "x.smi", "x.csv.zst"]
+)
+def test_a_missing_file_and_a_folder(tmp_path, name):
+    if name.endswith(("parquet", "zst")):
+        pytest.importorskip("pyarrow")
+    with pytest.raises(StorageError, match=f"cannot read .*{name}: there is no such file"):
+        read_table(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(StorageError, match=f"cannot read .*{name}: there is a folder of that na"):
+        read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("start", [b"\xff\xfe", b"\xfe\xff"])
+def test_excels_unicode_text(tmp_path, start):
+    """Is UTF-16, with tabs."""
+    text = "smiles\tname\r\nCCO\tÄthanol\r\n"
+    order = "utf-16-le" if start == b"\xff\xfe" else "utf-16-be"
+    (tmp_path / "x.txt").write_bytes(start + text.encode(order))
+    assert read_table(tmp_path / "x.txt").to_dict("records") == [
+        {"smiles": "CCO", "name": "Äthanol"}
+    ]

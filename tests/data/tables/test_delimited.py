@@ -1,0 +1,226 @@
+"""CSV and TSV: cells are texts as they stand in the file, row by row."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.errors import DataError
+
+
+def _read(text: str, **options):
+    return [chunk.to_dict("records") for chunk in read_chunks(io.StringIO(text), "x", **options)]
+
+
+def test_cells_are_texts_as_they_stand():
+    """No number is rounded, no zero dropped, no NA turned into something else."""
+    ((row,),) = _read("a,b,c,d,e,f\n007,1e5,NA, x ,,3.10\n")
+    assert row == {"a": "007", "b": "1e5", "c": "NA", "d": " x ", "e": "", "f": "3.10"}
+
+
+def test_quotes_hold_commas_quotes_and_line_breaks():
+    ((row,),) = _read('a,"b,c"\n"x ""y""","1\n2"\n')
+    assert row == {"a": 'x "y"', "b,c": "1\n2"}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_pieces_together_are_the_whole(rows):
+    text = "a,b\n" + "".join(f"{i},{-i}\n" for i in range(7))
+    pieces = _read(text, rows=rows)
+    assert [len(piece) for piece in pieces] == [rows] * (7 // rows) + [7 % rows] * bool(7 % rows)
+    assert [row["a"] for piece in pieces for row in piece] == [str(i) for i in range(7)]
+
+
+def test_pieces_are_read_when_they_are_asked_for():
+    """Memory does not grow with the file."""
+
+    class Counting(io.StringIO):
+        taken = 0
+
+        def read(self, size=-1):
+            text = super().read(size)
+            Counting.taken += len(text)
+            return text
+
+        def readline(self, *size):
+            text = super().readline(*size)
+            Counting.taken += len(text)
+            return text
+
+        def __next__(self):
+            text = super().__next__()
+            Counting.taken += len(text)
+            return text
+
+    text = "a,b\n" + "x,y\n" * 1_000_000
+    chunks = read_chunks(Counting(text), rows=10)
+    next(chunks)
+    assert 0 < Counting.taken < len(text) / 2
+
+
+def test_a_row_that_is_blank_is_a_row(tmp_path):
+    """Of a table with one column a blank cell is an empty line; it must not vanish, or predictions
+    would no longer stand beside their molecules."""
+    (tmp_path / "one.csv").write_text("smiles\nCCO\n\nCC\n")
+    assert read_table(tmp_path / "one.csv")["smiles"].tolist() == ["CCO", "", "CC"]
+
+
+def test_short_rows_are_filled_with_blanks():
+    """As texts: a NaN among them would be no text."""
+    rows = _read("a,b,c\n1\n2,3\n4,5,6\n")[0]
+    assert rows[0] == {"a": "1", "b": "", "c": ""}
+    assert rows[1] == {"a": "2", "b": "3", "c": ""}
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2,\n3,4,\n", "a,b\n1,2,9\n3,4,9\n"])
+def test_rows_longer_than_the_header_never_shift_columns(text):
+    """Refused, or the surplus left out; the first cell stays in the first column."""
+    try:
+        rows = _read(text)[0]
+    except DataError as error:
+        assert "x cannot be read as CSV" in str(error)
+    else:
+        assert [row["a"] for row in rows] == ["1", "3"]
+
+
+def test_one_row_that_is_too_long_is_placed():
+    with pytest.raises(DataError, match="x cannot be read as CSV: .*line 3"):
+        _read("a,b\n1,2\n3,4,5\n")
+
+
+@pytest.mark.parametrize("start", ["\ufeff", ""])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_excel_writes(tmp_path, start, end):
+    """A byte-order mark and Windows' line ends leave the names and the cells clean."""
+    path = tmp_path / "x.csv"
+    path.write_bytes((start + end.join(['"smiles",y', "CCO,1", "CC,2", ""])).encode())
+    table = read_table(path)
+    assert list(table.columns) == ["smiles", "y"]
+    assert table["y"].tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "x is empty: a header line and a row per molecule are expected"),
+        ("a,b\n", "x has a header but no rows: a row per molecule is expected"),
+        ('a,b\n"1,2\n', "x cannot be read as CSV"),
+    ],
+)
+def test_what_is_no_table(text, message):
+    with pytest.raises(DataError, match=message):
+        _read(text)
+
+
+def test_other_bytes_than_utf_8(tmp_path):
+    (tmp_path / "x.csv").write_bytes("naïve\n1\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"x\.csv cannot be read as CSV: .*utf-8.*Save it as UTF-8"):
+        read_table(tmp_path / "x.csv")
+
+
+SEPARATED = "smiles,logS,what\nCCO,-0.77,x\n"
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.tab", "x.txt", "x.dat"])
+def test_the_header_tells_what_separates_the_cells(tmp_path, name, separator):
+    (tmp_path / name).write_text(SEPARATED.replace(",", separator))
+    assert read_table(tmp_path / name).to_dict("records") == [
+        {"smiles": "CCO", "logS": "-0.77", "what": "x"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("smiles;IC50 (nM, 24 h);x\nC;1,5;\n", ["smiles", "IC50 (nM, 24 h)", "x"]),
+        ('"smiles"\t"a, b"\n"C"\t1\n', ["smiles", "a, b"]),
+        ("smiles,a;b\nC,1\n", ["smiles", "a;b"]),
+        ("smiles\nC\n", ["smiles"]),
+        ("structure;y\nC;1\n", ["structure", "y"]),
+        ("structure,a;b\nC,1\n", ["structure", "a;b"]),
+        ("\ufeffsmiles;y, z\nC;1\n", ["smiles", "y, z"]),
+    ],
+)
+def test_a_separator_stands_beside_the_smiles(text, columns):
+    """Which tells it from a sign within the name of another column."""
+    (chunk,) = read_chunks(io.StringIO(text))
+    assert list(chunk.columns) == columns
+    assert chunk.iloc[0, 0] == "C"
+
+
+def test_of_a_tsv_commas_belong_to_the_names(tmp_path):
+    (tmp_path / "x.tsv").write_text("structure, dry\tdose, mg\nC\t1\n")
+    assert list(read_table(tmp_path / "x.tsv").columns) == ["structure, dry", "dose, mg"]
+    (tmp_path / "x.csv").write_text("structure, dry\tdose, mg\nC\t1,2\n")
+    assert list(read_table(tmp_path / "x.csv").columns) == ["structure", " dry\tdose", " mg"]
+
+
+LINES = [
+    ("smiles,note", None),
+    ("C,plain", 2),
+    ('CC,"two', 3),
+    ('lines"', None),
+    ('CCC,"three\r', 5),
+    ("", None),
+    ('lines"', None),
+    ("", 8),
+    ('CCCC,"quoted ""here"", no break"', 9),
+    ("CCCCC,last", 10),
+]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_are_found_on_their_lines(tmp_path, rows, end):
+    """Behind blank lines and cells with line breaks, through all pieces."""
+    text = "".join(line.replace("\r", "") + end for line, _ in LINES)
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    index = [i for chunk in read_chunks(tmp_path / "x.csv", rows=rows) for i in chunk.index]
+    assert [locate("x.csv", i) for i in index] == [f"x.csv, line {n}" for _, n in LINES if n]
+    assert read_table(tmp_path / "x.csv").index.tolist() == index
+
+
+def test_line_breaks_within_the_header_count():
+    (chunk,) = read_chunks(io.StringIO('smiles,"a\nb"\nC,1\nCC,"x\ny"\nCCC,2\n'))
+    assert [locate("x.csv", i) for i in chunk.index] == [f"x.csv, line {n}" for n in (3, 4, 6)]
+
+
+def test_every_cell_is_a_text():
+    """Python's own, however pandas keeps texts; of short rows too."""
+    (chunk,) = read_chunks(io.StringIO("smiles,a\nC\nCC,1\n"))
+    assert {type(cell) for column in chunk for cell in chunk[column]} == {str}
+    assert {dtype.kind for dtype in chunk.dtypes} == {"O"}
+
+
+def test_surplus_cells_are_called_by_what_separates_them(tmp_path):
+    (tmp_path / "x.tsv").write_text("smiles\ty\nC\t1\t7\nCC\t2\t7\n")
+    with pytest.raises(
+        DataError, match=r"x\.tsv cannot .* more cells than the header .* the tabs at"
+    ):
+        read_table(tmp_path / "x.tsv")
+    (tmp_path / "x.csv").write_text("smiles;y\nC;1\nCC;2;7\n")
+    with pytest.raises(
+        DataError, match="line 3 has 3 cells where 2 are expected. .*semicolons must"
+    ):
+        read_table(tmp_path / "x.csv")
+
+
+def test_a_long_line_after_quotes_is_counted_without_their_line_breaks(tmp_path):
+    """All that pandas' tokenizer knows; it is said."""
+    text = 'smiles,y\nC,"a\nb"\nC,1,2\n'
+    with pytest.raises(
+        DataError, match="line 3, not counting line breaks within cells, has 3 cell"
+    ):
+        _read(text)
+
+
+@pytest.mark.parametrize("before", [0, 1, 10_000])
+def test_a_quotation_mark_that_is_never_closed(before):
+    text = "smiles,y\n" + "C,1\n" * before + 'C,"1\nC,2\n'
+    with pytest.raises(
+        DataError, match=rf"in line {before + 2}, not .* opens a cell that never en"
+    ):
+        _read(text)

@@ -1,0 +1,124 @@
+"""Parquet reads as the CSV of the same table would."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.errors import DataError
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def _cells(tmp_path: Path, values: list, kind=None) -> list[str]:
+    pq.write_table(pa.table({"x": pa.array(values, kind)}), tmp_path / "x.parquet")
+    return read_table(tmp_path / "x.parquet")["x"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "texts"),
+    [
+        (pa.int64(), [0, -7, None, 2**53 + 1], ["0", "-7", "", "9007199254740993"]),
+        (pa.uint8(), [0, 255], ["0", "255"]),
+        (pa.float64(), [0.1, 1.0, -2.5, None, math.nan], ["0.1", "1", "-2.5", "", ""]),
+        (pa.float64(), [1e-7, math.inf], ["1e-7", "inf"]),
+        (pa.float32(), [0.1, 3.0], ["0.1", "3"]),
+        (pa.float16(), [np.float16(0.5), np.float16("nan")], ["0.5", ""]),
+        (pa.bool_(), [True, False, None], ["true", "false", ""]),
+        (pa.string(), ["CCO", "", None, "nan", " ä\n"], ["CCO", "", "", "nan", " ä\n"]),
+        (pa.large_string(), ["CCO", None], ["CCO", ""]),
+        (pa.dictionary(pa.int8(), pa.string()), ["a", "b", None, "a"], ["a", "b", "", "a"]),
+        (pa.decimal128(5, 2), [decimal.Decimal("1.50"), None], ["1.50", ""]),
+        (pa.date32(), [datetime.date(2020, 1, 31), None], ["2020-01-31", ""]),
+        (pa.null(), [None, None], ["", ""]),
+        (pa.binary(), [b"CCO", None], ["CCO", ""]),
+        (pa.binary(), [b"\xff", None], [r"b'\xff'", ""]),
+        (pa.list_(pa.int64()), [[1, 2], None], ["[1, 2]", ""]),
+        (pa.struct({"a": pa.int64()}), [{"a": 1}, None], ["{'a': 1}", ""]),
+    ],
+    ids=str,
+)
+def test_values_as_text(tmp_path, kind, values, texts):
+    assert _cells(tmp_path, values, kind) == texts
+
+
+@given(numbers=st.lists(st.floats(allow_nan=False), min_size=1), wide=st.booleans())
+def test_numbers_are_read_back_as_they_were(tmp_path_factory, numbers, wide):
+    kind = np.float64 if wide else np.float32
+    with np.errstate(over="ignore"):
+        values = np.array(numbers, dtype=kind)
+    cells = _cells(tmp_path_factory.mktemp("numbers"), values.tolist(), pa.from_numpy_dtype(kind))
+    assert (np.array([kind(cell) for cell in cells]) == values).all()
+
+
+def test_the_same_as_the_csv(tmp_path):
+    """Of a table that pandas has written, read with pandas' own rules."""
+    table = pd.DataFrame(
+        {
+            "smiles": ["CCO", "C1CC", None],
+            "count": [1, 2, 3],
+            "logS": [0.25, None, -1e-9],
+            "active": [True, False, True],
+        }
+    )
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.to_parquet(tmp_path / "x.parquet")
+    csv, parquet = read_table(tmp_path / "x.csv"), read_table(tmp_path / "x.parquet")
+    assert list(csv.columns) == list(parquet.columns)
+    for name in ("smiles", "count", "active"):
+        assert parquet[name].str.lower().tolist() == csv[name].str.lower().tolist()
+    assert pd.to_numeric(parquet["logS"]).equals(pd.to_numeric(csv["logS"]))
+
+
+def test_an_unnamed_index_of_pandas_is_no_column(tmp_path):
+    """Or it would be taken for a target; one that has a name is kept."""
+    table = pd.DataFrame({"smiles": ["C", "CC"]}, index=[5, 3])
+    table.to_parquet(tmp_path / "x.parquet")
+    assert list(read_table(tmp_path / "x.parquet").columns) == ["smiles"]
+    table.rename_axis("id").to_parquet(tmp_path / "y.parquet")
+    assert read_table(tmp_path / "y.parquet")["id"].tolist() == ["5", "3"]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_row_groups_do_not_show(tmp_path, rows):
+    table = pa.table({"smiles": ["C"] * 10, "y": range(10)})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=3)
+    pieces = list(read_chunks(tmp_path / "x.parquet", rows=rows))
+    assert [i for piece in pieces for i in piece.index] == list(range(10))
+    assert [y for piece in pieces for y in piece["y"]] == [str(i) for i in range(10)]
+    assert max(map(len, pieces)) <= rows
+
+
+def test_no_rows(tmp_path):
+    pq.write_table(pa.table({"smiles": pa.array([], pa.string())}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet has no rows: a row per molecule is expected"):
+        read_table(tmp_path / "x.parquet")
+
+
+def test_damaged_files(tmp_path):
+    """Empty, something else, cut off, or with a hole inside."""
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"smiles": [f"{'C' * (i % 50)}" for i in range(9000)]}), buffer)
+    good = buffer.getvalue()
+    hole = good[:300] + bytes(200) + good[500:]
+    for content in (b"", b"smiles,y\nC,1\n", b"PAR1" * 30, good[:-100], good[100:], hole):
+        (tmp_path / "x.parquet").write_bytes(content)
+        with pytest.raises(DataError, match=r"x\.parquet cannot be read as Parquet: \w+"):
+            read_table(tmp_path / "x.parquet")
+
+
+def test_parquet_that_is_packed_once_more(tmp_path):
+    (tmp_path / "x.parquet.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"x\.parquet\.gz is Parquet inside of gzip: unpack it fir"):
+        read_table(tmp_path / "x.parquet.gz")

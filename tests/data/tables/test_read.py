@@ -1,0 +1,176 @@
+"""Every kind of table reads the same way: whole or in pieces, in flat memory, or with a reason."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import re
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from molsepnorm.data.tables import locate, read_chunks, read_table, require_column
+from molsepnorm.errors import ConfigError, DataError
+
+METHANE = "\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + (
+    "    0.0000    0.0000    0.0000 C   0  0\nM  END\n"
+)
+
+
+def write(path: Path, number: int, width: int = 0) -> Path:
+    """`number` molecules of methane with a property y, in the format of the suffix."""
+    rows = [f"{i}{'.' * width}" for i in range(number)]
+    if path.suffix == ".parquet":
+        pa = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pa.table({"smiles": ["C" for _ in rows], "y": [f"y{i}" for i in rows]}),
+            path,
+            compression="none",
+            data_page_size=1 << 16,
+            write_batch_size=10,
+        )
+        return path
+    text = {
+        ".csv": lambda: "smiles,y\n" + "".join(f"C,y{i}\n" for i in rows),
+        ".tsv": lambda: "smiles\ty\n" + "".join(f"C\ty{i}\n" for i in rows),
+        ".smi": lambda: "smiles\ty\n" + "".join(f"C\ty{i}\n" for i in rows),
+        ".sdf": lambda: "".join(f"{METHANE}> <y>\ny{i}\n\n$$$$\n" for i in rows),
+    }[path.suffixes[0]]()
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+KINDS = ["csv", "csv.gz", "tsv", "smi", "smi.gz", "sdf", "sdf.gz", "parquet"]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@kinds
+@pytest.mark.parametrize("rows", [1, 3, 7, 100])
+def test_pieces_together_are_the_whole(tmp_path, kind, rows):
+    path = write(tmp_path / f"x.{kind}", 7)
+    pieces = list(read_chunks(path, rows=rows))
+    assert [len(piece) for piece in pieces] == [rows] * (7 // rows) + [7 % rows] * bool(7 % rows)
+    cells = [(i, row.smiles, row.y) for piece in pieces for i, row in piece.iterrows()]
+    assert [cell[1:] for cell in cells] == [("C", f"y{i}") for i in range(7)]
+    whole = read_table(path)
+    assert cells == [(i, row.smiles, row.y) for i, row in whole.iterrows()]
+    assert {type(cell) for column in whole for cell in whole[column]} == {str}
+    assert [list(piece.columns) for piece in pieces] == [list(whole.columns)] * len(pieces)
+
+
+@kinds
+def test_the_index_leads_to_the_place(tmp_path, kind):
+    path = write(tmp_path / f"x.{kind}", 5)
+    (piece,) = read_chunks(path)
+    first = {"sdf": "molecule 1", "par": "row 1"}.get(kind[:3], "line 2")
+    last = {"sdf": "molecule 5", "par": "row 5"}.get(kind[:3], "line 6")
+    assert [locate(path, i) for i in piece.index[[0, -1]]] == [
+        f"{path}, {first}",
+        f"{path}, {last}",
+    ]
+
+
+@kinds
+def test_memory_does_not_grow_with_the_file(tmp_path, kind):
+    def peak(number: int) -> int:
+        path = write(tmp_path / f"{number}.{kind}", number, width=5000)
+        next(read_chunks(path, rows=50))  # modules are loaded
+        tracemalloc.start()
+        try:
+            assert sum(len(piece) for piece in read_chunks(path, rows=50)) == number
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(1800) < 1.2 * peak(600)  # files of 3 MB, and of 9
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", "", "is empty: a header line and a row per molecule are expected"),
+        ("x.tsv", "smiles\ty\n", "has a header but no rows: a row per molecule is expected"),
+        ("x.sdf", "", "has no records: a record per molecule is expected"),
+        ("x.sdf", "\n\n", "has no records"),
+        ("x.smi", "", "has no molecules: a line per molecule is expected"),
+        ("x.smi", "# nothing\n", "has no molecules"),
+        ("x.smi", "smiles name\n", "has no molecules"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_without_molecules(tmp_path, name, content, message, packed):
+    path = tmp_path / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    with pytest.raises(DataError, match=f"{path.name} {message}"):
+        read_table(path)
+
+
+def test_another_name_of_the_smiles_column(tmp_path):
+    """Is asked for in CSV and Parquet, and given to what has no names."""
+    for name in ("x.sdf", "x.smi"):
+        table = read_table(write(tmp_path / name, 2), "structure")
+        assert table["structure"].tolist() == ["C", "C"]
+    assert "structure" not in read_table(write(tmp_path / "x.csv", 2), "structure")
+
+
+def test_a_name_for_errors():
+    with pytest.raises(DataError, match="standard input is empty"):
+        list(read_chunks(io.StringIO(""), "standard input"))
+
+
+def test_a_column_that_is_not_there():
+    require_column(["a", "b"], "a", "x.csv")
+    with pytest.raises(ConfigError, match=r"x.csv has no column 'logs'. Did you mean 'logS'\? Kn"):
+        require_column(["smiles", "logS"], "logs", "x.csv")
+    with pytest.raises(ConfigError, match="x.csv has no column 'y'. Known: smiles"):
+        require_column(iter(["smiles"]), "y", "x.csv")
+
+
+def test_columns_of_one_name_are_all_kept(tmp_path):
+    """With their names, in their order; from every kind of table that may have such."""
+    names, cells = ["smiles", "y", "y", "y.1", "n\n.2", "n\n.2"], ["C", "1", "2", "3", "4", "5"]
+    header = ",".join(f'"{name}"' for name in names)
+    (tmp_path / "x.csv").write_text(f"{header}\n{','.join(cells)}\n")
+    (tmp_path / "x.tsv").write_text(f"{header}\n{','.join(cells)}\n".replace(",", "\t"))
+    paths = [tmp_path / "x.csv", tmp_path / "x.tsv"]
+    if pa := importlib.util.find_spec("pyarrow") and pytest.importorskip("pyarrow"):
+        table = pa.Table.from_arrays([pa.array([cell]) for cell in cells], names=names)
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
+        paths.append(tmp_path / "x.parquet")
+    for path in paths:
+        for table in (read_table(path), next(read_chunks(path))):
+            assert list(table.columns) == names
+            assert table.to_numpy().tolist() == [cells]
+    (tmp_path / "x.smi").write_text("smiles\ty\ty\ty.1\nC\t1\t2\t3\n")
+    table = read_table(tmp_path / "x.smi")
+    assert list(table.columns) == names[:4]
+    assert table.to_numpy().tolist() == [cells[:4]]
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ('smiles,5" x.1,5" x.1', ["smiles", '5" x.1', '5" x.1']),
+        ("\ufeffsmiles;smiles;y.1", ["smiles", "smiles", "y.1"]),
+        (",smiles,,a.1,a.1", ["Unnamed: 0", "smiles", "Unnamed: 2", "a.1", "a.1"]),
+    ],
+)
+def test_names_of_a_header_stay_as_they_are(header, names):
+    """Also where a quotation mark opens nothing, and behind a mark of byte order."""
+    (table,) = read_chunks(io.StringIO(f"{header}\nC\n"))
+    assert list(table.columns) == names
+
+
+def test_a_column_that_is_needed_must_be_there_once():
+    columns = ["y", "smiles", "y", "z", "y"]
+    require_column(columns, "smiles", "x.csv")
+    require_column(columns, "y", "x.csv", once=False)
+    message = (
+        "x.csv has 3 columns called 'y' (columns 1, 3 and 5), and it must be clear which one is "
+        "meant: rename or remove the others"
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        require_column(columns, "y", "x.csv")

@@ -1,0 +1,193 @@
+"""SDF: records, titles, properties and bytes of every make."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+
+import pytest
+
+from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+
+def structure(*atoms: str, title: str = "") -> str:
+    """A chain of these atoms."""
+    number = len(atoms)
+    lines = [title, "  by hand", "", f"{number:3d}{number - 1:3d}  0  0  0  0            999 V2000"]
+    lines += [f"{i:10.4f}    0.0000    0.0000 {atom:<3} 0  0" for i, atom in enumerate(atoms)]
+    lines += [f"{i:3d}{i + 1:3d}  1  0" for i in range(1, number)]
+    return "\n".join([*lines, "M  END", ""])
+
+
+ETHANOL = structure("C", "C", "O", title="ethanol")
+METHANE = structure("C", title=" methane, a gas ")
+
+
+def _rows(tmp_path, text: str | bytes, **options) -> list[dict[str, str]]:
+    data = text if isinstance(text, bytes) else text.encode()
+    (tmp_path / "x.sdf").write_bytes(data)
+    return read_table(tmp_path / "x.sdf", **options).to_dict("records")
+
+
+def _values(tmp_path, properties: str | bytes) -> dict[str, str]:
+    """The properties of one record."""
+    data = properties if isinstance(properties, bytes) else properties.encode()
+    (row,) = _rows(tmp_path, ETHANOL.encode() + data + b"$$$$\n")
+    assert (row.pop("smiles"), row.pop("name")) == ("CCO", "ethanol")
+    return row
+
+
+TWO = (
+    f"{ETHANOL}>  <logS>  (1)\n1.1\n\n> 25 <MELTING POINT>\n-114\n\n$$$$\n"
+    f"{METHANE}> <logS>\n-0.9\n\n> <what>\ngas\n\n$$$$\n"
+)
+ROWS = [
+    {"smiles": "CCO", "name": "ethanol", "logS": "1.1", "MELTING POINT": "-114", "what": ""},
+    {"smiles": "C", "name": "methane, a gas", "logS": "-0.9", "MELTING POINT": "", "what": "gas"},
+]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_structures_titles_and_properties(tmp_path, start, end, pack):
+    suffix = {gzip.compress: ".gz", bz2.compress: ".bz2", lzma.compress: ".xz"}.get(pack, "")
+    path = tmp_path / f"x.sdf{suffix}"
+    path.write_bytes(pack((start + TWO.replace("\n", end)).encode()))
+    assert read_table(path).to_dict("records") == ROWS
+    for rows in (1, 2):
+        pieces = list(read_chunks(path, rows=rows))
+        assert {tuple(piece.columns) for piece in pieces} == {tuple(ROWS[0])}
+        assert [row for piece in pieces for row in piece.to_dict("records")] == ROWS
+
+
+@pytest.mark.parametrize("rest", ["", "$$$$", "$$$$\n\n", "$$$$ \n", "\n\n"])
+def test_the_last_records_end_mark(tmp_path, rest):
+    """May be missing, or more may follow than there should."""
+    assert len(_rows(tmp_path, TWO.removesuffix("$$$$\n") + rest)) == 2
+
+
+def test_the_column_of_smiles_is_the_structures(tmp_path):
+    """A property of that name gives way."""
+    text = ETHANOL + "> <smiles>\nOCC(wrong)\n\n> <SMILES>\nOCC\n\n> <name>\nspirit\n\n$$$$\n"
+    (row,) = _rows(tmp_path, text)
+    assert row == {"smiles": "CCO", "name": "spirit", "SMILES": "OCC"}
+    (row,) = _rows(tmp_path, text, smiles_column="SMILES")
+    assert row == {"SMILES": "CCO", "name": "spirit", "smiles": "OCC(wrong)"}
+    (row,) = _rows(tmp_path, text, smiles_column="name")
+    assert row == {"name": "CCO", "smiles": "OCC(wrong)", "SMILES": "OCC"}
+
+
+def test_titles_fill_the_blanks_of_a_property_called_name(tmp_path):
+    rows = _rows(tmp_path, f"{ETHANOL}> <name>\nspirit\n\n$$$$\n{METHANE}> <name>\n\n$$$$\n")
+    assert [row["name"] for row in rows] == ["spirit", "methane, a gas"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("> <a>\n1\n2\n\n> <b>\n3\n\n", {"a": "1\n2", "b": "3"}),
+        ("> <a>\none\n\ntwo\n\n> <b>\n3\n\n", {"a": "one\n\ntwo", "b": "3"}),
+        ("> <a>\n> <b>\n3\n", {"a": "", "b": "3"}),
+        ("> <a>\n\n\n> <b>\n\n\n\n", {"a": "", "b": ""}),
+        ("> <a>\n> 50\n\n> <b>\n<5\n\n", {"a": "> 50", "b": "<5"}),
+        ("> <IC50 (<1 h)>\n7\n\n", {"IC50 (<1 h)": "7"}),
+        ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
+        ("> <a>\n1 \n  \n\t\n> <b>\n  \n\n", {"a": "1 ", "b": ""}),
+        ("> DT12\n1\n\n", {}),
+        ("", {}),
+    ],
+)
+def test_values_reach_to_the_next_property(tmp_path, text, values):
+    assert _values(tmp_path, text) == values
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "cp1252"])
+def test_letters_of_both_usual_codings(tmp_path, coding):
+    """In names, values and titles, and even both in one file."""
+    text = structure("C", title="Äthan").encode(coding) + "> <µM>\n5–7 °C\n\n$$$$\n".encode(coding)
+    other = "> <µM>\nnaïve\n\n$$$$\n".encode()
+    rows = _rows(tmp_path, text + METHANE.encode() + other)
+    assert [row["µM"] for row in rows] == ["5–7 °C", "naïve"]
+    assert rows[0]["name"] == "Äthan"
+    assert [row["smiles"] for row in rows] == ["C", "C"]
+
+
+def test_bytes_that_are_no_letters(tmp_path):
+    """Are replaced, and cost nothing else."""
+    assert _values(tmp_path, b"> <a>\n\x81\x9d ok\x00\n\n")["a"] == "\ufffd\ufffd ok\x00"
+
+
+def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
+    """With its properties; what is drawn but impossible with a SMILES that says why."""
+    fluorine = structure("C", "F", "C")
+    broken = ETHANOL.replace("  3  2", "  x  2")
+    cut = ETHANOL[: ETHANOL.index("M  END")]
+    tail = "> <id>\n{}\n\n$$$$\n"
+    records = [ETHANOL, fluorine, broken, "", cut, METHANE]
+    rows = _rows(tmp_path, "".join(r + tail.format(i) for i, r in enumerate(records)))
+    assert [row["id"] for row in rows] == ["0", "1", "2", "", "4", "5"]
+    assert [row["smiles"] for row in rows] == ["CCO", "CFC", "", "", "", "C"]
+    with pytest.raises(InvalidMolecule, match=r"valence for atom # 1 F, 2"):
+        canonical_smiles(rows[1]["smiles"])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_molecules_are_counted_through_all_pieces(tmp_path, rows):
+    (tmp_path / "x.sd").write_text(TWO * 2 + "$$$$\n" + TWO)
+    pieces = read_chunks(tmp_path / "x.sd", rows=rows)
+    places = [locate("x.sd", i) for piece in pieces for i in piece.index]
+    assert places == [f"x.sd, molecule {n}" for n in range(1, 8)]
+
+
+@pytest.mark.parametrize("text", ["<html>404</html>\n", "smiles,y\nCCO,1\n", "\0\xff" * 999])
+def test_what_is_no_sdf(tmp_path, text):
+    with pytest.raises(DataError, match=r"x\.sdf is no SDF: it has no structure, which ends wi"):
+        _rows(tmp_path, text)
+
+
+@pytest.mark.parametrize("version", [2000, 3000])
+def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
+    """Of real molecules: the structure by its canonical SMILES, and every property."""
+    from rdkit import Chem
+    from rdkit.Chem import rdDepictor
+
+    table = read_table(datasets / "moleculenet" / "esol.csv")[::10]
+    smiles_column = next(name for name in table if name.lower() == "smiles")
+    writer = Chem.SDWriter(str(tmp_path / "x.sdf"))
+    writer.SetForceV3000(version == 3000)
+    for _, row in table.iterrows():
+        mol = Chem.MolFromSmiles(row[smiles_column])
+        rdDepictor.Compute2DCoords(mol)
+        for name, value in row.items():
+            mol.SetProp(name, value)
+        writer.write(mol)
+    writer.close()
+    back = read_table(tmp_path / "x.sdf", "structure")
+    assert len(back) > 100
+    assert back["structure"].tolist() == [Chem.CanonSmiles(s) for s in table[smiles_column]]
+    for name in table:
+        assert back[name].tolist() == table[name].tolist()
+
+
+def test_of_one_property_in_many_records_the_order_stays(tmp_path):
+    """Columns come in the order in which the file names them first."""
+    text = "".join(f"{METHANE}> <b{i}>\n1\n\n> <a>\n2\n\n$$$$\n" for i in (3, 1, 2))
+    assert list(_rows(tmp_path, text)[0]) == ["smiles", "name", "b3", "a", "b1", "b2"]
+
+
+def test_a_property_that_a_record_has_twice_is_two_columns(tmp_path):
+    text = (
+        f"{METHANE}> <a>\n1\n\n> <b>\n2\n\n$$$$\n"
+        f"{ETHANOL}> <a>\n3\n\n> <a> (7)\n4\n\n> <name>\nx\n\n> <name>\ny\n\n$$$$\n"
+    )
+    (tmp_path / "x.sdf").write_text(text)
+    table = read_table(tmp_path / "x.sdf")
+    assert list(table.columns) == ["smiles", "name", "name", "a", "a", "b"]
+    assert table.to_numpy().tolist() == [
+        ["C", "methane, a gas", "", "1", "", "2"],
+        ["CCO", "x", "y", "3", "4", ""],
+    ]

@@ -1,0 +1,105 @@
+"""SMILES files: what is a SMILES, what a name, what a header."""
+
+from __future__ import annotations
+
+import pytest
+
+from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.errors import DataError
+
+
+def _read(tmp_path, text: str, **options) -> list[dict[str, str]]:
+    (tmp_path / "x.smi").write_bytes(text.encode())
+    return read_table(tmp_path / "x.smi", **options).to_dict("records")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("suffix", [".smi", ".smiles", ".ISM", ".cxsmiles"])
+def test_a_smiles_and_what_it_is_called(tmp_path, start, end, suffix):
+    lines = ["CCO ethanol", "  CC\tethane, a gas ", "C", "c1ccccc1 \t benzene (ä)"]
+    (tmp_path / f"x{suffix}").write_bytes((start + end.join([*lines, ""])).encode())
+    assert read_table(tmp_path / f"x{suffix}").to_dict("records") == [
+        {"smiles": "CCO", "name": "ethanol"},
+        {"smiles": "CC", "name": "ethane, a gas"},
+        {"smiles": "C", "name": ""},
+        {"smiles": "c1ccccc1", "name": "benzene (ä)"},
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_comments_are_no_rows_and_blank_lines_are(tmp_path, rows):
+    """All of them are lines."""
+    (tmp_path / "x.smi").write_text("# from\n#here\nCCO a\n\n# more\nCC b\n")
+    pieces = list(read_chunks(tmp_path / "x.smi", rows=rows))
+    found = [(locate("x.smi", i), row.smiles) for piece in pieces for i, row in piece.iterrows()]
+    assert found == [("x.smi, line 3", "CCO"), ("x.smi, line 4", ""), ("x.smi, line 6", "CC")]
+
+
+@pytest.mark.parametrize("word", ["smiles", "SMILES", "CXSMILES", "canonical_smiles"])
+def test_a_header_with_tabs_names_columns_that_tabs_separate(tmp_path, word):
+    rows = _read(tmp_path, f"{word}\tlong name\ty\nCCO\tgrain alcohol\t1\nCC\t\t2\nC\n")
+    assert rows == [
+        {"smiles": "CCO", "long name": "grain alcohol", "y": "1"},
+        {"smiles": "CC", "long name": "", "y": "2"},
+        {"smiles": "C", "long name": "", "y": ""},
+    ]
+
+
+def test_a_header_with_spaces_leaves_the_rest_to_the_last_column(tmp_path):
+    rows = _read(tmp_path, "smiles id  name\nCCO 7 grain alcohol \nCC\t8\n")
+    assert rows == [
+        {"smiles": "CCO", "id": "7", "name": "grain alcohol"},
+        {"smiles": "CC", "id": "8", "name": ""},
+    ]
+
+
+def test_the_column_asked_for_is_the_headers_or_else_the_first(tmp_path):
+    text = "smiles\tparent\nCCO.Cl\tCCO\n"
+    assert _read(tmp_path, text, smiles_column="parent")[0]["parent"] == "CCO"
+    assert _read(tmp_path, text, smiles_column="s")[0] == {"s": "CCO.Cl", "parent": "CCO"}
+    text = "structure id\nCCO 1\n"
+    assert _read(tmp_path, text, smiles_column="structure") == [{"structure": "CCO", "id": "1"}]
+
+
+@pytest.mark.parametrize("first", ["CCO", "COS", "[Si]", "", "Smile"])
+def test_what_is_no_header_is_a_row(tmp_path, first):
+    assert _read(tmp_path, f"{first}\nC\n")[0] == {"smiles": first, "name": ""}
+
+
+def test_under_a_header_with_tabs_surplus_cells_are_placed(tmp_path):
+    with pytest.raises(DataError, match=r"x\.smi, line 4: 3 cells, separated by tabs, under a hea"):
+        _read(tmp_path, "#\nsmiles\ty\nC\t1\nCC\t1\t2\n")
+
+
+def test_other_bytes_than_utf_8(tmp_path):
+    (tmp_path / "x.smi").write_bytes("C naïve\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"x\.smi cannot be read as SMILES: .*Save it as UTF-8"):
+        read_table(tmp_path / "x.smi")
+
+
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ("C[C@H](O)F |&1:1| racemate", ("C[C@H](O)F", "racemate")),
+        ("C[C@H](O)F\t|o1:1,r|\ta name", ("C[C@H](O)F", "a name")),
+        ("OCC |r|", ("OCC", "")),
+        ("*C |$R one;$| with a label", ("*C", "with a label")),
+        ("N[Cu] |C:0.0| complex", ("[NH3]->[Cu]", "complex")),
+        ("CCO |what|odd| x", ("CCO", "|what|odd| x")),
+        ("CCO |unclosed name", ("CCO", "|unclosed name")),
+        ("C1CC |what| x", ("C1CC", "x")),
+    ],
+)
+def test_an_extension_of_the_smiles_is_no_part_of_the_name(tmp_path, line, row):
+    assert _read(tmp_path, f"C\n{line}\n")[1] == dict(zip(("smiles", "name"), row, strict=True))
+
+
+def test_an_extension_under_a_header_with_tabs(tmp_path):
+    """As make-on-demand libraries are given out."""
+    rows = _read(tmp_path, "smiles\tid\nC[C@H](O)F |&1:1|\tZ1\nCC\tZ2\nC |what|\tZ3\n")
+    assert [tuple(row.values()) for row in rows] == [
+        ("C[C@H](O)F", "Z1"),
+        ("CC", "Z2"),
+        ("C |what|", "Z3"),
+    ]

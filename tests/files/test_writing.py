@@ -1,0 +1,364 @@
+"""Writing that loses nothing, and messages that say what to do."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from molsepnorm.errors import MolsepnormError, StorageError
+from molsepnorm.files import writing as files
+from molsepnorm.files.writing import (
+    clear_errors,
+    csv_writer,
+    fingerprint,
+    replacing,
+    scratch_folder,
+    write_json,
+)
+
+
+def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
+    target = tmp_path / "deep" / "down" / "file.txt"
+    with replacing(target) as scratch:
+        scratch.write_text("new")
+        assert scratch.parent == target.parent  # the same file system: the renaming is atomic
+        assert not target.exists()
+    assert tree(tmp_path) == {"deep": None, "deep/down": None, "deep/down/file.txt": b"new"}
+
+
+def test_an_old_file_is_replaced(tmp_path, tree):
+    (tmp_path / "file").write_text("old")
+    with replacing(tmp_path / "file") as scratch:
+        scratch.write_text("new")
+        assert (tmp_path / "file").read_text() == "old"
+    assert tree(tmp_path) == {"file": b"new"}
+
+
+def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "old.txt").write_text("old")
+    with replacing(str(tmp_path / "model"), folder=True) as scratch:
+        (scratch / "new.txt").write_text("new")
+    assert tree(tmp_path) == {"model": None, "model/new.txt": b"new"}
+
+
+@pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt(), OSError(5, "broken")])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("old")
+    before = tree(tmp_path)
+    target = tmp_path / "kept" if folder else tmp_path / "kept" / "file"
+
+    def fail():
+        with replacing(target, folder=folder) as scratch:
+            if folder:
+                scratch = scratch / "file"
+            scratch.write_text("half")
+            raise failure
+
+    with pytest.raises((type(failure), StorageError)):
+        fail()
+    assert tree(tmp_path) == before
+
+
+def test_two_writers_at_once_do_not_meet(tmp_path, tree):
+    """The one that ends last wins; neither sees the other's half-written file."""
+    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert tree(tmp_path) == {"file": b"one"}
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "the disk is full: free some space or choose another place"),
+        (errno.EDQUOT, "the disk quota is used up"),
+        (errno.EACCES, "permission denied: choose a place you may write to"),
+        (errno.EPERM, "permission denied: choose a place you may write to"),
+        (errno.EROFS, "the file system is read-only: choose another place"),
+        (errno.ENOTDIR, "a part of the path is a file, not a folder"),
+        (errno.EISDIR, "there is a folder of that name"),
+        (errno.EEXIST, "there is a file of that name where a folder is needed"),
+        (errno.EIO, os.strerror(errno.EIO)),
+    ],
+)
+def test_what_the_system_says_becomes_advice(tmp_path, code, advice):
+    with (
+        pytest.raises(StorageError, match=f"^cannot write {tmp_path / 'file'}: {advice}"),
+        replacing(tmp_path / "file"),
+    ):
+        raise OSError(code, os.strerror(code))
+
+
+def test_a_full_disk(small_disk, tree):
+    """The real thing: the old file stays, and what was half written is gone."""
+    (small_disk / "file").write_bytes(b"old")
+    with (
+        pytest.raises(
+            StorageError, match=r"cannot write .*file: the disk is full: free some space"
+        ),
+        replacing(small_disk / "file") as scratch,
+    ):
+        scratch.write_bytes(b"x" * 200_000)
+    assert tree(small_disk) == {"file": b"old"}
+
+
+def test_a_file_where_a_folder_is_needed(tmp_path, tree):
+    (tmp_path / "file").write_text("a file")
+    for target in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
+        with (
+            pytest.raises(StorageError, match=r"a part of the path is a file|a file of that name"),
+            replacing(target),
+        ):
+            pass
+    assert tree(tmp_path) == {"file": b"a file"}
+
+
+def test_a_folder_where_a_file_is_needed(tmp_path, tree):
+    (tmp_path / "folder").mkdir()
+    with (
+        pytest.raises(StorageError, match=r"cannot write .*folder: there is a folder of that name"),
+        replacing(tmp_path / "folder") as scratch,
+    ):
+        scratch.write_text("a file")
+    assert tree(tmp_path) == {"folder": None}
+
+
+def test_errors_that_already_speak_pass_unchanged(tmp_path):
+    inner = StorageError("already clear")
+    with pytest.raises(StorageError) as caught, clear_errors(tmp_path, "read"):
+        raise inner
+    assert caught.value is inner
+    with pytest.raises(ZeroDivisionError), clear_errors(tmp_path, "read"):
+        raise ZeroDivisionError
+
+
+def test_a_missing_file_names_the_path_and_keeps_the_cause(tmp_path):
+    missing = tmp_path / "missing"
+    with (
+        pytest.raises(
+            StorageError, match=f"^cannot read {missing}: there is no such file"
+        ) as caught,
+        clear_errors(missing, "read"),
+    ):
+        missing.read_text()
+    assert isinstance(caught.value, MolsepnormError)
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+def test_json_for_people(tmp_path, tree):
+    write_json(tmp_path / "sub" / "a.json", {"b": [1, 2.5, None], "é": "ü"})
+    text = (tmp_path / "sub" / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"b": [1, 2.5, None], "é": "ü"}
+    assert text.count("\n") > 3
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("content", [float("nan"), float("inf"), object()])
+def test_what_is_no_json_leaves_the_old_file(tmp_path, tree, content):
+    write_json(tmp_path / "a.json", 1)
+    with pytest.raises((ValueError, TypeError)):
+        write_json(tmp_path / "a.json", {"x": content})
+    assert tree(tmp_path) == {"a.json": b"1\n"}
+
+
+def test_a_fingerprint_knows_contents_not_names(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    one.write_bytes(b"abc" * 700_000)  # more than is read at once
+    same.write_bytes(b"abc" * 700_000)
+    other.write_bytes(b"abc" * 699_999 + b"abd")
+    assert fingerprint(one) == fingerprint(same)
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one, "x") != fingerprint(one, "y")
+
+
+def test_a_fingerprint_knows_order_and_where_a_part_ends():
+    prints = [
+        fingerprint("ab", "c"),
+        fingerprint("a", "bc"),
+        fingerprint("abc"),
+        fingerprint("c", "ab"),
+        fingerprint("abc", ""),
+        fingerprint(),
+    ]
+    assert len(set(prints)) == len(prints)
+    assert all(len(print_) == 24 for print_ in prints)
+
+
+def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
+        fingerprint(tmp_path / "missing")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from molsepnorm import files
+target, kind = Path(sys.argv[1]), sys.argv[2]
+def end():
+    os.kill(os.getpid(), signal.SIGKILL)
+if kind == "spool":
+    with files.scratch_folder(target) as scratch:
+        (scratch / "part").write_text("x" * 1000)
+        end()
+rename, calls = os.replace, []
+def replace(source, to):
+    calls.append(to)
+    if kind == "renaming" and len(calls) == 2:
+        end()
+    rename(source, to)
+os.replace = replace
+with files.replacing(target, folder=kind != "file") as scratch:
+    (scratch / "part" if kind != "file" else scratch).write_text("half")
+    if kind in ("file", "folder"):
+        end()
+"""
+
+WAITING = """
+import sys
+from pathlib import Path
+from molsepnorm import files
+with files.replacing(Path(sys.argv[1])) as scratch, files.scratch_folder(Path(sys.argv[1])):
+    scratch.write_text("whole")
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def _killed(target, kind) -> None:
+    """A writer that is killed in the middle."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(target), kind])
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "spool"])
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, tree, kind):
+    """Whatever either of them writes; what else lies there, hidden or not, stays."""
+    others = {".x.partial": b"1", "a.0123456789abcd.partial": b"2", ".b.spool": b"3"}
+    for name, content in others.items():
+        (tmp_path / name).write_bytes(content)
+    _killed(tmp_path / "target", kind)
+    left = set(tree(tmp_path)) - set(others)
+    assert left
+    assert all(re.match(r"\.target\.[0-9a-f]{14}\.(partial|spool)(/part)?$", name) for name in left)
+    write_json(tmp_path / "other.json", 1)
+    assert tree(tmp_path) == {**others, "other.json": b"1\n"}
+
+
+def test_a_folder_whose_writer_was_killed_between_two_renamings_is_put_back(tmp_path, tree):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "old").write_text("old")
+    before = tree(tmp_path)
+    _killed(tmp_path / "target", "renaming")
+    assert not (tmp_path / "target").exists()
+    with pytest.raises(KeyError), replacing(tmp_path / "other"):
+        raise KeyError
+    assert tree(tmp_path) == before
+
+
+def test_an_old_folder_that_was_replaced_since_goes(tmp_path, tree):
+    """Its writer was killed; another one has put a new folder there."""
+    (tmp_path / "target").mkdir()
+    _killed(tmp_path / "target", "renaming")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "new").write_text("new")
+    with pytest.raises(KeyError), replacing(tmp_path / "other"):
+        raise KeyError
+    assert tree(tmp_path) == {"target": None, "target/new": b"new"}
+
+
+def test_what_a_living_writer_writes_is_left_alone(tmp_path, tree):
+    """Its file takes its place in the end, however many others write meanwhile."""
+    command = [sys.executable, "-c", WAITING, str(tmp_path / "target")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        before = tree(tmp_path)
+        write_json(tmp_path / "target", 1)
+        with scratch_folder(tmp_path / "target"):
+            pass
+        assert tree(tmp_path) == {**before, "target": b"1\n"}
+        process.communicate(b"\n")
+    assert tree(tmp_path) == {"target": b"whole"}
+
+
+def test_what_other_machines_wrote_is_left_to_them(tmp_path, tree, monkeypatch):
+    """Their locks may not be seen from here."""
+    with monkeypatch.context() as patch:
+        patch.setattr(platform, "node", lambda: "elsewhere")
+        _, lock = files._new_scratch(tmp_path / "target", "partial", folder=False)
+        assert lock is not None
+        os.close(lock)  # as a disk does that does not share locks
+    before = tree(tmp_path)
+    write_json(tmp_path / "other", 1)
+    assert tree(tmp_path) == {**before, "other": b"1\n"}
+
+
+def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch):
+    """Another writer may come between its making and its locking."""
+    lock, calls = files._lock, []
+
+    def late(path):
+        calls.append(path)
+        if len(calls) == 1:
+            files.remove_leftovers(tmp_path)
+        return lock(path)
+
+    monkeypatch.setattr(files, "_lock", late)
+    write_json(tmp_path / "target", 1)
+    assert len(set(calls)) == 2
+    assert tree(tmp_path) == {"target": b"1\n"}
+
+
+def test_the_folder_above_all_has_no_name():
+    with (
+        pytest.raises(StorageError, match="cannot write /: there is a folder of that name"),
+        files.replacing("/"),
+    ):
+        pass
+
+
+def test_a_disk_without_locks(tmp_path, tree, monkeypatch):
+    """Files are written as ever, and nothing is taken for left behind."""
+    _killed(tmp_path / "target", "file")
+    before = tree(tmp_path)
+    monkeypatch.setattr(files, "flock", None)
+    write_json(tmp_path / "a", 1)
+    with scratch_folder(tmp_path / "a") as scratch:
+        assert scratch.is_dir()
+    assert tree(tmp_path) == {**before, "a": b"1\n"}
+
+
+CELLS = ["\r", "\n", "\r\n", "a\rb", '"', '""', "'", ",", " x ", "\t", "", "a\0b", "NA", "é"]
+
+
+@given(st.lists(st.lists(st.sampled_from(CELLS), min_size=2, max_size=2)))
+@example([[cell, other] for cell in CELLS for other in CELLS])
+def test_rows_of_a_csv_are_read_back_as_they_were(rows):
+    """By Python and by pandas, whatever the cells hold."""
+    rows = [["a\rb", "c"], *rows]
+    for end in ("\n", "\r\n"):
+        file = io.StringIO(newline="")
+        csv_writer(file, end).writerows(rows)
+        text = file.getvalue()
+        assert text.startswith('"a\rb",c' + end)
+        assert list(csv.reader(io.StringIO(text, newline=""))) == rows
+        options = {"dtype": object, "na_filter": False, "header": None}
+        table = pd.read_csv(io.StringIO(text, newline=""), **options)
+        assert table.to_numpy().tolist() == rows

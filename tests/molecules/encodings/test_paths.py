@@ -1,0 +1,146 @@
+"""The vocabulary of paths: its order, its levels, and how parts of it become one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
+from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.paths import NO_BOND, PathMerger, PathVocabulary
+
+
+def vocabulary(sequences: list[tuple[int, ...]]) -> PathVocabulary:
+    """The canonical one with these paths; NO_BOND stands for a bond that is not told."""
+    needed = {path[:end] for path in sequences for end in range(len(path) + 1)}
+    ordered = sorted(needed, key=lambda path: (len(path), path))
+    code = {path: SELF + place for place, path in enumerate(ordered)}
+    levels = []
+    for depth in range(1, len(ordered[-1]) + 1):
+        paths = [path for path in ordered if len(path) == depth]
+        levels.append(
+            (
+                np.array([code[path[:-1]] for path in paths]),
+                np.array([path[-1] for path in paths]),
+            )
+        )
+    return PathVocabulary.from_levels(levels)
+
+
+def same(one: PathVocabulary, other: PathVocabulary) -> bool:
+    return all(
+        getattr(one, name).dtype == getattr(other, name).dtype
+        and np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("parents", "bonds", "depths")
+    )
+
+
+PATHS = st.lists(st.lists(st.integers(0, 3), max_size=5).map(tuple), min_size=1, max_size=12)
+
+
+@given(data=st.data())
+def test_codes_are_in_canonical_order(molgraphs, data):
+    """By distance first, then bond by bond; bonds are untold just beyond the longest path;
+    and a parent's code is below its children's."""
+    graphs = data.draw(st.lists(molgraphs(max_atoms=40), min_size=1, max_size=3))
+    paths = encode(graphs, EncodingSpec((3,), max_distance=6, max_path_length=3)).paths
+    codes = range(SELF, len(paths))
+    words = [(int(paths.depths[code]), paths.bonds_along(code)) for code in codes]
+    assert words == sorted(words)
+    assert (paths.parents[SELF + 1 :] < np.arange(SELF + 1, len(paths))).all()
+    assert (paths.depths[SELF + 1 :] == paths.depths[paths.parents[SELF + 1 :]] + 1).all()
+    assert ((paths.bonds[SELF + 1 :] == NO_BOND) == (paths.depths[SELF + 1 :] > 3)).all()
+
+
+@given(data=st.data())
+def test_two_data_sets_with_the_same_paths_have_equal_vocabularies(molgraphs, data):
+    graphs = data.draw(st.lists(molgraphs(max_atoms=40), min_size=1, max_size=4))
+    again = data.draw(st.permutations(graphs + graphs[:1]))
+    spec = EncodingSpec((3,), max_distance=9, max_path_length=4)
+    assert same(encode(graphs, spec).paths, encode(again, spec).paths)
+
+
+@given(data=st.data())
+def test_levels_are_where_depths_change(molgraphs, data):
+    paths = encode([data.draw(molgraphs(max_atoms=50))], EncodingSpec((3,))).paths
+    starts = paths.level_starts
+    assert starts[0] == SELF
+    assert starts[-1] == len(paths)
+    for depth, (start, end) in enumerate(pairwise(starts)):
+        assert end > start
+        assert (paths.depths[start:end] == depth).all()
+
+
+@given(data=st.data())
+def test_the_bonds_of_all_paths_are_those_along_each(molgraphs, data):
+    spec = EncodingSpec((3,), max_path_length=4)
+    paths = encode([data.draw(molgraphs(max_atoms=30))], spec).paths
+    bonds = paths.bonds_of_all()
+    assert bonds.shape[1] <= 4
+    for code in range(len(paths)):
+        along = paths.bonds_along(code)
+        assert bonds[code].tolist() == along + [NO_BOND] * (bonds.shape[1] - len(along))
+
+
+def test_levels_of_an_empty_vocabulary():
+    """Where no molecule has a bond there is level 0 alone."""
+    paths = PathVocabulary.from_levels([])
+    assert len(paths) == SELF + 1
+    assert paths.level_starts == (SELF, SELF + 1)
+    assert (paths.bonds_of_all() == NO_BOND).all()
+
+
+def test_the_first_codes_are_no_paths():
+    paths = vocabulary([(1, 0)])
+    assert paths.parents.tolist() == [0, 0, 0, 0, SELF, SELF + 1]
+    assert paths.bonds.tolist() == [NO_BOND] * 4 + [1, 0]
+    assert paths.depths.tolist() == [-1, -1, -1, 0, 1, 2]
+    assert [paths.parents.dtype, paths.bonds.dtype, paths.depths.dtype] == [
+        np.int32,
+        np.int16,
+        np.int16,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (PADDING, "padding"),
+        (GRAPH_TOKEN, "graph token"),
+        (UNREACHABLE, "unreachable"),
+        (SELF, "the atom itself"),
+        (SELF + 1, "distance 1, bonds 2"),
+        (SELF + 2, "distance 2, bonds 2-0"),
+        (SELF + 3, "distance 3, bonds 2-0"),
+    ],
+)
+def test_codes_in_words(code, words):
+    assert vocabulary([(2, 0, NO_BOND)]).describe(code) == words
+
+
+@given(parts=st.lists(PATHS, min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
+def test_merging_does_not_depend_on_the_order_or_the_cut(parts, seed):
+    """Whatever the chunks and their order: the vocabulary of all paths, and every code moved to
+    where its own sequence of bonds stands."""
+    expected = vocabulary([path for part in parts for path in part])
+    for order in (np.arange(len(parts)), np.random.default_rng(seed).permutation(len(parts))):
+        merger = PathMerger()
+        chunks = [vocabulary(parts[i]) for i in order]
+        provisional = [merger.add(chunk) for chunk in chunks]
+        merged, final = merger.finish()
+        assert same(merged, expected)
+        assert sorted(final.tolist()) == list(range(len(expected)))
+        for chunk, numbers in zip(chunks, provisional, strict=True):
+            assert numbers.dtype == final.dtype == np.int32
+            for code in range(len(chunk)):
+                assert merged.describe(final[numbers[code]]) == chunk.describe(code)
+
+
+def test_merging_nothing_gives_the_codes_without_paths():
+    merged, final = PathMerger().finish()
+    assert same(merged, PathVocabulary.from_levels([]))
+    assert final.tolist() == list(range(SELF + 1))

@@ -1,0 +1,96 @@
+"""Arrays that `encode` did not make are refused before anything is looked up in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec, encode
+from molsepnorm.molecules.encodings.paths import PathVocabulary
+from molsepnorm.molecules.encodings.sound import require_sound
+
+SPEC, ATOMS = EncodingSpec((3,), max_distance=5, max_path_length=3), featurize.SIZES["zinc"].atoms
+SMILES = ["CCO", "c1ccccc1CCCCC", "C", "[Na+].[Cl-]"]
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    zinc = featurize.get("zinc")
+    return encode(list(zinc.many(SMILES))[:3], SPEC, ATOMS)
+
+
+def _with(array, place, value):
+    changed = np.array(array)
+    changed[place] = value
+    return changed
+
+
+@pytest.mark.parametrize("chosen", [SMILES, SMILES[:1], ["C"], []])
+def test_what_encode_makes_is_sound(chosen):
+    graphs = list(featurize.get("ogb").many(chosen))
+    spec = EncodingSpec((5, 6, 2), max_distance=5, max_path_length=3)
+    sizes = featurize.SIZES["ogb"].atoms
+    made = encode(graphs, spec, sizes)
+    if graphs:
+        require_sound(made, spec, sizes)
+        require_sound(made, replace(spec, max_distance=200, max_path_length=3), sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("sizes", 0, 0, "a molecule has no atoms, or more than there are"),
+        ("sizes", 1, 2**62, "a molecule has no atoms, or more"),
+        ("sizes", 0, 2, "there are more or fewer atoms or pairs"),
+        ("atoms", 0, 28, "an atom feature is out of range"),
+        ("degrees", 2, 16, "a degree is out of range"),
+        ("pairs", 5, 10_000, "a pair has a path that is not there"),
+        ("pairs", 5, -1, "a pair has a path that is not there"),
+    ],
+)
+def test_a_number_out_of_range(encoded, name, place, value, message):
+    changed = replace(encoded, **{name: _with(getattr(encoded, name), place, value)})
+    with pytest.raises(ValueError, match=message):
+        require_sound(changed, SPEC, ATOMS)
+
+
+@pytest.mark.parametrize("value", [10**400, 10**9, 1, -1, 2.0, None])
+def test_the_most_bonds_are_those_of_an_atom(encoded, value):
+    with pytest.raises(ValueError, match="the largest number of bonds of an atom is out of range"):
+        require_sound(replace(encoded, most_bonds=value), SPEC, ATOMS)
+
+
+@pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
+def test_an_array_that_ends_early(encoded, name):
+    with pytest.raises(ValueError, match="than there are|there are more or fewer atoms or pairs"):
+        require_sound(replace(encoded, **{name: getattr(encoded, name)[:-1]}), SPEC, ATOMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("depths", 3, 1, "the distance of a path is out of range"),
+        ("depths", -1, 9, "the distance of a path is out of range"),
+        ("depths", 4, 3, "paths are not in the order of their distances"),
+        ("parents", 4, -1, "a path goes on from one that is not there"),
+        ("parents", 4, 4, "a path goes on from one that is not there"),
+        ("parents", -1, 3, "a path goes on from one of another distance"),
+        ("bonds", 4, 3, "the bond of a path is out of range"),
+        ("bonds", 4, -1, "the bond of a path is out of range"),
+        ("bonds", -1, 0, "the bond of a path is out of range"),
+    ],
+)
+def test_a_path_that_cannot_be(encoded, name, place, value, message):
+    parts = {each: getattr(encoded.paths, each) for each in ("parents", "bonds", "depths")}
+    parts[name] = _with(parts[name], place, value)
+    with pytest.raises(ValueError, match=message):
+        require_sound(replace(encoded, paths=PathVocabulary(**parts)), SPEC, ATOMS)
+
+
+def test_paths_that_end_early(encoded):
+    paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])
+    with pytest.raises(ValueError, match="paths have more or fewer parents than bonds"):
+        require_sound(replace(encoded, paths=paths), SPEC, ATOMS)

@@ -1,0 +1,208 @@
+"""To and from PyTorch Geometric's `Data`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Batch, Data
+
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.pyg import from_data, to_data
+from molsepnorm.molecules.molecule import MolGraph
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> MolGraph:
+    """Any graph at all: bonds in any order and direction, any number of features."""
+    atoms = draw(st.integers(1, 8))
+    pairs = [(i, j) for i in range(atoms) for j in range(i)]
+    bonds = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    bonds = [pair[::-1] if draw(st.booleans()) else pair for pair in bonds]
+    numbers = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return MolGraph(
+        numbers.integers(0, 256, (atoms, draw(st.integers(1, 3)))),
+        np.array(bonds, dtype=np.int64).reshape(-1, 2),
+        numbers.integers(0, 256, (len(bonds), draw(st.integers(1, 3)))),
+    )
+
+
+def assert_equal(one: MolGraph, other: MolGraph) -> None:
+    for name in ("atom_features", "bonds", "bond_features"):
+        left, right = getattr(one, name), getattr(other, name)
+        assert left.dtype == right.dtype
+        assert left.shape == right.shape
+        np.testing.assert_array_equal(left, right)
+
+
+@settings(max_examples=200, deadline=None)
+@given(graphs())
+def test_there_and_back(graph):
+    data = to_data(graph)
+    assert_equal(from_data(data, bond_offset=0), graph)
+    assert data.validate()
+    assert data.is_undirected()
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(), st.randoms(use_true_random=False))
+def test_edges_may_come_in_any_order(graph, chance):
+    data = to_data(graph)
+    rows = list(range(data.edge_index.shape[1]))
+    chance.shuffle(rows)
+    data.edge_index = data.edge_index[:, rows]
+    data.edge_attr = data.edge_attr[rows]
+    shuffled = from_data(data, bond_offset=0)
+    assert bond_table(shuffled) == bond_table(graph)
+    first = [tuple(edge) for edge in data.edge_index.T.tolist()]
+    places = [first.index(tuple(bond)) for bond in shuffled.bonds.tolist()]
+    assert places == sorted(places)
+
+
+def bond_table(graph: MolGraph) -> dict[frozenset[int], list[int]]:
+    bonds = map(frozenset, graph.bonds.tolist())
+    return dict(zip(bonds, graph.bond_features.tolist(), strict=True))
+
+
+def test_dtypes_shapes_and_extras():
+    graph = featurize.get("ogb")("C[C@H](N)C(=O)[O-]")
+    data = to_data(graph, y=[1, float("nan")], smiles="C[C@H](N)C(=O)[O-]")
+    assert (data.x.dtype, tuple(data.x.shape)) == (torch.int64, (6, 9))
+    assert (data.edge_index.dtype, tuple(data.edge_index.shape)) == (torch.int64, (2, 10))
+    assert (data.edge_attr.dtype, tuple(data.edge_attr.shape)) == (torch.int64, (10, 3))
+    assert (data.y.dtype, tuple(data.y.shape)) == (torch.float32, (1, 2))
+    assert data.y[0, 0] == 1
+    assert data.y[0, 1].isnan()
+    assert data.smiles == "C[C@H](N)C(=O)[O-]"
+    plain = to_data(graph)
+    assert "y" not in plain
+    assert "smiles" not in plain
+
+
+@pytest.mark.parametrize("y", [1.5, np.float64(1.5), [1.5], torch.tensor(1.5), np.array([[1.5]])])
+def test_y_is_one_row(y):
+    assert to_data(featurize.get("zinc")("C"), y=y).y.tolist() == [[1.5]]
+
+
+def test_batches_as_pyg_expects():
+    data = [to_data(featurize.get("zinc")(smiles), y=1.0) for smiles in ("CCO", "C", "CC")]
+    batch = Batch.from_data_list(data)
+    assert tuple(batch.x.shape) == (6, 1)
+    assert tuple(batch.y.shape) == (3, 1)
+    assert_equal(from_data(batch.get_example(2), bond_offset=0), featurize.get("zinc")("CC"))
+
+
+def test_later_changes_to_the_data_leave_the_graph_alone():
+    graph = featurize.get("zinc")("CO")
+    data = to_data(graph)
+    data.x += 1
+    assert graph.atom_features.tolist() == [[0], [1]]
+
+
+def example(**changes: object) -> Data:
+    """Two atoms and a bond with flat attributes, as in PyG's ZINC, but for the changes."""
+    values = {
+        "x": torch.tensor([0, 1]),
+        "edge_index": torch.tensor([[0, 1], [1, 0]]),
+        "edge_attr": torch.tensor([2, 2]),
+    }
+    return Data(**{**values, **changes})
+
+
+def test_flat_attributes_and_the_offset_of_pyg_zinc():
+    graph = from_data(example(), bond_offset=1)
+    assert graph.atom_features.tolist() == [[0], [1]]
+    assert graph.bonds.tolist() == [[0, 1]]
+    assert graph.bond_features.tolist() == [[1]]
+    assert from_data(example(), bond_offset=0).bond_features.tolist() == [[2]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "the data has no x; expected integers of shape [N] or [N, A]"),
+        ({"edge_index": None}, "the data has no edge_index; expected integers of shape [2, E]"),
+        (
+            {"edge_attr": None},
+            "the data has no edge_attr; expected integers of shape [E] or [E, F]",
+        ),
+        (
+            {"x": torch.tensor([0.0, 1.0])},
+            "x must hold integers of shape [N] or [N, A]; got float32",
+        ),
+        (
+            {"x": torch.zeros(2, 1, 1, dtype=torch.long)},
+            "x must have shape [N] or [N, A]; got [2, 1, 1]",
+        ),
+        (
+            {"edge_index": torch.tensor([0, 1])},
+            "edge_index must have shape [2, E]; got [2]",
+        ),
+        (
+            {"edge_index": torch.tensor([[0, 1], [1, 0], [0, 0]])},
+            "edge_index must have shape [2, E]; got [3, 2]",
+        ),
+        (
+            {"edge_attr": torch.tensor([1])},
+            "edge_attr must have one row for each of the 2 edges in edge_index; got 1",
+        ),
+        (
+            {"edge_attr": torch.tensor([1, 2])},
+            "edges (0, 1) and (1, 0) have different edge_attr: [1] and [2]",
+        ),
+        (
+            {"edge_index": torch.tensor([[0], [1]]), "edge_attr": torch.tensor([1])},
+            "edge (0, 1) is in edge_index without (1, 0); "
+            "every bond must be there in both directions",
+        ),
+        (
+            {"edge_index": torch.tensor([[0, 0], [1, 1]])},
+            "edge (0, 1) is in edge_index twice",
+        ),
+        (
+            {"edge_index": torch.tensor([[1], [1]]), "edge_attr": torch.tensor([1])},
+            "edge (1, 1) joins an atom to itself; drop self-loops",
+        ),
+        (
+            {"edge_index": torch.tensor([[0, 2], [2, 0]])},
+            "bonds name atoms 0 … 2, but the molecule's atoms are 0 … 1",
+        ),
+        ({"x": torch.zeros(0, 1, dtype=torch.long)}, "the molecule has no atoms"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(InvalidMolecule) as caught:
+        from_data(example(**changes), bond_offset=0)
+    assert str(caught.value) == message
+
+
+def test_an_offset_above_the_labels_is_refused():
+    with pytest.raises(InvalidMolecule) as caught:
+        from_data(example(), bond_offset=3)
+    assert str(caught.value) == (
+        "edge_attr holds 2, below bond_offset 3; "
+        "bond_offset is the attribute of the first bond label"
+    )
+
+
+def test_the_offset_must_be_given():
+    """In a molecule without a triple bond, labels from 1 on are labels from 0 on as well."""
+    with pytest.raises(ConfigError) as caught:
+        from_data(example())
+    assert str(caught.value).startswith("bond_offset is missing: pass the attribute of the first")
+    assert "1 for PyTorch Geometric's ZINC, and 0 for OGB's data sets" in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [-1, 1.0, True, "1"])
+def test_an_offset_that_is_none(offset):
+    with pytest.raises(ConfigError, match="bond_offset must be an integer of 0 or more; got "):
+        from_data(example(), bond_offset=offset)
+
+
+def test_the_recipe_of_the_message_gives_the_offset_of_pyg_zinc():
+    dataset = [example(), example(edge_attr=torch.tensor([1, 1]))]
+    offset = min(int(data.edge_attr.min()) for data in dataset if data.num_edges)
+    assert from_data(dataset[0], bond_offset=np.int64(offset)).bond_features.tolist() == [[1]]

@@ -1,0 +1,217 @@
+"""Structures of an SDF: what is drawn is what is read, or it is refused."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rdkit import Chem
+from rdkit.Chem import AllChem
+
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.sdf import smiles_of
+from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, canonical_smiles
+
+MOLECULES = (
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "C[C@H](N)C(=O)[O-].[Na+]",
+    "F/C=C/C=C\\Cl",
+    "C[C@@H]1CC(Nc2cncc(-c3nncn3C)c2)C[C@@H](C)C1",
+    "O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O",
+    "C[C@@](O)(F)/C=C/Br",
+    "c1cc[nH]c1",
+    "C[NH+](C)C",
+    "[CH3]",
+    "[2H]C",
+    "C",
+)
+
+
+def _block(smiles: str, positions: str = "2D", kekulize: bool = True, version: int = 2000) -> str:
+    """A molfile; in 3D with all hydrogens, in 2D with wedges."""
+    mol = Chem.MolFromSmiles(smiles)
+    if positions == "3D":
+        mol = Chem.AddHs(mol)
+        assert AllChem.EmbedMolecule(mol, randomSeed=7) == 0
+        for atom in mol.GetAtoms():  # the handedness is in the positions alone
+            atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
+    else:
+        AllChem.Compute2DCoords(mol)
+    return Chem.MolToMolBlock(mol, kekulize=kekulize, forceV3000=version == 3000)
+
+
+def _raw(atoms: list[str], bonds: list[tuple[int, int, int]]) -> str:
+    """A molfile of any atoms and bonds, possible or not."""
+    lines = ["", "", "", f"{len(atoms):3d}{len(bonds):3d}  0  0  0  0  0  0  0  0999 V2000"]
+    lines += [f"{i:10.4f}{0:10.4f}{0:10.4f} {atom:<3} 0  0" for i, atom in enumerate(atoms)]
+    lines += [f"{a:3d}{b:3d}{kind:3d}  0" for a, b, kind in bonds]
+    return "\n".join([*lines, "M  END", ""])
+
+
+RING = [(i + 1, (i + 1) % 5 + 1, 4) for i in range(5)]
+
+
+@pytest.mark.parametrize("version", [2000, 3000])
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_what_is_drawn_is_what_is_read(smiles, version):
+    """In the plane with wedges, aromatic bonds drawn as such or not, and in space, where only the
+    positions tell the handedness and the hydrogens are atoms."""
+    expected = Chem.CanonSmiles(smiles)
+    assert smiles_of(_block(smiles, version=version)) == expected
+    if "[nH]" not in smiles:  # which aromatic bonds leave open
+        assert smiles_of(_block(smiles, kekulize=False, version=version)) == expected
+    if smiles != "C[C@H](N)C(=O)[O-].[Na+]":
+        assert smiles_of(_block(smiles, "3D", version=version)) == expected
+
+
+def test_positions_in_space_count_whatever_the_block_calls_them():
+    block = _block("C[C@H](N)/C=C/F", "3D")
+    for flag in (" 2D", "   "):
+        assert smiles_of(block.replace(" 3D", flag, 1)) == Chem.CanonSmiles("C[C@H](N)/C=C/F")
+
+
+def test_what_is_not_drawn_is_not_made_up():
+    """A centre without wedges, a double bond drawn crossed, atoms without positions."""
+    assert smiles_of(_block("CC(N)F")) == "CC(N)F"
+    assert smiles_of(_block("FC=CCl")) == "FC=CCl"
+    flat = Chem.MolToMolBlock(Chem.MolFromSmiles("F/C=C/[C@H](C)N"), includeStereo=False)
+    assert smiles_of(flat) == "CC(N)C=CF"
+
+
+def test_hydrogens_that_are_drawn_become_implicit():
+    assert smiles_of(_raw(["C", "H", "H", "O", "H"], [(1, 2, 1), (1, 3, 1), (1, 4, 1), (4, 5, 1)]))
+    assert smiles_of(_raw(["C", "H", "H"], [(1, 2, 1), (1, 3, 1)])) == "C"
+    assert smiles_of(_raw(["H", "H"], [(1, 2, 1)])) == "[H][H]"
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        (_raw(["C"] * 6, [(1, i, 1) for i in range(2, 7)]), "valence"),
+        (_raw(["N"] + ["C"] * 4, [(1, i, 1) for i in range(2, 6)]), "valence"),
+        (_raw(["N"] + ["C"] * 4, RING), "kekulize"),
+        (_raw(["C"] * 5, RING), "kekulize"),
+    ],
+    ids=["carbon with five bonds", "nitrogen with four", "pyrrole without its H", "C5H5"],
+)
+def test_what_makes_no_sense_is_refused_with_rdkits_reason(block, reason):
+    """By the featuriser, to which the SMILES of what is drawn goes."""
+    smiles = smiles_of(block)
+    assert smiles
+    with pytest.raises(InvalidMolecule, match=reason):
+        canonical_smiles(smiles)
+
+
+NOTHING = (
+    *("", "\n", "<html>", "\0" * 200, "ä" * 50, "x\n\n\nno counts\nM  END\n"),
+    *(_raw([], []), _raw(["Xx"], []), _raw(["C", "C"], [(1, 3, 1)])),
+    _block("CCO").replace("M  END\n", ""),
+)
+
+
+@pytest.mark.parametrize("block", NOTHING)
+def test_what_is_no_structure_is_blank(block):
+    assert smiles_of(block) == ""
+
+
+@given(data=st.data())
+def test_damage_gives_a_molecule_a_refusal_or_a_blank(data):
+    """Never an exception, and never a SMILES that would be read otherwise than the block."""
+    block = _block(data.draw(st.sampled_from(MOLECULES)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(block) - 1))
+        sign = data.draw(st.sampled_from("0123456789 CNOHXcno.-\n\0ä"))
+        block = block[:place] + sign + block[place + 1 :]
+    smiles = smiles_of(block)
+    drawn = Chem.MolFromMolBlock(block)
+    if drawn is not None and drawn.GetNumAtoms() and "~" not in smiles:
+        assert smiles == Chem.MolToSmiles(drawn)
+    elif smiles:
+        with pytest.raises(InvalidMolecule):
+            canonical_smiles(smiles)
+
+
+def test_atoms_of_a_list_or_a_query_are_never_guessed():
+    assert smiles_of(_raw(["Q", "C"], [(1, 2, 1)])) == "*C"
+    with pytest.raises(InvalidMolecule, match="not a SMILES character"):
+        featurize.get("ogb")(smiles_of(_raw(["C", "C"], [(1, 2, 8)])))
+
+
+@pytest.mark.parametrize(
+    ("block", "reason"),
+    [
+        ("\n\n\n" + "M  V30 COUNTS 3000 2999 0 0 0\nM  END\n", "3,000 atoms in the structure; at"),
+        (
+            "\n\n\n" + "M  V30 COUNTS 10 900 0 0 0\nM  END\n",
+            "890 more bonds than atoms; at most 512",
+        ),
+        ("x" * 300_000, "a structure of 300,000 characters; at most 200,000 are supported"),
+        ("junk\n\n\n  1  9  0\nM  END\n", "RDKit cannot read the structure"),
+        (_raw([], []), "empty SMILES"),
+        ("", "empty SMILES"),
+    ],
+)
+def test_a_blank_has_the_structures_reason(block, reason):
+    """Also behind a pipe, in another process."""
+    smiles = pickle.loads(pickle.dumps(smiles_of(block)))
+    assert smiles == ""
+    for name in featurize.SIZES:
+        (refusal,) = featurize.get(name).many([smiles])
+        assert str(refusal).startswith(reason)
+
+
+def test_a_large_molecule_is_refused_by_its_size_and_a_huge_one_is_blank():
+    """Whose SMILES could end the process; tried on a thread with little stack."""
+    code = (
+        "import sys, threading\n"
+        "from molsepnorm.molecules.featurize.sdf import smiles_of\n"
+        "sizes = [int(word) for word in sys.argv[1:]]\n"
+        "def chain(n):\n"
+        "    lines = ['', '', '', '  0  0  0     0  0            999 V3000']\n"
+        "    lines += ['M  V30 BEGIN CTAB', f'M  V30 COUNTS {n} {n - 1} 0 0 0']\n"
+        "    lines += ['M  V30 BEGIN ATOM']\n"
+        "    lines += [f'M  V30 {i} C {i}.0 0 0 0' for i in range(1, n + 1)]\n"
+        "    lines += ['M  V30 END ATOM', 'M  V30 BEGIN BOND']\n"
+        "    lines += [f'M  V30 {i} 1 {i} {i + 1}' for i in range(1, n)]\n"
+        "    return '\\n'.join([*lines, 'M  V30 END BOND', 'M  V30 END CTAB', 'M  END', ''])\n"
+        "def work():\n"
+        "    print([len(smiles_of(chain(n))) for n in sizes])\n"
+        "threading.stack_size(1 << 20)\n"
+        "thread = threading.Thread(target=work)\n"
+        "thread.start(); thread.join()\n"
+    )
+    sizes = [MAX_ATOMS, MAX_ATOMS + 1, 2 * MAX_ATOMS, 2 * MAX_ATOMS + 1, 20 * MAX_ATOMS]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, sizes)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str([*sizes[:3], 0, 0])
+
+
+def test_the_order_of_the_atoms_does_not_matter():
+    order = list(range(13))
+    for seed in range(5):
+        random.Random(seed).shuffle(order)
+        mol = Chem.RenumberAtoms(Chem.MolFromSmiles(MOLECULES[0]), order)
+        AllChem.Compute2DCoords(mol)
+        assert smiles_of(Chem.MolToMolBlock(mol)) == Chem.CanonSmiles(MOLECULES[0])
+
+
+def test_what_is_too_large_is_not_read_by_rdkit(monkeypatch):
+    """By the numbers of atoms and bonds that a block declares, or by its length without them."""
+    block = _block("CCO", version=3000)
+    flat = _block("CCO").replace("  3  2", "301900", 1)
+    monkeypatch.setattr(Chem, "MolFromMolBlock", None)
+    for large in (
+        block.replace("COUNTS 3 2", "COUNTS 10000 9999"),
+        block.replace("COUNTS 3 2", "COUNTS 1000 1600"),
+        flat,
+        flat.replace("\n", "\r\n"),
+        "no counts " * 40_000,
+    ):
+        assert smiles_of(large) == ""

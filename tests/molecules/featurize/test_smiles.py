@@ -1,0 +1,333 @@
+"""Reading SMILES: one molecule, one canonical form; and a reason for every refusal."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pickle
+import random
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rdkit import Chem, rdBase
+from support import spelling, with_marks
+
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.smiles import (
+    MAX_ATOMS,
+    MAX_CHARACTERS,
+    MAX_RINGS,
+    Featurizer,
+    canonical_mol,
+    canonical_smiles,
+    excess,
+)
+from molsepnorm.molecules.molecule import MolGraph
+
+DATA = os.environ.get("MOLSEPNORM_DATA")
+needs_data = pytest.mark.skipif(not DATA, reason="MOLSEPNORM_DATA does not name the data folder")
+
+MOLECULES = (
+    "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",  # fused aromatic rings: several Kekulé structures
+    "C[C@H]1CC[C@@H](C)CC1",  # stereocentres that depend on each other
+    "C[C@@H]1CC(Nc2cncc(-c3nncn3C)c2)C[C@@H](C)C1",
+    "O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O",
+    "F/C=C/C=C\\Cl",
+    "C[NH+](C)CC(=O)[O-]",
+    "c1cc[nH]c1",
+    "c1ccc2ccc3ccccc3c2c1",
+    "C[C@H](N)C(=O)[O-].[Na+]",
+    "CC#N",
+    "C",
+    # RDKit turns bonds to the iron into dative ones; one canonical round is no fixed point here
+    "C1C[N+]23CCC[N+]4(C1)CC[S-]1[Fe+2]24([SH+]CC3)[S-]2CC[N+]34CCC[N+]5(CCC3)CC[SH+][Fe+2]1254",
+)
+IN_ZINC = [smiles for smiles in MOLECULES if "Na" not in smiles and "Fe" not in smiles]
+
+
+def arrays(graph: MolGraph) -> tuple[list, list, list]:
+    return graph.atom_features.tolist(), graph.bonds.tolist(), graph.bond_features.tolist()
+
+
+def as_networkx(graph: MolGraph) -> nx.Graph:
+    atoms, bonds, features = arrays(graph)
+    labelled = nx.Graph()
+    labelled.add_nodes_from((i, {"features": atom}) for i, atom in enumerate(atoms))
+    labelled.add_edges_from(
+        (i, j, {"features": bond}) for (i, j), bond in zip(bonds, features, strict=True)
+    )
+    return labelled
+
+
+def test_spelling_really_varies():
+    assert len({spelling(MOLECULES[0], seed) for seed in range(20)}) > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "molecules"), [("zinc", IN_ZINC), ("ogb", MOLECULES[:-1]), ("rich", MOLECULES[:-1])]
+)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_every_spelling_gives_the_same_graph(name, molecules, data):
+    """Up to the order of the atoms; for OGB's, the iron complex aside: RDKit's own spelling of it
+    has other charges."""
+    featurizer = featurize.get(name)
+    smiles = data.draw(st.sampled_from(molecules))
+    graph = featurizer(smiles)
+    other = featurizer(spelling(smiles, data.draw(st.integers(0, 2**32 - 1))))
+    assert nx.is_isomorphic(
+        as_networkx(other), as_networkx(graph), node_match=dict.__eq__, edge_match=dict.__eq__
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(smiles=st.sampled_from(MOLECULES), seed=st.integers(0, 2**32 - 1), mapped=st.booleans())
+def test_isotopes_and_atom_maps_do_not_matter(smiles, seed, mapped):
+    marked = with_marks(smiles, seed, mapped)
+    assert canonical_smiles(marked) == canonical_smiles(smiles)
+
+
+def test_a_stereocentre_by_isotopes_alone_disappears():
+    assert canonical_smiles("[2H][C@@H](C)F") == "CCF"
+
+
+@settings(max_examples=100, deadline=None)
+@given(smiles=st.sampled_from(MOLECULES), seed=st.integers(0, 2**32 - 1))
+def test_canonical_smiles_is_a_fixed_point_and_orders_the_atoms(smiles, seed):
+    text = canonical_smiles(spelling(smiles, seed))
+    assert canonical_smiles(text) == text
+    symbols = [atom.GetSymbol() for atom in canonical_mol(text).GetAtoms()]
+    assert symbols == [atom.GetSymbol() for atom in Chem.MolFromSmiles(text).GetAtoms()]
+
+
+@pytest.mark.parametrize(
+    ("smiles", "canonical"),
+    [
+        (" CCO\n", "CCO"),
+        ("[H]C([H])([H])[H]", "C"),
+        ("[2H]C", "C"),
+        ("[CH3:7][13CH3]", "CC"),
+        ("[H][H]", "[H][H]"),
+        ("[2H][2H]", "[H][H]"),
+        ("[H]", "[H]"),
+        ("*C", "*C"),
+        ("[Na+].[Cl-]", "[Cl-].[Na+]"),
+        ("C[C@H](F)Cl", "C[C@H](F)Cl"),
+        ("C[Fe]", "[CH3][Fe]"),
+        (np.str_("OC"), "CO"),
+    ],
+)
+def test_what_is_kept_and_what_is_cleared(smiles, canonical):
+    assert canonical_smiles(smiles) == canonical
+
+
+@pytest.mark.parametrize(
+    ("smiles", "reason"),
+    [
+        ("", "empty SMILES"),
+        (" \t\n", "empty SMILES"),
+        (None, "not a text value: None"),
+        (float("nan"), "not a text value: nan"),
+        (1.5, "not a text value: 1.5"),
+        (b"CC", "not a text value: b'CC'"),
+        (
+            "CCO ethanol",
+            "whitespace inside 'CCO ethanol'; if what follows it is a name, give 'CCO' alone",
+        ),
+        ("CCé", r"'\xe9' in 'CCé' is not a SMILES character"),
+        ("CC\0C", r"'\x00' in 'CC\x00C' is not a SMILES character"),
+        ("C1CC~1", "'~' in 'C1CC~1' is not a SMILES character"),
+        ("C1CC", "RDKit cannot read 'C1CC': unclosed ring"),
+        ("C(", "RDKit cannot read 'C(': syntax error around character 2"),
+        ("[Xx]", "RDKit cannot read '[Xx]': syntax error around character 2"),
+        ("C)", "RDKit cannot read 'C)': extra close parentheses around character 2"),
+        (".", "RDKit cannot read '.': syntax error around character 1"),
+        (
+            "CC(C)(C)(C)C",
+            "RDKit cannot read 'CC(C)(C)(C)C': "
+            "Explicit valence for atom # 1 C, 5, is greater than permitted",
+        ),
+        (
+            "c1cccc1",
+            "RDKit cannot read 'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4",
+        ),
+        ("C" * (MAX_ATOMS + 1), "1,001 atoms; at most 1,000 are supported"),
+    ],
+)
+def test_reasons(smiles, reason):
+    for read in (canonical_smiles, canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
+        with pytest.raises(InvalidMolecule) as caught:
+            read(smiles)
+        assert str(caught.value) == reason
+
+
+DENSE = "".join(f"[U]%({i})" for i in range(100, 900))  # 800 bonds are open
+TOO_LARGE = [
+    ("C" * 10_000, "10,000 atoms; at most 1,000 are supported"),
+    ("c" * 40_000, "40,000 atoms; at most 1,000 are supported"),
+    ("ClBr" * 600, "1,200 atoms; at most 1,000 are supported"),
+    ("[13CH2]" * 1001, "1,001 atoms; at most 1,000 are supported"),
+    ("C" * 40_001, "40,001 characters; at most 40,000 are supported"),
+    ("[C" + "+" * 100_000 + "]", "100,003 characters; at most 40,000 are supported"),
+    (DENSE + DENSE.replace("[U]", ""), "800 ring closures; at most 512 are supported"),
+    ("C" + "([H])" * 3001, "3,001 hydrogens written as atoms; at most 3,000 are supported"),
+]
+
+
+@pytest.mark.parametrize(("smiles", "reason"), TOO_LARGE)
+@pytest.mark.parametrize("name", ["ogb", "rich", "zinc"])
+def test_what_is_too_large_is_refused_before_rdkit_reads_it(monkeypatch, smiles, reason, name):
+    """RDKit takes time in proportion to the square of the length, and a crash of it cannot be
+    caught."""
+    featurizer = featurize.get(name)
+    read = []
+    monkeypatch.setattr(Chem, "MolFromSmiles", lambda *_, **__: read.append(1))
+    (reason_of_many,) = featurizer.many([smiles])
+    with pytest.raises(InvalidMolecule) as caught:
+        featurizer(smiles)
+    assert str(caught.value) == str(reason_of_many) == reason
+    assert not read
+
+
+def test_large_molecules_that_are_written_at_length_pass():
+    """Whatever a sensible molecule of so many atoms is written with."""
+    assert len("[13C@@H:1234](%(99))" * MAX_ATOMS) <= MAX_CHARACTERS and MAX_RINGS > 501
+    for smiles, atoms in (
+        ("C" + "([H])([H])C" * 900, 901),
+        ("[13C@@H:1](F)" * 450 + "C", 901),
+        ("C1CC1" * 333, 999),
+        ("c1ccc2ccccc2c1" * 100, 1000),
+        (".".join(["[Na+].[Cl-]"] * 500), 1000),
+    ):
+        assert excess(smiles) is None
+        assert featurize.get("ogb")(smiles).num_atoms == atoms
+
+
+def test_the_count_in_the_text_is_rdkits():
+    rng = random.Random(0)
+    parts = ["C", "Cl", "Br", "[Si]", "[13CH2]", "([H])", "[nH]", "N", "[O-]", "(F)", "%(123)", "*"]
+    for _ in range(50):
+        text = "C" + "".join(rng.choices(parts, k=1500))
+        mol = Chem.MolFromSmiles(text.replace("%(123)", ""), sanitize=False)
+        heavy = sum(atom.GetAtomicNum() != 1 for atom in mol.GetAtoms())
+        assert excess(text) == f"{heavy:,} atoms; at most 1,000 are supported"
+
+
+def test_the_largest_molecule_passes():
+    assert canonical_mol("C" * MAX_ATOMS).GetNumAtoms() == MAX_ATOMS
+
+
+def test_a_canonical_form_that_cannot_be_read_back():
+    smiles = "CC1=oC(=Cc2ccc3c(c2)OCO3)C(=O)O1"  # RDKit reads it, and writes an impossible ring
+    for read in (canonical_mol, featurize.get("zinc")):
+        with pytest.raises(
+            InvalidMolecule, match=r"^RDKit cannot read its canonical form 'Cc1oc\(=O\).*': Can't"
+        ):
+            read(smiles)
+    assert featurize.get("ogb")(smiles).num_atoms == 17  # needs no canonical form
+
+
+def test_a_release_without_a_log_to_capture_gives_a_general_reason(monkeypatch):
+    monkeypatch.delattr(rdBase, "CaptureErrorLog", raising=False)
+    with pytest.raises(InvalidMolecule, match=r"^RDKit cannot read 'C1CC': not a valid SMILES$"):
+        canonical_smiles("C1CC")
+
+
+def test_long_input_gives_a_short_reason():
+    with pytest.raises(InvalidMolecule) as caught:
+        canonical_smiles("c1" + "c" * 80 + "1")
+    assert 100 < len(str(caught.value)) < 170
+    assert str(caught.value).endswith(" …")
+
+
+SIGNS = "C N O c n s o p 1 2 ( ) = # [nH] [O-] [C@H] / . [2H] [H] * [Fe] -> ~ $ : é % \\ [NH3+]"
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(SIGNS.split()), max_size=10).map("".join) | st.text(max_size=8))
+def test_any_text_gives_a_graph_or_a_reason_on_one_line(text):
+    for name in featurize.SIZES:
+        try:
+            graph = featurize.get(name)(text)
+        except InvalidMolecule as error:
+            assert 0 < len(str(error)) < 200
+            assert len(str(error).splitlines()) == 1
+        else:
+            assert graph.num_atoms > 0
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd, enabled):
+    before = rdBase.LogStatus()
+    if not enabled:
+        rdBase.DisableLog("rdApp.error")
+    try:
+        during = rdBase.LogStatus()
+        for smiles in ("C1CC", "c1cccc1", "[H]", "CC1=oC(=C)C(=O)O1", "C"):
+            for name in featurize.SIZES:
+                try:
+                    featurize.get(name)(smiles)
+                except InvalidMolecule:
+                    continue
+        assert rdBase.LogStatus() == during
+    finally:
+        rdBase.EnableLog("rdApp.error")
+    assert rdBase.LogStatus() == before
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", featurize.SIZES)
+def test_get_finds_a_featurizer_that_can_be_sent_to_a_worker(name):
+    featurizer = pickle.loads(pickle.dumps(featurize.get(name)))
+    assert isinstance(featurizer, Featurizer)
+    assert featurizer.name == name
+    graph = featurizer("C[C@H](N)C(=O)[O-]")
+    assert graph.atom_features.shape == (6, len(featurizer.atom_sizes))
+    assert graph.bond_features.shape == (5, len(featurizer.bond_sizes))
+
+
+@pytest.mark.parametrize("name", featurize.SIZES)
+def test_many_are_graphs_and_reasons_in_their_places(name):
+    featurizer = featurize.get(name)
+    first, reason, last = featurizer.many(["CCO", "C1CC", "c1ccccc1"])
+    assert arrays(first) == arrays(featurizer("CCO"))
+    assert isinstance(reason, InvalidMolecule)
+    assert str(reason) == "RDKit cannot read 'C1CC': unclosed ring"
+    assert arrays(last) == arrays(featurizer("c1ccccc1"))
+
+
+def test_get_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"unknown featuriser 'zink'.*mean 'zinc'"):
+        featurize.get("zink")
+
+
+def test_featurizer_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Featurizer()
+
+
+@needs_data
+def test_spellings_of_real_molecules():
+    with open(Path(DATA) / "moleculenet" / "tox21.csv") as lines:
+        rows = [row["smiles"] for row in csv.DictReader(lines)]
+    tested = 0
+    for index, smiles in enumerate(random.Random(0).sample(rows, 400)):
+        with rdBase.BlockLogs():
+            unreadable = Chem.MolFromSmiles(smiles) is None
+        if unreadable:
+            continue
+        tested += 1
+        assert canonical_smiles(spelling(smiles, index)) == canonical_smiles(smiles)
+    assert tested > 390
+
+
+@pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
+@pytest.mark.parametrize("call", ["many", "stream"])
+def test_one_smiles_is_not_taken_for_its_characters(name, call):
+    with pytest.raises(ConfigError, match=r"smiles must be a list, and is one text: write \['CCO'"):
+        getattr(featurize.get(name), call)("CCO")

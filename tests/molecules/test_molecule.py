@@ -1,0 +1,153 @@
+"""What a `MolGraph` accepts, converts and refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.molecule import MolGraph
+
+
+def three_atoms(bonds, features=None, atoms=((1,), (2,), (3,))) -> MolGraph:
+    features = [[0]] * len(bonds) if features is None else features
+    return MolGraph(np.array(atoms), np.array(bonds), np.array(features))
+
+
+def test_arrays_become_small_integers():
+    graph = three_atoms([[0, 1], [2, 1]], [[0, 5], [255, 1]])
+    assert [graph.atom_features.dtype, graph.bonds.dtype, graph.bond_features.dtype] == [
+        np.uint8,
+        np.int32,
+        np.uint8,
+    ]
+    assert graph.atom_features.tolist() == [[1], [2], [3]]
+    assert graph.bonds.tolist() == [[0, 1], [2, 1]]
+    assert graph.bond_features.tolist() == [[0, 5], [255, 1]]
+    assert (graph.num_atoms, graph.num_bonds) == (3, 2)
+    assert repr(graph) == "MolGraph(3 atoms, 2 bonds)"
+
+
+def test_a_single_atom_without_bonds_is_a_molecule():
+    for empty in (np.zeros((0, 2)), np.zeros((0, 2), dtype=np.int64)):
+        graph = MolGraph(np.array([[7]]), empty, np.zeros((0, 3)))
+        assert (graph.num_atoms, graph.num_bonds) == (1, 0)
+        assert graph.bonds.dtype == np.int32
+        assert graph.bond_features.shape == (0, 3)
+
+
+def test_it_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        three_atoms([[0, 1]]).bonds = None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[0, 3]],), "bonds name atoms 0 … 3, but the molecule's atoms are 0 … 2"),
+        (([[-1, 0]],), "bonds must lie in 0 … 2147483647; found -1 … 0"),
+        (([[0, 1], [2, 2]],), "atom 2 is bonded to itself"),
+        (([[0, 1], [0, 1]],), "a bond is given twice"),
+        (([[0, 1], [1, 0]],), "a bond is given twice"),
+        (([[0, 1, 2]],), r"bonds must have shape \[M, 2\].*got \[1, 3\] and \[1, 1\]"),
+        (([[0, 1]], [[0], [1]]), r"same M; got \[1, 2\] and \[2, 1\]"),
+        (([0, 1], [[0]]), r"bonds must be a two-dimensional .* got shape \[2\]"),
+        (([[0, 1]], [[0.5]]), r"bond_features must be .* integers; got shape \[1, 1\] of float64"),
+        (([[0, 1]], [[256]]), "bond_features must lie in 0 … 255; found 256 … 256"),
+        (([[0, 1]], None, [[-1], [0], [0]]), "atom_features must lie in 0 … 255; found -1 … 0"),
+        (([[0, 1]], None, [1, 2, 3]), r"atom_features must be a two-dimensional .* shape \[3\]"),
+    ],
+)
+def test_what_cannot_be_a_molecule_is_refused_with_the_reason(arguments, message):
+    with pytest.raises(InvalidMolecule, match=message):
+        three_atoms(*arguments)
+
+
+def test_no_atoms_are_no_molecule():
+    with pytest.raises(InvalidMolecule, match="the molecule has no atoms"):
+        MolGraph(np.zeros((0, 1)), np.zeros((0, 2)), np.zeros((0, 1)))
+
+
+def test_negative_atoms_are_refused_in_the_final_dtype_too():
+    with pytest.raises(InvalidMolecule, match="bonds name atoms -1 … 0"):
+        three_atoms(np.array([[-1, 0]], dtype=np.int32))
+
+
+@given(data=st.data())
+def test_one_wrong_bond_is_found_among_many(molgraphs, data):
+    """Whatever the molecule: a bond once more, turned or not, or one to nowhere, is refused."""
+    graph = data.draw(molgraphs(max_atoms=40).filter(lambda graph: graph.num_bonds > 0))
+    first, second = graph.bonds[data.draw(st.integers(0, graph.num_bonds - 1))].tolist()
+    wrong = data.draw(
+        st.sampled_from(
+            [[first, second], [second, first], [first, first], [first, graph.num_atoms]]
+        )
+    )
+    place = data.draw(st.integers(0, graph.num_bonds))
+    bonds = np.insert(graph.bonds, place, wrong, axis=0)
+    features = np.insert(graph.bond_features, place, 0, axis=0)
+    with pytest.raises(InvalidMolecule, match=r"twice|itself|but the molecule's atoms are"):
+        MolGraph(graph.atom_features, bonds, features)
+
+
+def flat(graphs: list[MolGraph]) -> list[np.ndarray]:
+    return [
+        np.array([graph.num_atoms for graph in graphs]),
+        np.concatenate([graph.atom_features for graph in graphs]),
+        np.array([graph.num_bonds for graph in graphs]),
+        np.concatenate([graph.bonds for graph in graphs]),
+        np.concatenate([graph.bond_features for graph in graphs]),
+    ]
+
+
+def in_order(graph: MolGraph) -> MolGraph:
+    """The same, bonds ascending and the lower atom first."""
+    bonds = np.sort(graph.bonds, axis=1)
+    order = np.lexsort((bonds[:, 1], bonds[:, 0]))
+    return MolGraph(graph.atom_features, bonds[order], graph.bond_features[order])
+
+
+@given(data=st.data(), ordered=st.booleans())
+def test_many_at_once_are_each_by_itself(molgraphs, data, ordered):
+    graphs = data.draw(st.lists(molgraphs(max_atoms=12), min_size=1, max_size=5))
+    graphs = [in_order(graph) for graph in graphs] if ordered else graphs
+    for one, alone in zip(MolGraph.many(*flat(graphs)), graphs, strict=True):
+        for name in ("atom_features", "bonds", "bond_features"):
+            assert getattr(one, name).dtype == getattr(alone, name).dtype
+            np.testing.assert_array_equal(getattr(one, name), getattr(alone, name))
+
+
+def test_none_at_once():
+    empty = np.zeros(0, dtype=np.int64)
+    assert MolGraph.many(empty, empty[:, None], empty, empty.reshape(0, 2), empty[:, None]) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ([1, 1], "atom 1 is bonded to itself"),
+        ([0, 3], "bonds name atoms 0 … 3, but the molecule's atoms are 0 … 2"),
+        ([-1, 2], "bonds name atoms -1 … 2"),
+        ([0, 1], "a bond is given twice"),
+        ([1, 0], "a bond is given twice"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_wrong_bond_is_found_among_many_molecules(wrong, message, last):
+    good = three_atoms([[0, 1], [1, 2]])
+    sizes, atoms, counts, bonds, features = flat([good, good, good])
+    bonds[5 if last else 3] = wrong
+    if wrong[1] in (1, 0):
+        bonds[4 if last else 2] = [0, 1] if wrong != [1, 1] else [0, 2]
+    with pytest.raises(InvalidMolecule, match=message):
+        MolGraph.many(sizes, atoms, counts, bonds, features)
+
+
+def test_a_molecule_without_atoms_is_found_among_many():
+    sizes, atoms, counts, bonds, features = flat([three_atoms([[0, 1]])])
+    with pytest.raises(InvalidMolecule, match="the molecule has no atoms"):
+        MolGraph.many(np.append(sizes, 0), atoms, np.append(counts, 0), bonds, features)

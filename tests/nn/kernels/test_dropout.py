@@ -1,0 +1,161 @@
+"""ByteDropout: rate, scale and independence of its masks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from molsepnorm.nn.kernels.dropout import ByteDropout
+
+MANY = 1 << 20
+SIGMAS = 5  # of a normal deviate: one false alarm in two million, and the seeds are fixed
+
+
+def rounded(p: float) -> float:
+    return round(256 * p) / 256
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nothing_happens_at_p_0_or_in_evaluation(dtype: torch.dtype) -> None:
+    """p = 0 and evaluation mode give the input itself."""
+    x = torch.randn(3, 5, dtype=dtype)
+    residual = torch.randn(3, 5, dtype=dtype)
+    for layer in (ByteDropout(0.0), ByteDropout(0.5).eval()):
+        assert layer(x) is x
+        assert layer.kept(x) is None
+        torch.testing.assert_close(layer.add(residual, x), residual + x, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.25, 0.5, 0.9])
+def test_rate_and_expectation(p: float) -> None:
+    """Elements go with probability round(256 p) / 256, survivors keep the expectation."""
+    torch.manual_seed(0)
+    layer = ByteDropout(p)
+    y = layer(torch.ones(MANY))
+    gone = y == 0
+    deviation = (rounded(p) * (1 - rounded(p)) / MANY) ** 0.5
+    assert abs(gone.double().mean() - rounded(p)) < SIGMAS * deviation
+    assert abs(y.double().mean() - 1) < SIGMAS * deviation / (1 - rounded(p))
+    assert layer.scale == pytest.approx(1 / (1 - rounded(p)), rel=1e-12)
+    torch.testing.assert_close(y[~gone], torch.full_like(y[~gone], layer.scale), rtol=1e-6, atol=0)
+
+
+def test_the_nearest_probability_is_told_from_its_neighbours() -> None:
+    """p = 0.1 is 26/256, and the bounds above would notice 25/256 and 27/256."""
+    deviation = (rounded(0.1) * (1 - rounded(0.1)) / MANY) ** 0.5
+    assert rounded(0.1) == 26 / 256
+    assert 2 * SIGMAS * deviation < 1 / 256
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5])
+def test_all_bytes_of_a_word_are_alike(p: float) -> None:
+    """The eight bytes of the random words drop at one rate: no bit of a word is constant."""
+    torch.manual_seed(1)
+    mask = ByteDropout(p).kept(torch.empty(MANY))
+    assert mask is not None
+    rates = 1 - mask.view(-1, 8).double().mean(0)
+    deviation = (rounded(p) * (1 - rounded(p)) / (MANY / 8)) ** 0.5
+    assert (rates - rounded(p)).abs().max() < SIGMAS * deviation
+
+
+def test_neighbouring_elements_are_uncorrelated() -> None:
+    """Masks of elements 1 to 16 places apart, and of two calls, have no correlation."""
+    torch.manual_seed(2)
+    layer = ByteDropout(0.3)
+    first, second = (layer.kept(torch.empty(MANY)).double() for _ in range(2))
+    centred = (first - first.mean()) / first.std()
+    bound = SIGMAS / MANY**0.5
+    for lag in range(1, 17):
+        assert abs((centred[:-lag] * centred[lag:]).mean()) < bound, lag
+    other = (second - second.mean()) / second.std()
+    assert abs((centred * other).mean()) < bound
+
+
+def test_add_is_residual_plus_dropout() -> None:
+    """`add` draws the same mask as the call and gives residual + dropout(x), gradients too."""
+    layer = ByteDropout(0.4)
+    residual = torch.randn(7, 11, requires_grad=True)
+    x = torch.randn(7, 11, requires_grad=True)
+    weight = torch.randn(7, 11)
+    gradients = []
+    results = []
+    for compute in (lambda: layer.add(residual, x), lambda: residual + layer(x)):
+        torch.manual_seed(3)
+        results.append(compute())
+        gradients.append(torch.autograd.grad((results[-1] * weight).sum(), (residual, x)))
+    torch.testing.assert_close(*results)
+    torch.testing.assert_close(*gradients)
+    assert (gradients[0][1] == 0).any()
+
+
+def test_the_seed_decides() -> None:
+    """Equal seeds give equal masks, and two draws in a row differ."""
+    layer = ByteDropout(0.5)
+    x = torch.ones(1000)
+    torch.manual_seed(4)
+    first, second = layer(x), layer(x)
+    torch.manual_seed(4)
+    torch.testing.assert_close(layer(x), first, rtol=0, atol=0)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (9,), (3, 5), (0, 4), (2, 3, 5, 7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_any_size_and_dtype(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Sizes that are no multiple of eight, and other dtypes; shape and dtype are kept."""
+    torch.manual_seed(5)
+    layer = ByteDropout(0.5)
+    x = torch.ones(shape, dtype=dtype)
+    y = layer(x)
+    assert (y.shape, y.dtype) == (x.shape, dtype)
+    assert set(y.flatten().tolist()) <= {0.0, 2.0}
+    assert torch.equal(x, torch.ones(shape, dtype=dtype))  # the input is left alone
+
+
+def test_transposed_input() -> None:
+    """An input that is not contiguous keeps its values where they survive."""
+    torch.manual_seed(6)
+    x = torch.randn(5, 9).T
+    y = ByteDropout(0.5)(x)
+    kept = y != 0
+    torch.testing.assert_close(y[kept], 2 * x[kept])
+    assert kept.any()
+    assert not kept.all()
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, float("nan")])
+def test_p_out_of_range(p: float) -> None:
+    """A probability lies in 0 ≤ p < 1."""
+    with pytest.raises(ValueError, match="0 ≤ p < 1"):
+        ByteDropout(p)
+
+
+def test_p_near_one_keeps_a_finite_scale() -> None:
+    """The largest rate is 255/256: something always survives."""
+    layer = ByteDropout(0.9999)
+    assert layer.scale == 256
+    torch.manual_seed(7)
+    assert layer(torch.ones(MANY)).max() == 256
+
+
+@pytest.mark.parametrize("p", [0.1, 0.6])
+def test_gradcheck(p: float) -> None:
+    """The gradients of the call and of `add` are right, in float64, the mask held by a seed."""
+    layer = ByteDropout(p)
+    torch.manual_seed(8)
+    x = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+    residual = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(9)
+        return layer(x)
+
+    def add(residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(9)
+        return layer.add(residual, x)
+
+    assert torch.autograd.gradcheck(call, (x,))
+    assert torch.autograd.gradcheck(add, (residual, x))
+    zeros = call(x) == 0
+    assert zeros.any()
+    assert not zeros.all()

@@ -1,0 +1,200 @@
+"""The attention bias against the paper's formula, one atom pair after the other."""
+
+from __future__ import annotations
+
+from math import prod
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec, encode
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn import GraphBatch
+from molsepnorm.nn.pairs.bias import AttentionBias
+
+HEADS = 4
+ZINC = (
+    "CC(=O)Oc1ccccc1C(=O)O",  # branches, an even ring
+    "C1CC2CCC1C2",  # norbornane, bridged
+    "C12C3C4C1C5C2C3C45",  # cubane, many shortest paths
+    "C=C1C=CC2=CC=CC=C12",  # fused, single and double bonds
+    "CC#CCC=CCCC(=O)NCC",  # a long chain
+    "CC(=O)[O-].C[NH3+]",  # a salt
+    "C",  # a single atom
+)
+OGB = ("[Na+].[Cl-]", "[Na+].[Na+].[O-]C(=O)c1ccc(/C=C/C#N)cc1", "C1CC2CCC1C2", "O")
+
+
+def batch_of(graphs: list[MolGraph], spec: EncodingSpec, blocks: int = 1) -> GraphBatch:
+    return GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks)
+
+
+def bias_for(spec: EncodingSpec) -> AttentionBias:
+    """A float64 module whose parameters are far from each other."""
+    module = AttentionBias(HEADS, spec.bond_sizes, spec.max_distance, spec.max_path_length).double()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_()
+    return module
+
+
+def smallest_path(graph: MolGraph, sizes: tuple[int, ...], i: int, j: int) -> list[int] | None:
+    """The lexicographically smallest bond labels of the shortest paths from i to j, the slow way;
+    None where there is no path."""
+    places = [prod(sizes[:place]) for place in range(len(sizes))]
+    network = nx.Graph()
+    network.add_nodes_from(range(graph.num_atoms))
+    for (a, b), features in zip(graph.bonds.tolist(), graph.bond_features.tolist(), strict=True):
+        network.add_edge(a, b, label=sum(f * p for f, p in zip(features, places, strict=True)))
+    if not nx.has_path(network, i, j):
+        return None
+    return min(
+        [network.edges[bond]["label"] for bond in nx.utils.pairwise(path)]
+        for path in nx.all_shortest_paths(network, i, j)
+    )
+
+
+def slow_pair(module: AttentionBias, spec: EncodingSpec, labels: list[int] | None) -> Tensor:
+    """b_ij (H,) for the bonds along the path: s_D + 1/D' Σ_k W_k emb(e_k)."""
+    if labels is None:
+        return module.unreachable
+    distance = len(labels)
+    bias = module.spatial[min(distance, spec.max_distance)].clone()
+    kept = labels[: spec.max_path_length]
+    for k, label in enumerate(kept):
+        embedding = torch.zeros(HEADS, dtype=torch.float64)
+        for table, size in zip(module.bonds, spec.bond_sizes, strict=True):
+            label, feature = divmod(label, size)
+            embedding += table[feature] / len(spec.bond_sizes)
+        for head in range(HEADS):
+            bias[head] += module.positions[k, head] @ embedding / len(kept)
+    return bias
+
+
+def slow_bias(
+    module: AttentionBias, spec: EncodingSpec, graph: MolGraph, slots: int
+) -> Tensor:  # (H, S, S)
+    """A graph's bias in a rectangle of `slots`; NaN in rows of padding, which mean nothing."""
+    bias = torch.full((HEADS, slots, slots), torch.nan, dtype=torch.float64)
+    real = graph.num_atoms + 1
+    bias[:, :real, real:] = -torch.inf
+    bias[:, 0, :real] = bias[:, :real, 0] = module.graph_token[:, None]
+    for i in range(graph.num_atoms):
+        for j in range(graph.num_atoms):
+            labels = smallest_path(graph, spec.bond_sizes, i, j)
+            bias[:, 1 + i, 1 + j] = slow_pair(module, spec, labels)
+    return bias
+
+
+def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) -> None:
+    batch = batch_of(graphs, spec, blocks)
+    module = bias_for(spec)
+    parts = module(batch)
+    assert [part.shape for part in parts] == [
+        (HEADS, block.graphs, block.slots, block.slots) for block in batch.blocks
+    ]
+    by_size = sorted(graphs, key=lambda graph: graph.num_atoms)  # blocks hold graphs of like size
+    rows = [(part[:, row], part.shape[-1]) for part in parts for row in range(part.shape[1])]
+    with torch.no_grad():
+        for graph, (fast, slots) in zip(by_size, rows, strict=True):
+            slow = slow_bias(module, spec, graph, slots)
+            meant = ~slow.isnan()
+            torch.testing.assert_close(fast[meant], slow[meant], rtol=1e-12, atol=1e-12)
+            # a row of padding sees nothing but finite numbers and −∞ at padding, so softmax is fine
+            assert (fast[:, graph.num_atoms + 1 :, : graph.num_atoms + 1]).isfinite().all()
+
+
+@pytest.mark.parametrize("lengths", [(39, 20), (5, 5), (6, 2), (3, 1), (1, 1)])
+def test_equals_the_formula_pair_by_pair(lengths: tuple[int, int]) -> None:
+    """ZINC's features: every pair, also beyond the longest path and the largest distance."""
+    zinc = featurize.get("zinc")
+    spec = EncodingSpec((3,), max_distance=lengths[0], max_path_length=lengths[1])
+    assert_equals_loop([zinc(smiles) for smiles in ZINC], spec, blocks=2)
+
+
+@pytest.mark.parametrize("lengths", [(39, 20), (4, 2)])
+def test_several_features_per_bond_and_salts(lengths: tuple[int, int]) -> None:
+    """OGB's features: a bond's embedding is its features' mean; fragments are unreachable."""
+    ogb = featurize.get("ogb")
+    spec = EncodingSpec(ogb.bond_sizes, max_distance=lengths[0], max_path_length=lengths[1])
+    assert_equals_loop([ogb(smiles) for smiles in OGB], spec, blocks=3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_graphs(seed: int) -> None:
+    """Random graphs with two bond features, most of them with rings and several fragments."""
+    rng = np.random.default_rng(seed)
+    spec = EncodingSpec((3, 2), max_distance=4, max_path_length=3)
+    graphs = []
+    for _ in range(4):
+        atoms = int(rng.integers(2, 10))
+        every = np.array([(i, j) for i in range(atoms) for j in range(i)])
+        bonds = every[rng.random(len(every)) < 1.6 / atoms]
+        graphs.append(
+            MolGraph(
+                np.zeros((atoms, 1), dtype=np.uint8),
+                bonds.reshape(-1, 2),
+                np.stack([rng.integers(0, size, len(bonds)) for size in (3, 2)], axis=1),
+            )
+        )
+    assert_equals_loop(graphs, spec, blocks=1)
+
+
+def test_table_in_words() -> None:
+    """Padding, graph token, unreachable and self by hand; then a bond and its two-bond path."""
+    spec = EncodingSpec((3,), max_distance=3, max_path_length=2)
+    encoded = encode([featurize.get("zinc")("C=CC#C")], spec)
+    batch = GraphTensors.of(encoded).cut([0])
+    module = bias_for(spec)
+    table = module.table(batch.paths)
+    assert table.shape == (len(encoded.paths), HEADS)
+    assert (table[0] == -torch.inf).all()
+    torch.testing.assert_close(table[1], module.graph_token)
+    torch.testing.assert_close(table[2], module.unreachable)
+    torch.testing.assert_close(table[3], module.spatial[0])
+    codes = {encoded.paths.describe(code): code for code in range(len(encoded.paths))}
+    emb, weights = module.bonds[0], module.positions
+    double = module.spatial[1] + weights[0] @ emb[1]
+    torch.testing.assert_close(table[codes["distance 1, bonds 1"]], double)
+    two = module.spatial[2] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
+    torch.testing.assert_close(table[codes["distance 2, bonds 1-0"]], two)
+    three = module.spatial[3] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
+    torch.testing.assert_close(table[codes["distance 3, bonds 1-0"]], three)
+
+
+def test_atoms_alone() -> None:
+    """Molecules of one atom: a vocabulary without any path."""
+    spec = EncodingSpec((3,))
+    batch = batch_of([featurize.get("zinc")("C"), featurize.get("zinc")("O")], spec)
+    module = bias_for(spec)
+    (bias,) = module(batch)
+    expected = module.graph_token[:, None, None].repeat(1, 2, 2)
+    expected[:, 1, 1] = module.spatial[0]
+    torch.testing.assert_close(bias, torch.stack([expected, expected], dim=1))
+
+
+def test_gradcheck_of_the_table() -> None:
+    """The gradient by every parameter, by finite differences."""
+    spec = EncodingSpec((2, 2), max_distance=3, max_path_length=2)
+    features = np.array([[0, 1], [1, 0], [1, 1], [0, 0]], dtype=np.uint8)
+    chain = np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
+    batch = batch_of([MolGraph(np.zeros((5, 1), dtype=np.uint8), chain, features)], spec)
+    module = bias_for(spec)
+    parameters = tuple(module.parameters())
+    assert torch.autograd.gradcheck(lambda *_: module.table(batch.paths)[1:], parameters)
+
+
+def test_float32_is_near_float64() -> None:
+    """Summing along long paths loses no accuracy that matters in float32."""
+    spec = EncodingSpec((3,))
+    batch = batch_of([featurize.get("zinc")(smiles) for smiles in ZINC], spec)
+    module = bias_for(spec)
+    double = module.table(batch.paths)[1:]
+    single = module.float().table(batch.paths)[1:]
+    torch.testing.assert_close(single, double.float(), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,104 @@
+"""Tables of neighbours against the molecules' bonds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from support import batch_of
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.model import encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn.pairs.neighbours import distances, neighbours_of, squares
+
+CONFIG = GraphormerConfig(max_degree=2, max_distance=3, max_path_length=2)
+"""With clipped degrees and distances: neither may lose a bond."""
+SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")
+
+
+def graphs() -> list[MolGraph]:
+    return [featurize.get("zinc")(text) for text in SMILES]
+
+
+def some_batch(blocks: int) -> GraphBatch:
+    return batch_of(graphs(), CONFIG, blocks)
+
+
+def expected_bonds(batch: GraphBatch) -> dict[int, dict[int, int]]:
+    """Slot -> its neighbours' slots -> the bond's label."""
+    found: dict[int, dict[int, int]] = {slot: {} for slot in range(len(batch.mask))}
+    for token, graph in zip(batch.graph_token.tolist(), graphs(), strict=True):
+        for (a, b), (label,) in zip(graph.bonds.tolist(), graph.bond_features, strict=True):
+            found[token + 1 + a][token + 1 + b] = int(label)
+            found[token + 1 + b][token + 1 + a] = int(label)
+    return found
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_equals_the_bonds(blocks: int) -> None:
+    """Every bond from both ends with its label, in rising order, and nothing else."""
+    batch = some_batch(blocks)
+    table = neighbours_of(batch)
+    assert table.slots.shape == (len(batch.mask), 4)  # tert-butyl's carbon
+    for slot, bonds in expected_bonds(batch).items():
+        real = table.bonds[slot] > 0
+        assert table.slots[slot][real].tolist() == sorted(bonds)
+        assert (table.bonds[slot][real] - 1).tolist() == [bonds[key] for key in sorted(bonds)]
+        assert (table.slots[slot][~real] == slot).all()
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_the_reverse_is_the_same_bond(blocks: int) -> None:
+    """It leads from the neighbour back to the atom, and twice is where one began."""
+    table = neighbours_of(some_batch(blocks))
+    rows = torch.arange(len(table.slots))[:, None].expand_as(table.slots)
+    assert torch.equal(table.slots.flatten()[table.reverse], rows)
+    assert torch.equal(rows.flatten()[table.reverse], table.slots)
+    assert torch.equal(table.reverse.flatten()[table.reverse], table.places)
+    assert torch.equal(table.bonds.flatten()[table.reverse], table.bonds)
+
+
+def test_molecules_smaller_than_the_widest_atom() -> None:
+    """A block of single atoms has fewer slots than the table has places."""
+    batch = batch_of([featurize.get("zinc")(text) for text in ("CC(C)(C)O", "C", "O")], CONFIG, 2)
+    assert min(block.slots for block in batch.blocks) == 2
+    alone = batch.graph_token[1:] + 1
+    assert not neighbours_of(batch).bonds[alone].any()
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: int) -> None:
+    """Whatever it was written in, and whatever a batch takes of it: shapes are the same."""
+    spec = encoding_of(CONFIG)
+    with StoreWriter(tmp_path / "a", spec, "zinc", ()) as writer:
+        for first in range(0, len(SMILES), chunk):
+            part = graphs()[first : first + chunk]
+            writer.append(encode(part, spec), np.empty((len(part), 0)))
+    tensors = GraphTensors.of(GraphStore.open(tmp_path / "a"))
+    for molecule in range(len(SMILES)):
+        batch = tensors.cut([molecule])
+        assert neighbours_of(batch).slots.shape == (len(batch.mask), 4)
+
+
+def test_distances() -> None:
+    """Hops between atoms of one fragment, clipped; 0 elsewhere."""
+    batch = some_batch(1)
+    (hops,) = distances(batch)
+    (codes,) = squares(batch.pairs, batch)
+    assert hops.shape == codes.shape
+    for place, graph in zip(batch.order.tolist(), graphs(), strict=True):
+        molecule = nx.empty_graph(graph.num_atoms)
+        molecule.add_edges_from(graph.bonds.tolist())
+        lengths = dict(nx.all_pairs_shortest_path_length(molecule))
+        for i in range(hops.shape[1]):
+            for j in range(hops.shape[1]):
+                known = lengths.get(i - 1, {}).get(j - 1, 0)
+                assert hops[place, i, j] == min(known, CONFIG.max_distance)

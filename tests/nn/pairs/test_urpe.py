@@ -1,0 +1,207 @@
+"""The gates of attention weights against the formula, one slot pair after the other."""
+
+from __future__ import annotations
+
+import csv
+import random
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem, rdBase
+from support import batch_of, far_from_initial, renumbered
+from torch import Tensor
+
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn.layer import GraphormerLayer
+from molsepnorm.nn.pairs.urpe import RelativeGate
+
+HEADS, MAX_DISTANCE, FEATURES = 4, 6, 3
+SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "CCCCCCCCCC", "CC(=O)[O-].C[NH3+]", "C1CC2CCC1C2", "C")
+SIZES_OGB = SIZES["ogb"]
+CONFIG = GraphormerConfig(
+    layers=2,
+    width=16,
+    ffn_width=16,
+    heads=HEADS,
+    max_distance=MAX_DISTANCE,
+    max_path_length=3,
+    atom_sizes=SIZES_OGB.atoms,
+    bond_sizes=SIZES_OGB.bonds,
+)
+
+
+def graphs_of(smiles: tuple[str, ...] | list[str]) -> list[MolGraph]:
+    return [featurize.get("ogb")(each) for each in smiles]
+
+
+def some_gate(features: int = 0, heads: int = HEADS) -> RelativeGate:
+    """A float64 module whose parameters are far from each other."""
+    torch.manual_seed(1)
+    gate = RelativeGate(heads, MAX_DISTANCE, features).double()
+    with torch.no_grad():
+        for parameter in gate.parameters():
+            parameter.normal_()
+    return gate
+
+
+def some_features(batch: GraphBatch) -> list[Tensor]:
+    """Random features for every block."""
+    torch.manual_seed(2)
+    shapes = [(block.graphs, block.slots, block.slots, FEATURES) for block in batch.blocks]
+    return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+
+
+def slow_gate(gate: RelativeGate, graph: MolGraph, known: Tensor | None) -> Tensor:  # (H, S, S)
+    """1 + c_D + w·f for each pair of a graph's slots, known (S, S, F)."""
+    network = nx.Graph()
+    network.add_nodes_from(range(graph.num_atoms))
+    network.add_edges_from(graph.bonds.tolist())
+    distances = dict(nx.all_pairs_shortest_path_length(network))
+    slots = graph.num_atoms + 1
+    gates = torch.empty(len(gate.graph_token), slots, slots, dtype=torch.float64)
+    gates[:, 0, :] = gates[:, :, 0] = 1 + gate.graph_token[:, None]
+    for i in range(graph.num_atoms):
+        for j in range(graph.num_atoms):
+            pair = gates[:, 1 + i, 1 + j]
+            if j not in distances[i]:
+                pair[:] = 1 + gate.unreachable
+                continue
+            pair[:] = 1 + gate.spatial[min(distances[i][j], MAX_DISTANCE)]
+            if known is not None and gate.features is not None:
+                for feature, weight in zip(known[1 + i, 1 + j], gate.features, strict=True):
+                    pair += feature * weight
+    return gates
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("features", [0, FEATURES])
+@torch.no_grad()
+def test_equals_the_formula_pair_by_pair(features: int, blocks: int) -> None:
+    """Distances up to the largest and beyond, fragments, the graph token, padding apart."""
+    graphs = sorted(graphs_of(SMILES), key=lambda graph: graph.num_atoms)
+    batch, gate = batch_of(graphs, CONFIG, blocks), some_gate(features)
+    known = some_features(batch) if features else None
+    parts = gate(batch, known)
+    assert [part.shape for part in parts] == [
+        (HEADS, block.graphs, block.slots, block.slots) for block in batch.blocks
+    ]
+    rows = [part[:, row] for part in parts for row in range(part.shape[1])]
+    described = [row for part in known or () for row in part] or [None] * len(graphs)
+    for graph, fast, own in zip(graphs, rows, described, strict=True):
+        real = graph.num_atoms + 1
+        slow = slow_gate(gate, graph, own)
+        torch.testing.assert_close(fast[:, :real, :real], slow, rtol=1e-12, atol=1e-12)
+        assert not fast[:, :real, real:].any()  # padding
+
+
+@pytest.mark.parametrize("features", [0, FEATURES])
+def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
+    """It is 1 for every pair that counts, so the layer's output is that without gates."""
+    model, batch = far_from_initial(CONFIG), batch_of(graphs_of(SMILES), CONFIG, 2)
+    known = [part.float() for part in some_features(batch)] if features else None
+    gates = RelativeGate(HEADS, MAX_DISTANCE, features)(batch, known)
+    x, bias = model.embedding(batch), model.bias(batch)
+    for gate, part in zip(gates, bias, strict=True):
+        assert (gate == part.isfinite()).all()
+    attend = first_layer(model).attention
+    real = batch.mask.index_fill(0, batch.graph_token, True)
+    with_gates, without = attend(x, bias, batch.blocks, gates=gates), attend(x, bias, batch.blocks)
+    assert torch.equal(with_gates[real], without[real])
+
+
+def first_layer(model: Graphormer) -> GraphormerLayer:
+    layer = model.layers[0]
+    assert isinstance(layer, GraphormerLayer)
+    return layer
+
+
+def answers(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tensor:  # (B, C)
+    """The graph tokens behind a layer of attention with gates; the features are Gaussian kernels
+    of what stands for a distance."""
+    model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, blocks)
+    steps = batch.paths.distances[batch.pairs].double().sqrt()
+    kernels = torch.exp(-((steps[:, None] - torch.arange(FEATURES)) ** 2))
+    areas = [block.graphs * block.slots**2 for block in batch.blocks]
+    known = [
+        part.view(block.graphs, block.slots, block.slots, FEATURES)
+        for part, block in zip(kernels.split(areas), batch.blocks, strict=True)
+    ]
+    gates = some_gate(FEATURES)(batch, known) if gated else None
+    with torch.no_grad():
+        attention = first_layer(model).attention
+        y = attention(model.embedding(batch), model.bias(batch), batch.blocks, gates=gates)
+    return y[batch.graph_token]
+
+
+def test_numbering_company_and_padding_of_real_molecules_do_not_matter(datasets: Path) -> None:
+    """Alone, renumbered, together, in another order and in blocks: the same."""
+    with open(datasets / "moleculenet" / "tox21.csv", newline="") as file:
+        rows = [row["smiles"] for row in csv.DictReader(file)]
+    with rdBase.BlockLogs():
+        sample = random.Random(3).sample(rows, 30)
+        graphs = graphs_of([smiles for smiles in sample if Chem.MolFromSmiles(smiles)])
+    alone = torch.cat([answers([graph]) for graph in graphs])
+    assert not torch.allclose(alone, answers(graphs, gated=False))
+    rng = np.random.default_rng(0)
+    others = [renumbered(graph, rng) for graph in graphs]
+    order = rng.permutation(len(graphs)).tolist()
+    for blocks in (1, 4):
+        together = answers([others[i] for i in order], blocks)
+        torch.testing.assert_close(together, alone[order], rtol=1e-9, atol=1e-9)
+
+
+def test_heads_of_several_layers_in_one() -> None:
+    """A module of heads · layers heads, cut in pieces, is one module for each layer."""
+    batch, together = batch_of(graphs_of(SMILES), CONFIG, 2), some_gate(heads=2 * HEADS)
+    pieces = [part.split(HEADS) for part in together(batch)]
+    for layer in range(2):
+        own = slice(layer * HEADS, (layer + 1) * HEADS)
+        single = RelativeGate(HEADS, MAX_DISTANCE).double()
+        single.load_state_dict({name: p[..., own] for name, p in together.state_dict().items()})
+        for gate, piece in zip(single(batch), pieces, strict=True):
+            assert torch.equal(gate, piece[layer])
+
+
+@pytest.mark.parametrize("features", [0, FEATURES])
+def test_gradcheck(features: int) -> None:
+    """The gradient by every parameter and the features, by finite differences."""
+    batch, gate = batch_of(graphs_of(["CC.C", "O"]), CONFIG), some_gate(features)
+    known = [part.requires_grad_() for part in some_features(batch)] if features else []
+    assert torch.autograd.gradcheck(
+        lambda *_: tuple(gate(batch, known or None)), (*gate.parameters(), *known)
+    )
+
+
+def test_autocast_keeps_float32() -> None:
+    """Gates are float32, whatever the features' type."""
+    batch, gate = batch_of(graphs_of(SMILES), CONFIG), some_gate(FEATURES).float()
+    known = some_features(batch)
+    exact = gate(batch, known)
+    with torch.autocast("cpu", torch.bfloat16):
+        gates = gate(batch, [part.bfloat16() for part in known])
+    for rough, fine in zip(gates, exact, strict=True):
+        assert rough.dtype == torch.float32
+        torch.testing.assert_close(rough, fine, rtol=0.05, atol=0.05)
+
+
+def test_a_networks_own_initialisation_leaves_it_alone() -> None:
+    """`Graphormer.reset_parameters` draws linear layers and embeddings, not gates."""
+    model = Graphormer(CONFIG)
+    gate = RelativeGate(HEADS, MAX_DISTANCE, FEATURES)
+    model.add_module("some_gate", gate)
+    model.reset_parameters()
+    assert not any(parameter.any() for parameter in gate.parameters())
+
+
+def test_features_and_weights_come_together() -> None:
+    batch = batch_of(graphs_of(SMILES), CONFIG)
+    with pytest.raises(ValueError, match="got no features of the atom pairs, but .* features=3"):
+        some_gate(FEATURES)(batch)
+    with pytest.raises(ValueError, match="got features of the atom pairs, but .* features=0"):
+        some_gate()(batch, some_features(batch))

@@ -1,0 +1,628 @@
+"""From SMILES to predictions: every row in its place, every spelling the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+import multiprocessing
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+
+import molsepnorm.predict.predictor as module
+import molsepnorm.predict.rows as rows_module
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize import get
+from molsepnorm.molecules.featurize.pyg import to_data
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict import Prediction, Predictor, predict_rows
+from molsepnorm.predict.work import Predict, encoded_groups
+from molsepnorm.tasks import Target, Task
+
+DRUGS = [
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "C[C@H](N)C(=O)O",
+    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
+    "C[NH2+]Cc1ccccc1",
+    "FC(F)(F)c1ccc(Cl)cc1",
+    "N#CC1CC1",
+    "C",
+]
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    """Random weights with a wide spread, so that different molecules differ; two targets."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        task = Task((Target("y", "regression", 2.0, 3.0), Target("z", "binary")), "loss")
+        config = GraphormerConfig(
+            layers=2, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=2
+        )
+        network = Graphormer(config)
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.4)
+    return Predictor(PropertyModel(network, "zinc", task))
+
+
+def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, tuple[int, int]]:
+    out = io.StringIO()
+    rows = options.pop("rows", 8192)
+    chunks = read_chunks(io.StringIO(text), "my.csv", rows=rows)
+    options = {"smiles_column": "smiles", "source": "my.csv", **options}
+    counts = predict_rows(predictor, chunks, out, **options)
+    return list(csv.DictReader(io.StringIO(out.getvalue()))), out.getvalue(), counts
+
+
+def test_predictions_come_in_the_order_of_the_smiles(predictor):
+    """Whatever their sizes, by which they are batched; each as when asked for alone."""
+    together = predictor.predict(DRUGS)
+    assert [prediction.smiles for prediction in together] == DRUGS
+    for prediction in together:
+        (alone,) = predictor.predict([prediction.smiles])
+        assert prediction.values == pytest.approx(alone.values, rel=1e-4, abs=1e-5)
+    assert len({prediction.values["y"] for prediction in together}) == len(DRUGS)
+
+
+def test_values_are_in_the_targets_units(predictor):
+    """A number in its own unit, and a probability; against the network's outputs."""
+    graphs = [get("zinc")(text) for text in DRUGS]
+    values = predictor.predict_graphs(graphs)
+    assert values.shape == (len(DRUGS), 2)
+    assert ((values[:, 1] > 0) & (values[:, 1] < 1)).all()
+    predictions = predictor.predict(DRUGS)
+    assert [p.values["y"] for p in predictions] == values[:, 0].tolist()
+    assert [p.values["z"] for p in predictions] == values[:, 1].tolist()
+    assert predictor.targets == ("y", "z")
+
+
+def test_a_row_that_cannot_be_read_keeps_its_place_with_the_reason(predictor):
+    """And costs the others nothing."""
+    texts = ["C1CC", DRUGS[0], "", DRUGS[1], "C[Si](C)(C)C", DRUGS[2], "CCO ethanol"]
+    predictions = predictor.predict(texts)
+    assert [prediction.smiles for prediction in predictions] == texts
+    assert [prediction.values is None for prediction in predictions] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert "unclosed ring" in predictions[0].error
+    assert predictions[2].error == "empty SMILES"
+    assert "'Si' is not among ZINC's" in predictions[4].error
+    assert "whitespace" in predictions[6].error
+    clean = predictor.predict([DRUGS[0], DRUGS[1], DRUGS[2]])
+    for got, wanted in zip(predictions[1::2], clean, strict=True):
+        assert got.error is None
+        assert got.values == pytest.approx(wanted.values, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("texts", [[], ["C1CC"], ["", "x"]])
+def test_no_molecule_at_all(predictor, texts):
+    assert [p.values for p in predictor.predict(texts)] == [None] * len(texts)
+
+
+@pytest.mark.parametrize("smiles", DRUGS[:6])
+def test_all_spellings_of_a_molecule_get_the_same(predictor, smiles):
+    """Random atom orders, Kekulé forms, explicit hydrogens, isotopes and atom maps: the same
+    graph, whose atoms are summed in another order."""
+    mol = Chem.MolFromSmiles(smiles)
+    spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
+    spellings.append(Chem.MolToSmiles(mol, kekuleSmiles=True))
+    spellings.append(Chem.MolToSmiles(mol, allHsExplicit=True))
+    spellings.append(Chem.MolToSmiles(Chem.AddHs(mol)))
+    for atom in mol.GetAtoms():
+        atom.SetAtomMapNum(atom.GetIdx() + 1)
+    spellings.append(Chem.MolToSmiles(mol))
+    assert len(set(spellings)) > 5
+    predictions = predictor.predict(spellings)
+    assert {prediction.error for prediction in predictions} == {None}
+    for prediction in predictions:
+        assert prediction.values == pytest.approx(predictions[0].values, rel=1e-5, abs=1e-5)
+
+
+def test_mirror_images_are_two_molecules(predictor):
+    """In ZINC's labels they look alike, which the user should know; nothing fails."""
+    left, right = predictor.predict(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"])
+    assert left.values.keys() == right.values.keys()
+
+
+def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
+    """In memory that does not grow: no more is taken than the piece under way."""
+    monkeypatch.setattr(module, "_TASK", 3)
+    taken = []
+
+    def source():
+        for text in DRUGS:
+            taken.append(text)
+            yield text
+
+    stream = predictor.stream(source())
+    assert taken == []
+    assert next(stream).smiles == DRUGS[0]
+    assert len(taken) == 3
+    rest = list(stream)
+    assert [prediction.smiles for prediction in rest] == DRUGS[1:]
+    assert len(taken) == len(DRUGS)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_pieces_of_any_size_give_the_same(predictor, monkeypatch, chunk):
+    texts = [*DRUGS[:4], "C1CC", *DRUGS[4:], "x"]
+    wanted = predictor.predict(texts)
+    monkeypatch.setattr(module, "_TASK", chunk)
+    for got, want in zip(predictor.predict(texts), wanted, strict=True):
+        assert (got.smiles, got.error) == (want.smiles, want.error)
+        assert got.values == (want.values and pytest.approx(want.values, rel=1e-4, abs=1e-5))
+
+
+def test_a_predictor_leaves_the_callers_random_numbers_alone(predictor):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    predictor.predict(DRUGS)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_predicting_twice_gives_the_same(predictor):
+    """Dropout is off, and statistics stay."""
+    assert predictor.predict(DRUGS) == predictor.predict(DRUGS)
+
+
+def test_from_a_folder_everything_needed_is_known(predictor, tmp_path):
+    predictor.model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model")
+    assert again.predict(DRUGS) == predictor.predict(DRUGS)
+
+
+def test_a_prediction_says_what_became_of_it():
+    assert Prediction("C", {"y": 1.0}).error is None
+
+
+TABLE = (
+    'id,"a, b",smiles,note\n'
+    '007,"x ""y""",CCO,\n'
+    '1e5,,C1CC,"two\nlines"\n'
+    "NA,3.10,c1ccccc1, spaces \n"
+    ",,,\n"
+)
+
+
+def test_a_table_keeps_its_rows_columns_and_cells(predictor):
+    """In their order, blanks blank, numbers as they were written; predictions come after them."""
+    rows, text, counts = _table(predictor, TABLE)
+    before = list(csv.DictReader(io.StringIO(TABLE)))
+    assert text.splitlines()[0] == 'id,"a, b",smiles,note,y_pred,z_pred,error'
+    assert [{key: row[key] for key in before[0]} for row in rows] == before
+    assert counts == (4, 2)
+    assert [bool(row["y_pred"]) for row in rows] == [True, False, True, False]
+    assert [bool(row["z_pred"]) for row in rows] == [True, False, True, False]
+    assert [bool(row["error"]) for row in rows] == [False, True, False, True]
+
+
+def test_a_tables_predictions_are_those_of_its_smiles(predictor):
+    """To six digits."""
+    text = "smiles\n" + "\n".join(DRUGS) + "\n"
+    rows, _, _ = _table(predictor, text)
+    wanted = predictor.predict(DRUGS)
+    for row, prediction in zip(rows, wanted, strict=True):
+        assert float(row["y_pred"]) == pytest.approx(prediction.values["y"], rel=1e-5)
+        assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_table_in_pieces_has_one_header(predictor, rows):
+    whole, _, counts = _table(predictor, TABLE)
+    pieces, in_pieces, its_counts = _table(predictor, TABLE, rows=rows)
+    assert its_counts == counts
+    assert in_pieces.count("y_pred") == 1
+    drop = ("y_pred", "z_pred")
+    assert [{k: v for k, v in row.items() if k not in drop} for row in pieces] == [
+        {k: v for k, v in row.items() if k not in drop} for row in whole
+    ]
+    for one, other in zip(pieces, whole, strict=True):
+        assert (one["y_pred"] == "") == (other["y_pred"] == "")
+        if one["y_pred"]:
+            assert float(one["y_pred"]) == pytest.approx(float(other["y_pred"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["y_pred", "z_pred", "error"])
+def test_a_column_that_would_be_replaced_is_refused(predictor, name):
+    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a predic"):
+        _table(predictor, f"smiles,{name}\nCCO,1\n")
+
+
+def test_a_missing_smiles_column_names_the_nearest(predictor):
+    with pytest.raises(ConfigError, match=r"my.csv has no column 'smiles'. Did you mean 'smile'\?"):
+        _table(predictor, "smile,x\nCCO,1\n")
+    rows, _, _ = _table(predictor, "smile,x\nCCO,1\n", smiles_column="smile")
+    assert rows[0]["y_pred"]
+
+
+def test_on_invalid_fail_stops_with_row_and_reason(predictor):
+    """The row's number counts through all pieces."""
+    with pytest.raises(
+        DataError, match="my.csv, (row 2|line 3): RDKit cannot read 'C1CC': unclose"
+    ):
+        _table(predictor, TABLE, on_invalid="fail")
+    text = "smiles\n" + "CC\n" * 5 + "C1CC\n"
+    with pytest.raises(DataError, match="my.csv, (row 6|line 7): "):
+        _table(predictor, text, on_invalid="fail", rows=2)
+
+
+def test_a_table_without_any_molecule(predictor):
+    rows, _, counts = _table(predictor, "smiles\nC1CC\nx\n")
+    assert counts == (2, 2)
+    assert [row["y_pred"] for row in rows] == ["", ""]
+
+
+def test_large_and_small_molecules_together(predictor):
+    """A dendrimer among methanes changes nothing for them."""
+    long = "C" * 300
+    predictions = predictor.predict(["C", long, "CC", long + "O", "C"])
+    alone = predictor.predict(["C", "CC"])
+    assert predictions[0].values == predictions[4].values
+    assert predictions[0].values == pytest.approx(alone[0].values, rel=1e-4, abs=1e-5)
+    assert predictions[2].values == pytest.approx(alone[1].values, rel=1e-4, abs=1e-5)
+    assert all(np.isfinite(p.values["y"]) for p in predictions)
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+CLASSES = ("red", "dark, blue", "[green]")
+PROBABILITIES = [f"c_prob_{name}" for name in CLASSES]
+
+
+@pytest.fixture(scope="module")
+def classifier(predictor) -> Predictor:
+    """A number, three classes and a yes/no, from five outputs of the same kind of network."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        targets = (
+            Target("y", "regression", 2.0, 3.0),
+            Target("c", "multiclass", classes=CLASSES),
+            Target("z", "binary"),
+        )
+        network = Graphormer(replace(predictor.model.network.config, outputs=5))
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        torch.nn.init.zeros_(network.readout.bias)
+    return Predictor(PropertyModel(network, "zinc", Task(targets, "loss")))
+
+
+def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifier):
+    """The most probable one; probabilities are the softmax of the outputs and sum to one."""
+    predictions = classifier.predict(DRUGS)
+    columns = classifier.predict_graphs([get("zinc")(text) for text in DRUGS])
+    assert columns.shape == (len(DRUGS), 5)
+    assert len({prediction.values["c"] for prediction in predictions}) > 1
+    for prediction, row in zip(predictions, columns, strict=True):
+        assert list(prediction.values) == ["y", "c", "z"]
+        assert list(prediction.probabilities) == ["c"]
+        shares = prediction.probabilities["c"]
+        assert tuple(shares) == CLASSES
+        assert list(shares.values()) == row[1:4].tolist()
+        assert sum(shares.values()) == pytest.approx(1, rel=1e-5)
+        assert prediction.values["c"] == max(shares, key=shares.get)
+        assert (prediction.values["y"], prediction.values["z"]) == (row[0], row[4])
+        assert 0 < prediction.values["z"] < 1
+
+
+def test_a_row_without_classes_has_no_probabilities(predictor, classifier):
+    """Where the molecule cannot be read, and where no target has classes."""
+    bad, good = classifier.predict(["C1CC", "CCO"])
+    assert (bad.values, bad.probabilities) == (None, {})
+    assert good.probabilities
+    assert {str(p.probabilities) for p in predictor.predict(DRUGS)} == {"{}"}
+
+
+def test_all_spellings_have_the_same_probabilities(classifier):
+    mol = Chem.MolFromSmiles(DRUGS[0])
+    spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
+    predictions = classifier.predict(spellings)
+    first = predictions[0]
+    for prediction in predictions:
+        assert prediction.values["c"] == first.values["c"]
+        assert prediction.probabilities["c"] == pytest.approx(first.probabilities["c"], abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8192])
+def test_a_table_has_a_column_for_each_class(classifier, rows):
+    """After the predicted one, target by target; a row that failed has blanks in all of them."""
+    table, text, counts = _table(classifier, TABLE, rows=rows)
+    assert list(table[0])[4:] == ["y_pred", "c_pred", *PROBABILITIES, "z_pred", "error"]
+    assert text.count("c_pred") == 1
+    assert counts == (4, 2)
+    wanted = classifier.predict(row["smiles"] for row in table)
+    for row, prediction in zip(table, wanted, strict=True):
+        if prediction.error:
+            assert {row[name] for name in ("y_pred", "c_pred", *PROBABILITIES, "z_pred")} == {""}
+            continue
+        assert row["c_pred"] == prediction.values["c"]
+        for name, share in prediction.probabilities["c"].items():
+            assert float(row[f"c_prob_{name}"]) == pytest.approx(share, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["c_pred", "c_prob_red", "c_prob_dark, blue"])
+def test_a_column_of_a_class_is_not_replaced(classifier, name):
+    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already"):
+        _table(classifier, f'smiles,"{name}"\nCCO,1\n')
+    assert _table(classifier, "smiles,c,red,c_prob\nCCO,1,2,3\n")[2] == (1, 0)
+
+
+def test_classes_come_from_a_folder_too(classifier, tmp_path):
+    classifier.model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model")
+    assert again.predict(DRUGS) == classifier.predict(DRUGS)
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many() -> list[str]:
+    """A thousand rows of all sizes, some of which cannot be read."""
+    molecules = [
+        f"{'C' * length}{end}" for length in range(1, 30) for end in ("O", "N", "c1ccccc1")
+    ]
+    rows = (molecules * 12)[:1000]
+    rows[3], rows[500], rows[999] = "", "C1CC", "x"
+    return rows
+
+
+def _with(predictor: Predictor, processes: int) -> Predictor:
+    return Predictor(predictor.model, processes=processes)
+
+
+def _agree(got: list[Prediction], wanted: list[Prediction]) -> None:
+    for one, other in zip(got, wanted, strict=True):
+        assert (one.smiles, one.error) == (other.smiles, other.error)
+        assert one.values == (other.values and pytest.approx(other.values, rel=1e-4, abs=1e-5))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_any_number_of_processes_gives_the_same(predictor, many, processes):
+    """In the same order, failed rows in their places; values differ by rounding alone."""
+    _agree(_with(predictor, processes).predict(many), predictor.predict(many))
+
+
+def test_the_network_can_run_here_while_others_prepare(predictor, many):
+    """As it does where it lies on a GPU."""
+    parting = _with(predictor, 2)
+    parting._run_here = True
+    _agree(parting.predict(many), predictor.predict(many))
+
+
+def test_small_tasks_of_a_long_stream_give_the_same(predictor, many, monkeypatch):
+    monkeypatch.setattr(module, "_TASK", 128)
+    _agree(_with(predictor, 2).predict(many), predictor.predict(many))
+
+
+def test_few_rows_start_no_process_and_many_do(predictor, many):
+    """And those are gone when the stream ends, or is dropped half way."""
+    for count, started in ((1, 0), (255, 0), (256, 2), (1000, 2)):
+        stream = _with(predictor, 2).stream(many[:count])
+        assert multiprocessing.active_children() == []
+        next(stream)
+        assert len(multiprocessing.active_children()) == started
+        stream.close()
+        assert multiprocessing.active_children() == []
+    stream = _with(predictor, 8).stream(many[:400])
+    next(stream)
+    assert len(multiprocessing.active_children()) == 3  # enough rows for so many
+    assert len(list(stream)) == 399
+    assert multiprocessing.active_children() == []
+
+
+def test_a_row_that_fails_ends_the_processes(predictor, many):
+    """As does an error of the table that is read, or a reader of the output that has left."""
+    text = "smiles\n" + "\n".join(many) + "\n"
+    with pytest.raises(DataError, match="my.csv, line 5: empty SMILES"):
+        _table(_with(predictor, 2), text, on_invalid="fail", rows=300)
+    with pytest.raises(DataError, match="my.csv cannot be read as CSV: line 1002 has 2 cells"):
+        _table(_with(predictor, 2), text + "C,1\n", rows=300)
+
+    class Left(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    chunks = read_chunks(io.StringIO(text), "my.csv")
+    with pytest.raises(BrokenPipeError):
+        predict_rows(_with(predictor, 2), chunks, Left(), smiles_column="smiles", source="my.csv")
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 333, 8192])
+def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monkeypatch, rows):
+    """Rows of a piece, of a task and of a share have nothing to do with each other."""
+    monkeypatch.setattr(module, "_TASK", 150)
+    text = "n,smiles\n" + "".join(f"{n},{smiles}\n" for n, smiles in enumerate(many))
+    table, written, counts = _table(_with(predictor, 2), text, rows=rows)
+    assert counts == (1000, 3)
+    assert written.count("y_pred") == 1
+    assert [row["n"] for row in table] == [str(n) for n in range(1000)]
+    for row, prediction in zip(table, predictor.predict(many), strict=True):
+        assert (row["smiles"], row["error"]) == (prediction.smiles, prediction.error or "")
+        if prediction.values:
+            assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-4, abs=1e-5)
+
+
+def test_what_a_worker_is_given_can_be_sent_to_it(predictor):
+    """Where processes are spawned, the work travels as a pickle."""
+    work = Predict(predictor._prepare, predictor._run)
+    again = pickle.loads(pickle.dumps(work))(DRUGS)
+    assert np.array_equal(again.values, work(DRUGS).values)
+    assert again.errors == [None] * len(DRUGS)
+
+
+@pytest.mark.parametrize("processes", [0, -1])
+def test_a_number_of_processes_that_cannot_be(predictor, processes):
+    with pytest.raises(ConfigError, match=f"processes must be 1 or more; got {processes}"):
+        _with(predictor, processes)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_outcomes_are_the_predictions_in_columns(predictor):
+    (outcome,) = predictor.outcomes([DRUGS[0], "C1CC", DRUGS[1]])
+    one, failed, other = predictor.predict([DRUGS[0], "C1CC", DRUGS[1]])
+    assert outcome.values[0].tolist() == list(one.values.values())
+    assert outcome.values[2].tolist() == list(other.values.values())
+    assert np.isnan(outcome.values[1]).all()
+    assert outcome.errors == [None, failed.error, None]
+
+
+def test_columns_of_cells_are_a_table_too(predictor):
+    """What stands on standard input is no file; places are counted from line 1."""
+    out = io.StringIO()
+    chunks = [{"smiles": ["CCO", "C1CC"], "note": ["a,b", ""]}, {"smiles": ["x"], "note": ["1"]}]
+    options = {"smiles_column": "smiles", "source": "standard input"}
+    assert predict_rows(predictor, chunks, out, **options) == (3, 2)
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert list(rows[0]) == ["smiles", "note", "y_pred", "z_pred", "error"]
+    assert [row["note"] for row in rows] == ["a,b", "", "1"]
+    with pytest.raises(DataError, match="standard input, line 2: .*unclosed ring"):
+        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
+    with pytest.raises(DataError, match="standard input, line 3: "):
+        chunks[0]["smiles"][1] = "C"
+        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
+
+
+def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
+    """As spreadsheets expect; infinity stays what it is."""
+    values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
+    failed = np.array([False] * 5 + [True])
+    cells = rows_module._cells(values, failed)
+    assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
+
+
+def test_large_molecules_are_taken_few_at_a_time(predictor):
+    """So that memory is bounded: a group's slot pairs are, see `by_size`."""
+    graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
+    groups = encoded_groups(graphs, predictor.model.encoding, (28,))
+    assert [len(which) for which, _ in groups][:2] == [128, 128]
+    assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
+    assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
+
+
+@pytest.mark.parametrize("call", ["predict", "stream", "outcomes"])
+@pytest.mark.parametrize("smiles", ["CCO", b"CCO", {"ethanol": "CCO"}])
+def test_one_smiles_is_not_taken_for_its_characters(predictor, call, smiles):
+    """At the call itself, not when the first prediction is taken."""
+    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
+        getattr(predictor, call)(smiles)
+
+
+def test_graphs_of_another_featuriser_are_refused(predictor):
+    """With the molecule's place in the list, whatever group it is predicted in."""
+    graphs = [get("zinc")(text) for text in ("CCCCCCCCCCCC", "CCO", "C")]
+    for odd in (get("ogb")("CCO"), MolGraph(np.array([[28]]), np.empty((0, 2)), np.empty((0, 1)))):
+        with pytest.raises(ConfigError, match=r"^molecule 2: atom features do not fit the sizes"):
+            predictor.predict_graphs([*graphs[:2], odd, graphs[2]])
+    for odd in (to_data(graphs[0]), Chem.MolFromSmiles("CC"), "CC"):
+        with pytest.raises(ConfigError, match=r"^molecule 1 must be a MolGraph; got "):
+            predictor.predict_graphs([graphs[0], odd])
+        with pytest.raises(ConfigError, match=r"^graphs must be a list of MolGraph; got "):
+            predictor.predict_graphs(odd)
+
+
+def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
+    """Make a predictor of three targets; one of its network's five outputs has that bias."""
+    targets = (
+        Target("y", "regression", 1.0, 2.0),
+        Target("b", "binary"),
+        Target("c", "multiclass", classes=("p", "q", "r")),
+    )
+    with torch.random.fork_rng():
+        network = Graphormer(
+            GraphormerConfig(
+                layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=5
+            )
+        )
+    with torch.no_grad():
+        network.readout.bias[output] = value
+    return Predictor(
+        PropertyModel(network, "zinc", Task(targets, "loss")), "cpu", 1, precision=precision
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "name"),
+    [
+        (0, np.nan, "y"),
+        (0, np.inf, "y"),
+        (0, 3e38, "y"),  # finite until it is in the target's units
+        (1, np.inf, "b"),  # its sigmoid is 1
+        (1, -np.inf, "b"),
+        (3, np.nan, "c"),  # the first class is the argmax
+        (3, -np.inf, "c"),  # the softmax of the others is finite
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, name, precision):
+    """By all routes, and beside a SMILES that cannot be read, whose reason stays."""
+    predictor = _damaged(output, value, precision)
+    texts = [DRUGS[0], "C1CC", DRUGS[1]]
+    wanted = f"the prediction of {name} is not a finite number: the model's weights are damaged"
+    for rows in (predictor.predict(texts), list(predictor.stream(texts))):
+        assert [row.values for row in rows] == [None] * 3
+        assert all(not row.probabilities for row in rows)
+        assert rows[0].error.startswith(wanted)
+        assert rows[2].error == rows[0].error
+        assert "unclosed ring" in rows[1].error
+        assert ("bf16 overflows" in rows[0].error) == (precision == "bf16")
+    [outcome] = predictor.outcomes(texts)
+    assert np.isnan(outcome.values).all()
+    assert np.isnan(predictor.predict_graphs([get("zinc")(DRUGS[0])])).all()
+
+    table = "smiles\n" + "\n".join(texts)
+    rows, _, counts = _table(predictor, table)
+    assert counts == (3, 3)
+    assert all(not cell for row in rows for key, cell in row.items() if "_p" in key)
+    assert rows[0]["error"].startswith(wanted)
+    with pytest.raises(DataError, match=f"line 2: {wanted}"):
+        _table(predictor, table, on_invalid="fail")
+
+
+def test_one_molecule_whose_prediction_is_not_finite_costs_the_others_nothing(predictor):
+    broken = pickle.loads(pickle.dumps(predictor))
+    before = broken.predict(["CCC", "CCO"])
+    with torch.no_grad():
+        broken.model.network.embedding.atoms[1] = np.inf  # oxygen
+    after = broken.predict(["CCC", "CCO"])
+    assert after[0].values == pytest.approx(before[0].values, rel=1e-5)
+    assert after[1].values is None
+    assert after[1].error.startswith("the prediction of y, z is not a finite number")
+
+
+def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor):
+    """Every row is one row to pandas as well as to Python."""
+    text = 'note,smiles,note,note.1\n"first\rsecond",CCO, a ,"b\r\n"\nx,CCC,"q""q",\n'
+    out = io.StringIO(newline="")
+    chunks = read_chunks(io.StringIO(text, newline=""), "my.csv")
+    predict_rows(predictor, chunks, out, smiles_column="smiles", source="my.csv")
+    rows = list(csv.reader(io.StringIO(out.getvalue(), newline="")))
+    assert rows[0][:4] == ["note", "smiles", "note", "note.1"]
+    assert rows[1][:4] == ["first\rsecond", "CCO", " a ", "b\r\n"]
+    assert rows[2][:4] == ["x", "CCC", 'q"q', ""]
+    options = {"dtype": object, "na_filter": False, "header": None}
+    table = pd.read_csv(io.StringIO(out.getvalue(), newline=""), **options)
+    assert table.to_numpy().tolist() == rows
+
+
+def test_two_columns_of_smiles_are_refused(predictor):
+    with pytest.raises(ConfigError, match="my.csv has 2 columns called 'smiles'"):
+        _table(predictor, "smiles,smiles\nC,CC\n")

@@ -1,0 +1,273 @@
+"""SepNorm for several special tokens and both layouts, against torch's norms slot by slot."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, SepNorm
+from molsepnorm.sepnorm.conversion.padding import PaddingContext, PaddingHook
+
+SEQUENCES, SLOTS, WIDTH = 6, 7, 4
+
+
+def some_input(seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(B, S, C): each slot with another mean and spread."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(SEQUENCES, SLOTS, WIDTH, generator=generator, dtype=dtype)
+    place = torch.arange(SLOTS, dtype=dtype)[:, None]
+    return (1 + place) * x + 3 * place
+
+
+def some_mask(special: int) -> Tensor:
+    """(B, S): where no padding stands; every sequence has its special tokens and one more."""
+    lengths = special + 1 + torch.arange(SEQUENCES) % (SLOTS - special)
+    return torch.arange(SLOTS) < lengths[:, None]
+
+
+def perturbed(norm: LeadingSepNorm) -> LeadingSepNorm:
+    """With affine parameters that tell norms and channels apart."""
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in norm.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+    return norm
+
+
+@pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm])
+def test_one_special_token_is_sepnorm(tok_norm: type[nn.Module]) -> None:
+    """Outputs, gradients and running statistics, with padding."""
+    ours = perturbed(LeadingSepNorm(WIDTH, tok_norm=tok_norm))
+    theirs = SepNorm(WIDTH, tok_norm=tok_norm)
+    theirs.cls_norm = copy.deepcopy(ours.cls_norms[0])
+    theirs.tok_norm = copy.deepcopy(ours.tok_norm)
+    mask = some_mask(1)
+    others = mask.clone()
+    others[:, 0] = False
+    x, x_theirs = (some_input().requires_grad_() for _ in range(2))
+    y, y_theirs = ours(x, mask), theirs(x_theirs, mask=others)
+    torch.testing.assert_close(y, y_theirs)
+    weight = torch.randn(y.shape)
+    for output in (y, y_theirs):
+        (output * weight).sum().backward()
+    torch.testing.assert_close(x.grad, x_theirs.grad)
+    for one, other in zip(ours.buffers(), theirs.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("special", [1, 2, 3])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_each_special_token_has_a_norm_of_its_own(special: int, batch_first: bool) -> None:
+    """Slot by slot, with torch's functions."""
+    norm = perturbed(LeadingSepNorm(WIDTH, special_tokens=special, batch_first=batch_first))
+    x = some_input()
+    y = norm(x) if batch_first else norm(x.transpose(0, 1)).transpose(0, 1)
+    assert len({id(each) for each in norm.cls_norms}) == special
+    for slot in range(SLOTS):
+        if slot < special:
+            own = norm.cls_norms[slot]
+            expected = nn.functional.batch_norm(
+                x[:, slot], None, None, own.weight, own.bias, training=True
+            )
+            torch.testing.assert_close(own.running_mean, 0.1 * x[:, slot].mean(0))
+        else:
+            expected = nn.functional.layer_norm(
+                x[:, slot], (WIDTH,), norm.tok_norm.weight, norm.tok_norm.bias
+            )
+        torch.testing.assert_close(y[:, slot], expected)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
+    batch_first: bool,
+) -> None:
+    """Its statistics are those of the rows that are left, in one list."""
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2, batch_first=batch_first)
+    assert type(norm.tok_norm) is MaskedBatchNorm1d
+    x, mask = some_input(), some_mask(2)
+    rows = torch.stack(
+        [x[b, s] for b in range(SEQUENCES) for s in range(2, SLOTS) if mask[b, s]]
+    ).double()
+    for rubbish in (0.0, 1e4):
+        one = copy.deepcopy(norm)
+        given = torch.where(mask[..., None], x, rubbish)
+        y = one(given, mask) if batch_first else one(given.transpose(0, 1), mask).transpose(0, 1)
+        torch.testing.assert_close(one.tok_norm.running_mean, (0.1 * rows.mean(0)).float())
+        torch.testing.assert_close(one.tok_norm.running_var, (0.9 + 0.1 * rows.var(0)).float())
+        mean, deviation = rows.mean(0), (rows.var(0, correction=0) + 1e-5).sqrt()
+        others = mask.clone()
+        others[:, :2] = False
+        torch.testing.assert_close(y[others], ((rows - mean) / deviation).float())
+
+
+def test_the_mask_of_a_context_is_taken_unless_one_is_passed() -> None:
+    """What a hook has written is as good as an argument."""
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
+    x, mask = some_input(), some_mask(1)
+    expected, unmasked = copy.deepcopy(norm)(x, mask), copy.deepcopy(norm)(x)
+    assert not torch.allclose(expected, unmasked)
+    norm.padding.real = mask
+    torch.testing.assert_close(norm(x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(
+        norm(x, torch.ones_like(mask)), LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)(x)
+    )
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_one_sequence_without_a_batch(batch_first: bool) -> None:
+    """(S, C) is the sequence that it is inside a batch of one."""
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=batch_first)
+    norm.tok_norm.running_mean.fill_(2.0)
+    norm.eval()
+    x = some_input()[0]
+    one = norm(x[None] if batch_first else x[:, None])
+    torch.testing.assert_close(norm(x), one[0] if batch_first else one[:, 0], rtol=0, atol=0)
+    norm.tok_norm.train()
+    mask = torch.arange(SLOTS) < 5
+    norm(x, mask)
+    torch.testing.assert_close(norm.tok_norm.running_mean, 1.8 + 0.1 * x[1:5].mean(0))
+
+
+def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16() -> None:
+    """bf16 activations with float32 weights, and a network wholly in bf16."""
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
+    x = some_input().bfloat16()
+    y = norm(x)
+    assert y.dtype is torch.bfloat16
+    expected = nn.functional.batch_norm(x[:, 0].float(), None, None, training=True)
+    torch.testing.assert_close(y[:, 0], expected.bfloat16())
+    assert norm.cls_norms[0].running_mean.dtype is torch.float32
+    torch.testing.assert_close(norm.cls_norms[0].running_mean, 0.1 * x[:, 0].float().mean(0))
+    seen = []
+    norm.cls_norms[0].register_forward_pre_hook(lambda _, args: seen.append(args[0].dtype))
+    norm(x)
+    assert seen == [torch.float32]
+    for tok_norm in (nn.LayerNorm, nn.BatchNorm1d):
+        low = LeadingSepNorm(WIDTH, tok_norm=tok_norm).bfloat16()
+        assert low(x).dtype is torch.bfloat16
+        torch.testing.assert_close(low(x)[:, 0], y[:, 0], rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_gradients_in_float64(tok_norm: type[nn.Module], batch_first: bool) -> None:
+    """Of input and parameters, by finite differences."""
+    norm = perturbed(
+        LeadingSepNorm(WIDTH, tok_norm=tok_norm, special_tokens=2, batch_first=batch_first)
+    ).double()
+    x = some_input(dtype=torch.float64)[:3, :4]
+    x = (x if batch_first else x.transpose(0, 1).contiguous()).requires_grad_()
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]]).bool()
+    assert torch.autograd.gradcheck(
+        lambda *values: torch.func.functional_call(
+            norm, dict(zip(dict(norm.named_parameters()), values[1:], strict=True)), (x, mask)
+        ),
+        (x, *norm.parameters()),
+    )
+
+
+def test_compiled_equals_eager() -> None:
+    """torch.compile takes it as one graph, the mask of the context included."""
+    eager = perturbed(LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2))
+    inner = copy.deepcopy(eager)
+    eager.padding.real = inner.padding.real = some_mask(2)
+    compiled = torch.compile(inner, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(some_input()), eager(some_input()))
+    torch.testing.assert_close(inner.tok_norm.running_mean, eager.tok_norm.running_mean)
+
+
+def test_the_weights_of_one_norm_are_taken_by_all() -> None:
+    """The state of the layer norm that stood here before; what it has not is left as it is."""
+    old = perturbed(nn.LayerNorm(WIDTH))
+    network = nn.Sequential(LeadingSepNorm(WIDTH, special_tokens=2))
+    network[0].cls_norms[1].running_mean.fill_(5.0)
+    network.load_state_dict(nn.Sequential(old).state_dict())
+    for norm in (*network[0].cls_norms, network[0].tok_norm):
+        torch.testing.assert_close(norm.weight, old.weight, rtol=0, atol=0)
+        torch.testing.assert_close(norm.bias, old.bias, rtol=0, atol=0)
+    assert network[0].cls_norms[1].running_mean.tolist() == [5.0] * WIDTH
+    with pytest.raises(RuntimeError, match="Missing key"):  # its own states stay strict
+        network.load_state_dict({"0.tok_norm.weight": old.weight})
+
+
+def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
+    """With SepNorm's message; no norm has taken the batch into its statistics."""
+    norm = LeadingSepNorm(WIDTH, special_tokens=2)
+    with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
+        norm(some_input()[:1])
+    assert int(norm.cls_norms[0].num_batches_tracked) == 0
+    assert norm.eval()(some_input()[:1]).isfinite().all()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """Numbers of tokens, dimensions, slots and masks."""
+    with pytest.raises(ConfigError, match="at least one special token; got special_tokens=0"):
+        LeadingSepNorm(WIDTH, special_tokens=0)
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=3)
+    with pytest.raises(ValueError, match=r"expects \(batch, slots, channels\).*got \(1, 6, 7, 4\)"):
+        norm(some_input()[None])
+    with pytest.raises(ValueError, match="3 special tokens .* and got 2 slots.*special_tokens="):
+        norm(some_input()[:, :2])
+    with pytest.raises(ValueError, match=r"mask of shape \(6, 6\) does not fit .*\(6, 7, 4\)"):
+        norm(some_input(), some_mask(3)[:, :-1])
+    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=False)
+    with pytest.raises(ValueError, match=r"\(7, 6\) does not fit"):
+        norm(some_input().transpose(0, 1), some_mask(1).T)
+
+
+# --- the hook that reads masks ------------------------------------------------------------------
+
+
+class Reader(nn.Module):
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None, **others: Tensor) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "expected"),
+    [
+        ([torch.tensor([[1, 1, 0]])], {}, [[True, True, False]]),
+        ([], {"attention_mask": torch.tensor([[0.0, 2.0, 1.0]])}, [[False, True, True]]),
+        ([], {"src_key_padding_mask": torch.tensor([[False, True]])}, [[True, False]]),
+        ([], {"src_key_padding_mask": torch.tensor([0.0, -torch.inf])}, [True, False]),
+        ([], {"src_key_padding_mask": torch.tensor([[-3e38, 1.0, -3.5e38]]).bfloat16()}, None),
+        ([None], {}, None),
+        ([], {}, None),
+    ],
+)
+def test_masks_are_found_by_name_and_by_place(
+    positional: list, named: dict, expected: list | None
+) -> None:
+    """And the one of the last call is forgotten."""
+    module, padding = Reader(), PaddingContext()
+    module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
+    padding.real = torch.ones(1, 1)
+    module(torch.zeros(1), *positional, **named)
+    if "src_key_padding_mask" in named and expected is None:
+        expected = [[True, True, False]]  # −∞ in bfloat16
+    assert (None if padding.real is None else padding.real.tolist()) == expected
+    assert copy.deepcopy(padding).real is None
+
+
+def test_masks_that_do_not_tell_the_padding_are_refused() -> None:
+    """Such as one over pairs of slots: where the mask is needed, and only there."""
+    module, norm = Reader(), LeadingSepNorm(4, tok_norm=nn.BatchNorm1d)
+    hook = PaddingHook(module, norm.padding)
+    module.register_forward_pre_hook(hook, with_kwargs=True)
+    x = torch.randn(2, 3, 4)
+    for name, mask, told in (
+        ("attention_mask", torch.ones(1, 1, 3, 3), r"shape \(1, 1, 3, 3\)"),
+        ("attention_mask", {}, "dict"),
+        ("src_key_padding_mask", torch.zeros(1, 2, 3), r"shape \(1, 2, 3\)"),
+    ):
+        module(torch.zeros(1), **{name: mask})
+        with pytest.raises(ValueError, match=f"{name} must be .*; got {told}"):
+            norm.train()(x)
+        assert norm.eval()(x).shape == x.shape
+        assert norm.train()(x, torch.ones(2, 3).bool()).shape == x.shape
+    module(torch.zeros(1))
+    assert norm.train()(x).shape == x.shape

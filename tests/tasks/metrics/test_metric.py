@@ -1,0 +1,71 @@
+"""What is known of each metric."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.tasks.metrics import METRICS, resampled_scores, score
+
+NAN = float("nan")
+PERFECT = {
+    "regression": (np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 4.0])),
+    "binary": (np.array([0.0, 1.0, 1.0]), np.array([0.0, 1.0, 1.0])),
+    "multiclass": (np.array([0.0, 1.0, 2.0]), np.eye(3)),
+}
+WRONG = {
+    "regression": (np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.0, 1.0])),
+    "binary": (np.array([0.0, 1.0, 1.0]), np.array([1.0, 0.0, 0.0])),
+    "multiclass": (np.array([0.0, 1.0, 2.0]), np.eye(3)[[1, 2, 0]]),
+}
+PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
+
+
+def test_metrics_of_each_kind() -> None:
+    """The names under which scores are written are kept."""
+    classes = ["accuracy", "f1", "mcc", "log_loss", "brier"]
+    for kind, names in {
+        "regression": ["mae", "rmse", "r2", "spearman"],
+        "binary": ["roc_auc", "pr_auc", *classes],
+        "multiclass": classes,
+    }.items():
+        assert [name for name, metric in METRICS.items() if kind in metric.kinds] == names
+    assert METRICS["loss"].kinds == ()
+    assert {metric.name for metric in METRICS.values()} == set(METRICS)
+    assert len({metric.label for metric in METRICS.values()}) == len(METRICS)
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test_the_better_way(name: str, kind: str) -> None:
+    """Right predictions have the best value there is, and beat wrong ones."""
+    best, worst = score(name, *PERFECT[kind]), score(name, *WRONG[kind])
+    assert best == pytest.approx(1.0 if METRICS[name].higher_is_better else 0.0, abs=1e-12)
+    assert METRICS[name].better(best, worst)
+    assert not METRICS[name].better(worst, best)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_any_score_beats_none(name: str) -> None:
+    """Anything beats nothing and an undefined score; that beats no number; ties are no gain."""
+    metric = METRICS[name]
+    assert metric.better(0.5, None)
+    assert metric.better(0.5, math.nan)
+    assert metric.better(math.nan, None)
+    assert not metric.better(math.nan, 0.5)
+    assert not metric.better(0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("roc-auc", "Did you mean 'roc_auc'"), ("loss", "Known: accuracy, ")]
+)
+def test_unknown_metric(name: str, hint: str) -> None:
+    """The nearest name is offered; the loss is none of a single target."""
+    labels, predictions = PERFECT["binary"]
+    message = f"no metric '{name}' scores a target.*{hint}"
+    with pytest.raises(ConfigError, match=message):
+        score(name, labels, predictions)
+    with pytest.raises(ConfigError, match=message):
+        resampled_scores(name, labels, predictions, np.ones((1, 3), int))

@@ -1,0 +1,196 @@
+"""The bootstrap: fast scores against plain ones, draws, intervals and what they cover."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.tasks.metrics import METRICS, draw_resamples, interval, resampled_scores, score
+
+NAN = float("nan")
+PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
+
+
+@st.composite
+def resampled(draw: Callable, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels and predictions from few values, so that ties, single classes, missing labels and
+    predictions that are no numbers are common, and counts in which molecules are missing."""
+    n = draw(st.integers(0, 12))
+    several = draw(st.integers(2, 4))
+
+    def column(values: st.SearchStrategy) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=n, max_size=n)), float)
+
+    number = st.integers(-4, 4).map(lambda value: value * scale + shift)
+    scale, shift = draw(st.sampled_from([(1, 0), (0.1, 3), (1e-3, 1e3), (1e5, -1e4)]))
+    missing = st.just(NAN) if draw(st.booleans()) else st.nothing()
+    odd = st.sampled_from([NAN, math.inf]) if draw(st.integers(0, 4)) == 4 else st.nothing()
+    if kind == "regression":
+        labels, predictions = column(number | missing), column(number | odd)
+    elif kind == "binary":
+        labels = column(st.integers(0, 1) | missing)
+        predictions = column(st.sampled_from([0, 0.25, 0.5, 0.6, 1]) | odd)
+    else:
+        labels = column(st.integers(0, several - 1) | missing)
+        rows = st.lists(st.integers(0, 3), min_size=several, max_size=several)
+        predictions = np.array(draw(st.lists(rows, min_size=n, max_size=n)), float)
+        predictions = predictions.reshape(n, several) + (0 if draw(st.booleans()) else 0.25)
+        predictions[predictions.sum(axis=1) == 0] = 1
+        predictions /= predictions.sum(axis=1, keepdims=True)
+    row = st.lists(st.sampled_from([0, 0, 1, 1, 2, 5]), min_size=n, max_size=n)
+    counts = draw(st.lists(row, min_size=3, max_size=3))
+    return labels, predictions, np.array(counts, draw(st.sampled_from([np.uint8, np.int64])))
+
+
+@pytest.mark.parametrize(("metric", "kind"), PAIRS)
+@given(data=st.data())
+def test_the_score_of_every_resample(metric: str, kind: str, data: st.DataObject) -> None:
+    """It is that of the molecules repeated so often, and undefined where that is."""
+    labels, predictions, counts = data.draw(resampled(kind))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fast = resampled_scores(metric, labels, predictions, counts)
+    slow = [score(metric, np.repeat(labels, c), np.repeat(predictions, c, axis=0)) for c in counts]
+    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
+
+
+def large(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, a tenth of them missing, and predictions, partly tied."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=n).round(2)
+    if kind == "multiclass":
+        labels = rng.integers(0, 6, n).astype(float)
+        predictions = rng.dirichlet(np.ones(6), n)
+    elif kind == "binary":
+        labels = (rng.random(n) < 0.1).astype(float)
+        predictions = 1 / (1 + np.exp(-labels - noise))
+    else:
+        labels = rng.normal(size=n)
+        predictions = labels.round(1) + noise
+    labels[rng.random(n) < 0.1] = NAN
+    return labels, predictions
+
+
+@pytest.mark.parametrize(("metric", "kind"), PAIRS)
+def test_many_molecules_in_several_blocks(metric: str, kind: str) -> None:
+    """More weights than are held at a time: each block's scores come to their own places."""
+    labels, predictions = large(kind, 3000)
+    counts = draw_resamples(3000, 500, seed=0)
+    fast = resampled_scores(metric, labels, predictions, counts)
+    assert len(np.unique(fast)) > 100
+    for row in (0, 193, 194, 195, 386, 499):
+        repeated = np.repeat(labels, counts[row]), np.repeat(predictions, counts[row], axis=0)
+        assert fast[row] == pytest.approx(score(metric, *repeated), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("metric", "kind"),
+    [("spearman", "regression"), ("r2", "regression"), ("pr_auc", "binary"), ("f1", "multiclass")],
+)
+def test_memory_does_not_grow_with_the_resamples(metric: str, kind: str) -> None:
+    """All weights of this case at once would be 60 MB, and most metrics need them many times."""
+    labels, predictions = large(kind, 10_000)
+    counts = draw_resamples(10_000, 800, seed=0)
+    tracemalloc.start()
+    resampled_scores(metric, labels, predictions, counts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
+def test_r2_of_labels_that_are_close_together() -> None:
+    """A resample may hold but a sliver of the labels' range: R² is measured by that sliver, and
+    undefined where nothing of the range is left."""
+    labels, predictions = np.array([0, 1e6, 1e6 + 2**-10]), np.array([0, 1e6, 1e6])
+    fast = resampled_scores("r2", labels, predictions, np.array([[0, 1, 1], [0, 3, 1]]))
+    assert fast == pytest.approx([-1, -1 / 3], rel=1e-9)
+    equal, counts = np.array([7.3] + [0.1] * 7), np.array([[0] + [1] * 7])
+    assert np.isnan(resampled_scores("r2", equal, np.zeros(8), counts)).all()
+
+
+def test_without_labels_and_without_resamples() -> None:
+    """Every score is undefined, or there is none."""
+    nothing, counts = np.full(3, NAN), np.ones((2, 3), int)
+    assert np.isnan(resampled_scores("mae", nothing, np.zeros(3), counts)).all()
+    assert np.isnan(resampled_scores("f1", nothing, np.eye(3), counts)).all()
+    assert resampled_scores("mae", np.zeros(3), np.zeros(3), counts[:0]).shape == (0,)
+
+
+@given(n=st.integers(0, 300), resamples=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
+def test_draws(n: int, resamples: int, seed: int) -> None:
+    """Every row has n draws; the same seed gives the same rows, however many are asked for."""
+    counts = draw_resamples(n, resamples, seed)
+    assert (counts.shape, counts.dtype) == ((resamples, n), np.uint8)
+    assert (counts.sum(axis=1) == n).all()
+    assert (draw_resamples(n, resamples + 2, seed)[:resamples] == counts).all()
+
+
+def test_draws_are_with_replacement_and_fair() -> None:
+    """Each molecule once on average, and missing as often as (1 - 1/n)^n; seeds differ."""
+    n, resamples = 200, 2000
+    counts = draw_resamples(n, resamples, seed=3)
+    assert abs(counts.mean(axis=0) - 1).max() < 5 * math.sqrt((1 - 1 / n) / resamples)
+    missing = (1 - 1 / n) ** n
+    of_one = 5 * math.sqrt(missing * (1 - missing) / resamples)
+    assert abs((counts == 0).mean(axis=0) - missing).max() < of_one
+    assert (draw_resamples(n, resamples, seed=4) != counts).any(axis=1).all()
+
+
+def test_interval_is_the_middle_of_the_defined_scores() -> None:
+    """In any order; a higher level is wider, and undefined scores are left out."""
+    scores = np.random.default_rng(0).permutation(np.arange(1001.0))
+    assert interval(scores) == pytest.approx((25, 975))
+    assert interval(scores, level=0.5) == pytest.approx((250, 750))
+    assert interval(np.append(scores, [NAN] * 1001)) == interval(scores)
+    assert interval(np.array([0.25])) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("scores", [[], [NAN], [0.5, NAN, NAN], [0.1] * 499 + [NAN] * 501])
+def test_no_interval_where_few_scores_are_defined(scores: list[float]) -> None:
+    """Fewer than half say too little."""
+    assert interval(np.array(scores)) is None
+
+
+def mae_of_normal_errors(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    predictions = rng.normal(size=150)
+    return predictions + rng.normal(size=150), predictions
+
+
+def shifted_normals(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    labels = (rng.random(150) < 0.4).astype(float)
+    return labels, labels + rng.normal(size=150)
+
+
+def right_in_seven_of_ten(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    labels = (rng.random(150) < 0.4).astype(float)
+    return labels, np.where(rng.random(150) < 0.7, labels, 1 - labels)
+
+
+@pytest.mark.parametrize(
+    ("metric", "simulate", "truth"),
+    [
+        ("mae", mae_of_normal_errors, math.sqrt(2 / math.pi)),
+        ("r2", mae_of_normal_errors, 0.5),
+        ("roc_auc", shifted_normals, 0.5 * (1 + math.erf(1 / 2))),
+        ("accuracy", right_in_seven_of_ten, 0.7),
+    ],
+)
+def test_intervals_cover_the_truth(metric: str, simulate: Callable, truth: float) -> None:
+    """An interval of 95 % holds the score of infinitely many molecules in about 95 % of 200
+    simulated data sets: between 182 and 198 times, where 190 ± 3 are expected."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for seed in range(200):
+        labels, predictions = simulate(rng)
+        counts = draw_resamples(len(labels), 400, seed)
+        found = interval(resampled_scores(metric, labels, predictions, counts))
+        assert found is not None
+        covered += found[0] <= truth <= found[1]
+    assert 182 <= covered <= 198

@@ -1,0 +1,771 @@
+"""Targets, loss, predictions and scores, against plain loops and scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.utils.class_weight import compute_class_weight
+from torch import Tensor
+from torch.nn import functional as F
+
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.tasks import Target, Task, check_labels, json_scores
+from molsepnorm.tasks.metrics import METRICS, Kind, score
+
+NAN = float("nan")
+LOGP = Target("logP", "regression", mean=2.5, scale=0.5)
+TOXIC = Target("toxic", "binary")
+ODOUR = Target("odour", "multiclass", classes=("none", "mild", "strong"))
+TASTE = Target("taste", "multiclass", classes=("bitter", "sweet"))
+MIXED = Task((ODOUR, LOGP, TASTE, TOXIC), metric="loss")  # 3 + 1 + 2 + 1 outputs
+LABELS = [
+    [0.0, 3.0, 1.0, 1.0],
+    [2.0, NAN, 0.0, 0.0],
+    [NAN, 1.5, 1.0, NAN],
+    [NAN, NAN, NAN, NAN],
+    [1.0, 2.5, NAN, 0.0],
+    [0.0, -4.0, 0.0, 1.0],
+]
+OUTPUT_OF = torch.tensor([0, 0, 0, 1, 2, 2, 3])  # for each output its target
+
+
+def weighted(task: Task) -> Task:
+    """The same, each class with a weight of its own."""
+    weights = {1: (), 2: (0.25, 4.0), 3: (3.0, 0.5, 0.125)}
+    return replace(
+        task,
+        targets=tuple(
+            t if t.kind == "regression" else replace(t, class_weights=weights[max(t.width, 2)])
+            for t in task.targets
+        ),
+    )
+
+
+SUBSETS = {
+    "all kinds": MIXED,
+    "class weights": weighted(MIXED),
+    "one multi-class target": Task((ODOUR,), "accuracy"),
+    "multi-class targets alone": weighted(Task((ODOUR, TASTE), "accuracy")),
+    "single outputs alone": Task((LOGP, TOXIC), "loss"),
+    "yes/no alone": weighted(Task((TOXIC,), "roc_auc")),
+    "regression last": Task((TASTE, TOXIC, LOGP), "loss"),
+    "squared errors": replace(MIXED, regression_loss="mse"),
+}
+
+
+def labels_of(task: Task) -> Tensor:
+    order = [MIXED.names.index(name) for name in task.names]
+    return torch.tensor(LABELS)[:, order]
+
+
+# Fitting
+
+
+def test_fit_standardises_by_the_training_labels() -> None:
+    """Mean and deviation of the labels present, computed in float64; the others are left alone."""
+    rng = np.random.default_rng(0)
+    labels = np.stack(
+        [rng.normal(1000, 0.1, 10_001), rng.integers(0, 2, 10_001), rng.integers(0, 3, 10_001)],
+        axis=1,
+    )
+    labels[::7] = np.nan
+    labels = labels.astype(np.float32)
+    task = Task.fit(
+        ["energy", "active", "odour"],
+        ["regression", "binary", "multiclass"],
+        labels,
+        classes=[(), (), ODOUR.classes],
+    )
+    energies = [float(value) for value in labels[:, 0] if not math.isnan(value)]
+    mean = math.fsum(energies) / len(energies)
+    scale = math.sqrt(math.fsum((value - mean) ** 2 for value in energies) / len(energies))
+    energy, active, odour = task.targets
+    assert energy.mean == pytest.approx(mean, rel=1e-12)
+    assert energy.scale == pytest.approx(scale, rel=1e-9)
+    assert active == Target("active", "binary")
+    assert odour == ODOUR
+    assert task.names == ("energy", "active", "odour")
+    assert task.outputs == 5
+
+
+@pytest.mark.parametrize(
+    ("kinds", "metric"),
+    [
+        (["regression"] * 2, "mae"),
+        (["binary"] * 2, "roc_auc"),
+        (["multiclass"] * 2, "accuracy"),
+        (["regression", "binary"], "loss"),
+        (["binary", "multiclass"], "loss"),
+    ],
+)
+def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
+    """The loss for a mixture, unless one is given."""
+    labels = np.array([[0.0, 1.0], [1.0, 0.0]])
+    classes = [("x", "y") if kind == "multiclass" else () for kind in kinds]
+    task = Task.fit(["a", "b"], kinds, labels, classes=classes)
+    assert task.metric == metric
+    assert task.chosen_by is METRICS[metric]
+    if "regression" in kinds:
+        assert Task.fit(["a", "b"], kinds, labels, "rmse").metric == "rmse"
+
+
+def test_squared_errors_go_with_rmse() -> None:
+    """Unless another metric is given; the loss does not decide for other kinds."""
+    labels = np.array([[0.0], [1.0]])
+    for kind, metric in (("regression", "rmse"), ("binary", "roc_auc")):
+        task = Task.fit(["a"], [kind], labels, regression_loss="mse")
+        assert (task.metric, task.regression_loss) == (metric, "mse")
+    assert Task.fit(["a"], ["regression"], labels, "mae", regression_loss="mse").metric == "mae"
+    assert Task.fit(["a"], ["regression"], labels).regression_loss == "l1"
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
+def test_fit_refuses_a_constant_target(kind: Kind) -> None:
+    """The message names the target, the value and the number of labels."""
+    labels = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, NAN]])
+    classes = [("x", "y")] * 2 if kind == "multiclass" else []
+    with pytest.raises(DataError, match=r"target 'b' is constant .* all 2 labels are 1, so"):
+        Task.fit(["a", "b"], [kind, kind], labels, classes=classes)
+
+
+def test_fit_refuses_a_target_without_labels() -> None:
+    """The message names the target."""
+    labels = np.array([[0.0, NAN], [1.0, NAN]])
+    with pytest.raises(DataError, match="target 'b' has no label among the training molecules"):
+        Task.fit(["a", "b"], ["regression", "regression"], labels)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_a_published_set_is_taken_as_it_is(class_weight: None) -> None:
+    """A target without labels, or of a single value, is neither refused nor makes a loss that is
+    no number."""
+    kinds: list[Kind] = ["regression", "regression", "binary", "binary", "multiclass"]
+    labels = np.array([[0.1, NAN, 1, NAN, 2]] * 7, dtype=np.float32)
+    task = Task.fit(
+        list("abcde"),
+        kinds,
+        labels,
+        classes=[(), (), (), (), ODOUR.classes],
+        class_weight=class_weight,
+        strict=False,
+    )
+    assert task.targets[0].mean == pytest.approx(0.1)
+    assert task.targets[0].scale == 1
+    assert task.targets[1] == Target("b", "regression")
+    later = torch.tensor([[5.0, 3.0, 0.0, 1.0, 1.0]])
+    total, weight = task.loss(torch.zeros(1, 7), later)
+    assert total.isfinite()
+    assert weight.isfinite()
+    assert np.isfinite(task.constant(labels)).all()
+
+
+@pytest.mark.parametrize(
+    ("target", "label", "message"),
+    [
+        (TOXIC, 2.0, "target 'toxic' is yes/no, so its labels must be 0, 1 or blank; found 2"),
+        (TOXIC, -1.0, "'toxic' is yes/no, .* found -1"),
+        (TOXIC, 0.5, "'toxic' is yes/no, .* found 0.5"),
+        (TOXIC, math.inf, "'toxic' is yes/no, .* found inf"),
+        (ODOUR, 3.0, "target 'odour' has 3 classes, so its labels must be 0 … 2; found 3"),
+        (ODOUR, -1.0, "'odour' has 3 classes, .* found -1"),
+        (ODOUR, 1.5, "'odour' has 3 classes, .* found 1.5"),
+        (TASTE, 2.0, "'taste' has 2 classes, so its labels must be 0 … 1; found 2"),
+    ],
+)
+def test_labels_that_their_target_cannot_have(target: Target, label: float, message: str) -> None:
+    """An index outside of the classes would be another molecule's loss, or a crash on a GPU."""
+    labels = np.array([[5.0, NAN], [-3.0, 0.0], [7.5, 1.0], [2.0, label]])
+    with pytest.raises(DataError, match=message):
+        check_labels([LOGP, target], labels)
+    with pytest.raises(DataError, match=message):
+        Task.fit(
+            ["logP", target.name],
+            ["regression", target.kind],
+            labels,
+            classes=[(), target.classes],
+        )
+    check_labels([LOGP, target], labels[:3])
+
+
+def test_unknown_metric() -> None:
+    """The nearest name is offered."""
+    with pytest.raises(ConfigError, match=r"unknown metric 'roc-auc'\. Did you mean 'roc_auc'"):
+        Task((TOXIC,), "roc-auc")
+
+
+@pytest.mark.parametrize(
+    ("target", "metric", "wanted"),
+    [
+        (TOXIC, "mae", "regression"),
+        (ODOUR, "spearman", "regression"),
+        (LOGP, "roc_auc", "binary"),
+        (ODOUR, "pr_auc", "binary"),
+        (LOGP, "mcc", "binary and multiclass"),
+    ],
+)
+def test_a_metric_of_another_kind(target: Target, metric: str, wanted: str) -> None:
+    """A metric must be for at least one of the targets."""
+    message = f"metric '{metric}' is for {wanted} targets, and there is none among {target.name}"
+    with pytest.raises(ConfigError, match=message):
+        Task((target,), metric)
+    assert replace(MIXED, metric=metric).metric == metric
+
+
+@given(
+    counts=st.lists(st.integers(1, 40), min_size=2, max_size=6),
+    blanks=st.integers(0, 5),
+)
+def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) -> None:
+    """Of the labels present; a training label's mean weight is 1, and all classes weigh alike."""
+    column = np.repeat(np.arange(len(counts), dtype=float), counts)
+    labels = np.append(column, np.full(blanks, np.nan))[:, None]
+    expected = compute_class_weight("balanced", classes=np.arange(len(counts)), y=column)
+    classes = tuple(f"class {i}" for i in range(len(counts)))
+    tasks = [
+        Task.fit(["a"], ["multiclass"], labels, classes=[classes], class_weight="balanced"),
+    ]
+    if len(counts) == 2:
+        tasks.append(Task.fit(["a"], ["binary"], labels, class_weight="balanced"))
+    for task in tasks:
+        (target,) = task.targets
+        assert target.class_weights == pytest.approx(expected.tolist())
+        total, weight = task.loss(torch.zeros(len(labels), task.outputs), torch.tensor(labels))
+        assert float(weight) == pytest.approx(len(column))
+        assert float(total / weight) == pytest.approx(math.log(len(counts)))
+
+
+def test_a_class_that_does_not_occur_has_the_weight_1() -> None:
+    """The others are balanced among themselves, so that the mean weight of a label stays 1."""
+    labels = np.repeat([0.0, 1.0], [600, 400])[:, None]
+    classes = [("a", "b", "c")]
+    task = Task.fit(["y"], ["multiclass"], labels, classes=classes, class_weight="balanced")
+    weights = task.targets[0].class_weights
+    assert weights == pytest.approx((1000 / 1200, 1000 / 800, 1.0))
+
+
+def test_balancing_leaves_regression_alone() -> None:
+    """And nothing is balanced unless it is asked for; of numbers alone it cannot be."""
+    labels = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0]])
+    task = Task.fit(["a", "b"], ["regression", "binary"], labels, class_weight="balanced")
+    assert [target.class_weights for target in task.targets] == [(), (0.75, 1.5)]
+    task = Task.fit(["a", "b"], ["regression", "binary"], labels)
+    assert [target.class_weights for target in task.targets] == [(), ()]
+    with pytest.raises(ConfigError, match="class_weight is for yes/no and multi-class .* a, b are"):
+        Task.fit(["a", "b"], ["regression"] * 2, labels, class_weight="balanced")
+
+
+# The loss
+
+
+def plain_loss(
+    task: Task, outputs: Tensor, labels: Tensor, weights: list[float]
+) -> tuple[Tensor, float]:
+    """Label by label."""
+    total, weight = torch.zeros((), dtype=outputs.dtype), 0.0
+    for output_row, label_row, molecule in zip(outputs, labels.tolist(), weights, strict=True):
+        start = 0
+        for target, label in zip(task.targets, label_row, strict=True):
+            own = output_row[start : start + target.width]
+            start += target.width
+            if math.isnan(label):
+                continue
+            factor = molecule
+            if target.kind == "regression":
+                error = own[0] - (label - target.mean) / target.scale
+                loss = error.abs() if task.regression_loss == "l1" else error * error
+            else:
+                factor *= target.class_weights[int(label)] if target.class_weights else 1
+                if target.kind == "binary":
+                    loss = -F.logsigmoid(own[0] if label else -own[0])
+                else:
+                    loss = torch.logsumexp(own, 0) - own[int(label)]
+            total = total + factor * loss
+            weight += factor
+    return total, weight
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 0.5, 7.0, 3.0, 0.0, 1e-3]])
+@pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
+def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> None:
+    """Sum, sum of weights and gradient, for every mixture of kinds."""
+    torch.manual_seed(0)
+    labels = labels_of(task)
+    outputs = (3 * torch.randn(6, task.outputs)).requires_grad_()
+    given = None if weights is None else torch.tensor(weights)
+    total, weight = task.loss(outputs, labels, given)
+    expected, expected_weight = plain_loss(task, outputs, labels, weights or [1.0] * 6)
+    torch.testing.assert_close(total, expected)
+    assert float(weight) == pytest.approx(expected_weight)
+    (gradient,) = torch.autograd.grad(total, outputs)
+    (expected_gradient,) = torch.autograd.grad(expected, outputs)
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e30])
+@pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
+def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
+    """Exactly zero where a label is missing and finite everywhere, however large the outputs; also
+    where a squared error is too large a number."""
+    torch.manual_seed(1)
+    labels = labels_of(task)
+    outputs = (size * torch.randn(6, task.outputs)).requires_grad_()
+    total, _ = task.loss(outputs, labels, torch.rand(6))
+    total.backward()
+    assert total.isfinite() or (task.regression_loss == "mse" and size > 1e19)
+    assert outputs.grad.isfinite().all()
+    width = torch.tensor([target.width for target in task.targets])
+    present = ~labels.isnan().repeat_interleave(width, dim=1)
+    assert not outputs.grad[~present].any()
+    assert outputs.grad[present].any()
+
+
+@pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
+def test_loss_without_any_label(task: Task) -> None:
+    """Zero of zero weight, with a zero gradient."""
+    outputs = torch.randn(3, task.outputs, requires_grad=True)
+    total, weight = task.loss(outputs, torch.full((3, len(task.targets)), NAN), torch.rand(3))
+    total.backward()
+    assert (total.item(), weight.item()) == (0.0, 0.0)
+    assert not outputs.grad.any()
+
+
+@given(copies=st.lists(st.integers(0, 4), min_size=6, max_size=6))
+@pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
+def test_a_weight_is_so_many_copies(task: Task, copies: list[int]) -> None:
+    """A molecule of weight 2 counts as twice the same molecule, one of weight 0 as none."""
+    torch.manual_seed(2)
+    outputs, labels = torch.randn(6, task.outputs), labels_of(task)
+    times = torch.tensor(copies)
+    one = task.loss(outputs, labels, times.float())
+    other = task.loss(outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
+    torch.testing.assert_close(one, other)
+
+
+def test_a_molecule_of_weight_0_has_no_gradient() -> None:
+    """Weights of 1 are no weights."""
+    outputs = torch.randn(6, 7, requires_grad=True)
+    total, _ = MIXED.loss(outputs, torch.tensor(LABELS), torch.tensor([1.0, 0, 1, 1, 0, 1]))
+    total.backward()
+    assert not outputs.grad[[1, 4]].any()
+    assert outputs.grad[[0, 2, 5]].any()
+    ones = MIXED.loss(outputs, torch.tensor(LABELS), torch.ones(6))
+    torch.testing.assert_close(ones, MIXED.loss(outputs, torch.tensor(LABELS)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("class_weights", [(), (0.2, 5.0)])
+def test_two_classes_are_yes_or_no(class_weights: tuple[float, ...]) -> None:
+    """With logits 0 and z the loss, its gradient and the probability are those of yes/no with z."""
+    binary = Task((replace(TOXIC, class_weights=class_weights),), "loss")
+    two = Task((replace(TASTE, class_weights=class_weights),), "loss")
+    z = (5 * torch.randn(50, 1)).requires_grad_()
+    both = torch.cat([torch.zeros(50, 1), z], dim=1)
+    labels = torch.randint(0, 2, (50, 1)).float()
+    labels[::6] = NAN
+    one, other = binary.loss(z, labels), two.loss(both, labels)
+    torch.testing.assert_close(one, other)
+    gradients = (torch.autograd.grad(total, z)[0] for total, _ in (one, other))
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(binary.predictions(z)[:, 0], two.predictions(both)[:, 1])
+
+
+def test_loss_of_half_precision_outputs_is_computed_in_float32() -> None:
+    """With bfloat16 outputs, as autocast gives them, neither scaling nor sum is in bfloat16."""
+    outputs = torch.ones(3000, 1, dtype=torch.bfloat16)
+    task = Task((Target("a", "regression", mean=100.3, scale=0.7),), "mae")
+    total, _ = task.loss(outputs, torch.full((3000, 1), 100.1))
+    assert total.dtype == torch.float32
+    assert total.item() == pytest.approx(3000 * (1 + 0.2 / 0.7), rel=1e-5)
+    outputs = torch.randn(6, 7).bfloat16()
+    exact = weighted(MIXED).loss(outputs.float(), torch.tensor(LABELS))
+    torch.testing.assert_close(weighted(MIXED).loss(outputs, torch.tensor(LABELS)), exact)
+
+
+# Predictions
+
+
+def test_predictions_undo_the_standardisation() -> None:
+    """Regression in the target's own units, the others as probabilities."""
+    outputs = torch.tensor(
+        [
+            [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [1.0, 2.0, 3.0, 2.0, -800.0, 800.0, 3.0],
+            [-800.0, 0.0, 0.0, -1.0, 0.0, 1.0, -800.0],
+        ]
+    )
+    exps = [math.exp(value) for value in (1, 2, 3)]
+    expected = [
+        [1 / 3, 1 / 3, 1 / 3, 2.5, 0.5, 0.5, 0.5],
+        [*(e / sum(exps) for e in exps), 3.5, 0.0, 1.0, 1 / (1 + math.exp(-3))],
+        [0.0, 0.5, 0.5, 2.0, 1 / (1 + math.e), 1 / (1 + math.exp(-1)), 0.0],
+    ]
+    torch.testing.assert_close(MIXED.predictions(outputs), torch.tensor(expected))
+    assert MIXED.predictions(outputs).dtype == torch.float32
+
+
+def test_predictions_are_exact() -> None:
+    """To the last digit of single precision, where the mean is much larger than the scale."""
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(size=(200, 1)).astype(np.float32)
+    task = Task((Target("energy", "regression", mean=-1234.56789, scale=0.0123),), "mae")
+    expected = (outputs.astype(np.float64) * 0.0123 - 1234.56789).astype(np.float32)
+    assert (task.predictions(torch.from_numpy(outputs)).numpy() == expected).all()
+
+
+def test_the_loss_is_zero_where_the_prediction_is_the_label() -> None:
+    """Whatever the standardisation."""
+    task = Task((Target("a", "regression", mean=-7.0, scale=3.0),), "mae")
+    outputs = torch.randn(9, 1)
+    total, _ = task.loss(outputs, task.predictions(outputs))
+    assert float(total) == pytest.approx(0, abs=1e-5)
+
+
+@given(size=st.sampled_from([1e-3, 1.0, 1e2, 1e30]), seed=st.integers(0, 2**32 - 1))
+def test_probabilities_of_classes_sum_to_1(size: float, seed: int) -> None:
+    """Each is between 0 and 1, the largest output's is the largest, and minus its logarithm is the
+    loss."""
+    outputs = size * torch.randn(20, 7, generator=torch.Generator().manual_seed(seed))
+    before = outputs.clone()
+    predictions = MIXED.predictions(outputs)
+    assert (outputs == before).all()
+    for columns in (slice(0, 3), slice(4, 6)):
+        part = predictions[:, columns]
+        torch.testing.assert_close(part.sum(1), torch.ones(20))
+        assert ((part >= 0) & (part <= 1)).all()
+        highest = part.gather(1, outputs[:, columns].argmax(1, keepdim=True))[:, 0]
+        assert (highest == part.max(1).values).all()
+    if size <= 1:
+        task, classes = Task((ODOUR,), "loss"), torch.arange(20.0) % 3
+        total, _ = task.loss(outputs[:, :3], classes[:, None])
+        chosen = task.predictions(outputs[:, :3]).gather(1, classes.long()[:, None])
+        assert float(total) == pytest.approx(float(-chosen.log().sum()), rel=1e-4)
+
+
+def test_tables_name_the_columns() -> None:
+    """For each target, in their order, the prediction first; of classes the most probable one, of
+    equals the first."""
+    predictions = np.array(
+        [
+            [0.2, 0.5, 0.3, -1.5, 0.5, 0.5, 0.75],
+            [0.4, 0.2, 0.4, 1e6, 0.0, 1.0, 0.0],
+        ],
+        dtype=np.float32,
+    )
+    tables = MIXED.tables(predictions)
+    assert [list(table) for table in tables] == [
+        ["odour_pred", "odour_prob_none", "odour_prob_mild", "odour_prob_strong"],
+        ["logP_pred"],
+        ["taste_pred", "taste_prob_bitter", "taste_prob_sweet"],
+        ["toxic_pred"],
+    ]
+    columns = [values.tolist() for table in tables for values in table.values()]
+    assert columns == [
+        ["mild", "none"],
+        *predictions[:, :3].T.tolist(),
+        [-1.5, 1e6],
+        ["bitter", "sweet"],
+        *predictions[:, 4:6].T.tolist(),
+        [0.75, 0.0],
+    ]
+    assert all(type(name) is str for name in tables[0]["odour_pred"])
+    empty = MIXED.tables(np.empty((0, 7)))
+    assert [list(table) for table in empty] == [list(table) for table in tables]
+    assert {len(values) for table in empty for values in table.values()} == {0}
+
+
+def test_the_constant_is_the_median_or_the_shares() -> None:
+    """Blanks count for nothing, and no other constant has a lower MAE or log loss."""
+    expected = [2 / 4, 1 / 4, 1 / 4, 2.0, 0.5, 0.5, 0.5]
+    assert MIXED.constant(np.array(LABELS)).tolist() == pytest.approx(expected)
+    rng = np.random.default_rng(3)
+    column = rng.exponential(size=(101, 1))
+    task = Task((LOGP,), "mae")
+    best = np.abs(column - task.constant(column)).mean()
+    assert all(np.abs(column - other).mean() >= best for other in np.linspace(0, 3, 301))
+    classes = rng.choice(3, size=(101, 1), p=[0.6, 0.3, 0.1]).astype(float)
+    task = Task((ODOUR,), "log_loss")
+
+    def log_loss(shares: np.ndarray) -> float:
+        return task.scores(np.tile(shares, (101, 1)), classes)["log_loss"]
+
+    best = log_loss(task.constant(classes))
+    assert all(log_loss(shares) > best for shares in rng.dirichlet([1, 1, 1], 50))
+
+
+def test_the_constant_of_squared_errors_is_the_mean() -> None:
+    """No other constant has a lower RMSE."""
+    column = np.random.default_rng(3).exponential(size=(101, 1))
+    task = Task((Target("a", "regression"),), "rmse", regression_loss="mse")
+    assert task.constant(column) == pytest.approx(column.mean(axis=0))
+    best = np.square(column - task.constant(column)).mean()
+    assert all(np.square(column - other).mean() >= best for other in np.linspace(0, 3, 301))
+
+
+def test_the_constant_without_labels_is_a_prediction_like_any_other() -> None:
+    """Numbers, such as can be scored."""
+    constant = MIXED.constant(np.full((3, 4), np.nan))
+    assert constant.shape == (7,)
+    assert np.isfinite(constant).all()
+
+
+# Scores
+
+
+def random_scored(seed: int, molecules: int = 120) -> tuple[Task, np.ndarray, np.ndarray]:
+    """Two targets of each kind in a mixture, predictions better than chance, labels that lack."""
+    rng = np.random.default_rng(seed)
+    targets = (
+        *(Target("u", "regression"), ODOUR, Target("v", "binary"), TASTE),
+        *(Target("w", "regression"), Target("x", "binary")),
+    )
+    task = Task(targets, "loss")
+    labels = np.stack(
+        [
+            rng.normal(size=molecules)
+            if t.kind == "regression"
+            else rng.integers(0, max(t.width, 2), molecules)
+            for t in targets
+        ],
+        axis=1,
+    )
+    parts = []
+    for target, column in zip(targets, labels.T, strict=True):
+        noise = rng.normal(size=(molecules, target.width))
+        if target.kind == "regression":
+            parts.append(column[:, None] + noise)
+        elif target.kind == "binary":
+            parts.append(1 / (1 + np.exp(-2 * (column[:, None] - 0.5) - noise)))
+        else:
+            odds = np.exp(noise + np.eye(target.width)[column.astype(int)])
+            parts.append(odds / odds.sum(axis=1, keepdims=True))
+    labels[rng.random(labels.shape) < 0.2] = np.nan
+    return task, np.concatenate(parts, axis=1), labels
+
+
+COLUMNS = {
+    "u": 0,
+    "odour": slice(1, 4),
+    "v": 4,
+    "taste": slice(5, 7),
+    "w": 7,
+    "x": 8,
+}
+
+
+def test_scores_are_those_of_every_target_and_their_means() -> None:
+    """Every metric on every target that it fits, and nothing else."""
+    task, predictions, labels = random_scored(0)
+    expected = {}
+    for name, metric in METRICS.items():
+        each = {
+            f"{name}/{target.name}": score(name, labels[:, i], predictions[:, COLUMNS[target.name]])
+            for i, target in enumerate(task.targets)
+            if target.kind in metric.kinds
+        }
+        if each:
+            expected |= each | {name: sum(each.values()) / len(each)}
+    scores = task.scores(predictions, labels)
+    assert scores == pytest.approx(expected, rel=1e-12)
+    assert len(scores) == 4 * 3 + 2 * 3 + 5 * 5
+    assert all(type(value) is float for value in scores.values())
+    assert next(iter(scores)) == "mae"
+
+
+def test_scores_of_some_metrics_only() -> None:
+    """They are the same as among all."""
+    task, predictions, labels = random_scored(3)
+    every = task.scores(predictions, labels)
+    some = task.scores(predictions, labels, ["accuracy", "mae", "loss"])
+    assert some == {
+        name: v for name, v in every.items() if name.split("/")[0] in ("mae", "accuracy")
+    }
+    assert len(some) == 3 + 5
+    assert task.scores(predictions, labels, ["loss"]) == {}
+
+
+def test_a_single_target_of_a_kind_has_no_score_of_its_own() -> None:
+    """With one target of a kind "mae" says it all."""
+    scores = Task((LOGP,), "mae").scores(np.array([[1.0], [3.0]]), np.zeros((2, 1)))
+    assert list(scores) == ["mae", "rmse", "r2", "spearman"]
+    assert (scores["mae"], scores["rmse"]) == pytest.approx((2.0, math.sqrt(5)))
+    both = Task((LOGP, TOXIC), "loss")
+    scores = both.scores(np.array([[1.0, 0.7], [3.0, 0.1]]), np.array([[0.0, 1.0], [0.0, 0.0]]))
+    assert not [name for name in scores if "/" in name]
+    assert (scores["mae"], scores["roc_auc"], scores["accuracy"]) == (2.0, 1.0, 1.0)
+    scores = MIXED.scores(np.full((2, 7), 0.5), np.array([[0.0, 1, 1, 1], [1.0, 0, 0, 0]]))
+    assert [name for name in scores if name.startswith(("mae", "accuracy"))] == [
+        *("mae", "accuracy", "accuracy/odour", "accuracy/taste", "accuracy/toxic")
+    ]
+
+
+@pytest.mark.parametrize("column", [[1.0, 1.0, NAN], [0.0, 0.0, 0.0], [NAN, NAN, NAN]])
+def test_an_undefined_roc_auc_is_nan(column: list[float]) -> None:
+    """One class alone, or no label: NaN, never 0.5, and left out of the mean."""
+    predictions = np.array([[0.2, 0.1], [0.6, 0.9], [0.4, 0.3]])
+    labels = np.array([column, [0.0, 1.0, 0.0]]).T
+    alone = Task((Target("a", "binary"),), "roc_auc")
+    assert math.isnan(alone.scores(predictions[:, :1], labels[:, :1])["roc_auc"])
+    both = Task((Target("a", "binary"), Target("b", "binary")), "roc_auc")
+    scores = both.scores(predictions, labels)
+    assert math.isnan(scores["roc_auc/a"])
+    assert scores["roc_auc/b"] == scores["roc_auc"] == 1.0
+
+
+def test_without_labels_every_score_is_nan() -> None:
+    """No label, no score: JSON has them as null."""
+    scores = MIXED.scores(np.full((2, 7), 0.5), np.full((2, 4), np.nan))
+    assert all(math.isnan(value) for value in scores.values())
+    assert set(json_scores(scores).values()) == {None}
+    assert json_scores({"mae": 0.5, "r2": NAN}) == {"mae": 0.5, "r2": None}
+    assert MIXED.intervals(np.full((2, 7), 0.5), np.full((2, 4), np.nan)) == {}
+
+
+def test_nearly_every_score_lies_in_its_interval() -> None:
+    """Of 1,290 scores on data sets of 60 molecules; a score whose resamples are biased, such as R²,
+    may lie outside at times."""
+    inside = []
+    for seed in range(30):
+        task, predictions, labels = random_scored(seed, molecules=60)
+        scores = task.scores(predictions, labels)
+        intervals = task.intervals(predictions, labels, resamples=200)
+        assert set(intervals) == set(scores)
+        for name, (low, high) in intervals.items():
+            assert low < high
+            inside.append(low <= scores[name] <= high)
+    assert len(inside) == 1290
+    assert np.mean(inside) > 0.99
+
+
+def test_intervals_are_reproducible() -> None:
+    """The seed decides; more resamples change little."""
+    task, predictions, labels = random_scored(0)
+    first = task.intervals(predictions, labels, 100)
+    assert task.intervals(predictions, labels, 100) == first
+    assert task.intervals(predictions, labels, 100, seed=1) != first
+    many = task.intervals(predictions, labels, 2000)
+    for name, (low, high) in first.items():
+        assert (low, high) == pytest.approx(many[name], abs=0.5 * (many[name][1] - many[name][0]))
+
+
+def test_intervals_narrow_with_the_molecules() -> None:
+    """By half for four times as many."""
+    widths = []
+    for molecules in (200, 800):
+        task, predictions, labels = random_scored(5, molecules)
+        intervals = task.intervals(predictions, labels, 300)
+        widths.append(np.array([high - low for low, high in intervals.values()]))
+    assert np.median(widths[0] / widths[1]) == pytest.approx(2, rel=0.15)
+
+
+def test_intervals_leave_out_what_is_undefined() -> None:
+    """A single label of yes is missing in a third of the resamples, which is few enough; targets
+    without both classes have no ROC-AUC, and the mean is that of the others."""
+    rng = np.random.default_rng(0)
+    names = ("both", "one_yes", "all_no", "none")
+    task = Task(tuple(Target(name, "binary") for name in names), "roc_auc")
+    labels = np.zeros((40, 4))
+    labels[::2, 0] = 1
+    labels[7, 1] = 1
+    labels[:, 3] = np.nan
+    predictions = rng.random((40, 4))
+    intervals = task.intervals(predictions, labels, 400)
+    assert {name for name in intervals if name.startswith("roc_auc")} == {
+        *("roc_auc", "roc_auc/both", "roc_auc/one_yes")
+    }
+    assert {name for name in intervals if name.startswith("accuracy")} == {
+        *("accuracy", "accuracy/both", "accuracy/one_yes", "accuracy/all_no")
+    }
+    alone = Task(task.targets[:1], "roc_auc")
+    without = replace(task, targets=(task.targets[0], task.targets[2]))
+    intervals = without.intervals(predictions[:, [0, 2]], labels[:, [0, 2]], 400)
+    own = alone.intervals(predictions[:, :1], labels[:, :1], 400)["roc_auc"]
+    assert intervals["roc_auc"] == intervals["roc_auc/both"] == own
+
+
+def test_targets_are_resampled_together() -> None:
+    """Two targets that are one and the same have that one's interval for their mean; drawn apart it
+    would be narrower by the root of 2."""
+    task, predictions, labels = random_scored(1)
+    twice = Task((replace(task.targets[0], name="a"), replace(task.targets[0], name="b")), "mae")
+    intervals = twice.intervals(predictions[:, [0, 0]], labels[:, [0, 0]], 100)
+    for name in ("mae", "rmse", "r2", "spearman"):
+        assert intervals[name] == pytest.approx(intervals[f"{name}/a"])
+        assert intervals[f"{name}/a"] == intervals[f"{name}/b"]
+
+
+# Files
+
+
+def test_json_round_trip() -> None:
+    """A task survives JSON text exactly."""
+    third = Target("a b/ü", "regression", mean=1 / 3, scale=1e-17)
+    task = weighted(Task((*MIXED.targets, third), "loss", "mse"))
+    again = Task.from_json(json.loads(json.dumps(task.to_json())))
+    assert again == task
+    assert hash(again) == hash(task)  # no lists left
+
+
+def test_a_task_of_before_there_were_classes() -> None:
+    """Model folders of the first release still load."""
+    text = """{"targets": [{"name": "logS", "kind": "regression", "mean": -3.5, "scale": 2.25},
+                           {"name": "active", "kind": "binary", "mean": 0.0, "scale": 1.0}],
+               "metric": "loss"}"""
+    targets = (Target("logS", "regression", -3.5, 2.25), Target("active", "binary"))
+    assert Task.from_json(json.loads(text)) == Task(targets, "loss")
+    assert Task.from_json(json.loads(text)).outputs == 2
+    assert Task.from_json(json.loads(text)).regression_loss == "l1"
+
+
+def test_one_name_is_not_taken_for_its_letters():
+    labels = np.array([[0.0, 1.0], [1.0, 2.0]])
+    with pytest.raises(ConfigError, match="names must be a list, and is one text"):
+        Task.fit("ab", ["regression"] * 2, labels)
+
+
+THREE = Task(
+    (
+        Target("y", "regression", 1.0, 2.0),
+        Target("z", "regression"),
+        Target("c", "multiclass", classes=("p", "q")),
+    ),
+    "mae",
+)
+
+
+def test_outputs_that_are_not_finite_make_no_predictions() -> None:
+    """A sigmoid or a softmax would make numbers of some."""
+    outputs = torch.tensor([[0.0, 1.0, 0.0, 0.0], [torch.inf, 1.0, 0.0, -torch.inf]])
+    values = THREE.predictions(outputs).numpy()
+    assert values[0].tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert np.isnan(values[1]).tolist() == [True, False, False, True]
+    assert THREE.tables(values)[2]["c_pred"].tolist() == ["p", ""]
+    binary = Task((Target("b", "binary"),), "roc_auc")
+    assert binary.predictions(torch.tensor([[torch.inf], [-torch.inf]])).isnan().all()
+
+
+def test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean() -> None:
+    """The mean of the others would look better. Without a label it does not count."""
+    labels = np.array([[0.0, 1.0, 0.0], [1.0, 3.0, 1.0], [np.nan, 4.0, 1.0]] * 9)
+    predictions = np.array([[0.0, 1.5, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0], [5.0, 4.0, 0.5, 0.5]] * 9)
+    good = THREE.scores(predictions, labels)
+    assert good["mae"] == pytest.approx((0 + 0.5 / 3) / 2)
+    for bad in (np.nan, np.inf):
+        unlabelled, labelled = predictions.copy(), predictions.copy()
+        unlabelled[2, 0] = bad
+        assert THREE.scores(unlabelled, labels) == good
+        labelled[1, 0] = bad
+        scores = THREE.scores(labelled, labels)
+        assert np.isnan(scores["mae"])
+        assert np.isnan(scores["mae/y"])
+        assert scores["mae/z"] == good["mae/z"]
+        assert scores["accuracy"] == good["accuracy"]
+        intervals = THREE.intervals(labelled, labels, resamples=100)
+        assert "mae" not in intervals
+        assert "mae/z" in intervals
+        assert "mae" in THREE.intervals(unlabelled, labels, resamples=100)

@@ -1,0 +1,248 @@
+"""`evaluate` gives the scores of the run, however the table was split and whatever is predicted."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sk
+
+from molsepnorm.cli.main import main
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training.evaluation import score_on
+
+NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
+YES_NO = [0, 1, 0, 0, 1, 1, 0]
+COLOURS = ["red", "blue", "green", "red", "", "blue", "red"]
+
+
+@pytest.fixture
+def coloured(with_columns, tmp_path):
+    """A finished run on a number, a yes/no and three classes, together."""
+    columns = {"y": NUMBERS, "a": YES_NO, "c": COLOURS}
+    settings = {"data.targets": ["y", "a", "c"], "data.split": [0.4, 0.3, 0.3]}
+    config = with_columns(columns, settings)
+    return config, train(config, tmp_path / "run")
+
+
+def test_classes_are_scored_as_scikit_learn_does(coloured, rows_of):
+    """From predictions_test.csv alone."""
+    _, result = coloured
+    rows = [row for row in rows_of(result.folder / "predictions_test.csv") if row["c"]]
+    classes = ["blue", "green", "red"]
+    truth = [row["c"] for row in rows]
+    predicted = [row["c_pred"] for row in rows]
+    shares = np.array([[float(row[f"c_prob_{name}"]) for name in classes] for row in rows])
+    shares /= shares.sum(axis=1, keepdims=True)
+    test = result.metrics["test"]
+    assert test["accuracy/c"] == pytest.approx(sk.accuracy_score(truth, predicted))
+    assert test["mcc/c"] == pytest.approx(sk.matthews_corrcoef(truth, predicted))
+    assert test["log_loss/c"] == pytest.approx(sk.log_loss(truth, shares, labels=classes), rel=1e-4)
+    assert test["accuracy"] == pytest.approx((test["accuracy/c"] + test["accuracy/a"]) / 2)
+    assert test["mae"] >= 0
+    assert "mae/y" not in test  # there is one of them alone
+
+
+def test_the_constant_prediction_knows_classes_too(coloured, rows_of, split_rows):
+    """The share of each among the training labels."""
+    config, result = coloured
+    colours = [row["c"] for row in rows_of(config.data.table)]
+    splits = split_rows(result.folder)
+    taught = [colours[row] for row in splits["train"] if colours[row]]
+    asked = [colours[row] for row in splits["test"] if colours[row]]
+    expected = -np.mean([np.log(taught.count(each) / len(taught)) for each in asked])
+    assert result.metrics["test_constant"]["log_loss/c"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_intervals_hold_the_scores_of_the_test_split(coloured):
+    """For every score that is defined, as lists in JSON and in what `train` returns alike."""
+    _, result = coloured
+    written = json.loads((result.folder / "metrics.json").read_text())
+    assert written == result.metrics
+    intervals = written["test_interval_95"]
+    assert {"mae", "rmse", "roc_auc", "accuracy", "accuracy/c", "log_loss/a"} <= set(intervals)
+    assert set(intervals) <= set(written["test"])
+    for name, (low, high) in intervals.items():
+        assert low <= written["test"][name] <= high
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_evaluation_gives_the_scores_of_the_run(coloured, split):
+    """From its folder, told no more than the table; and from its configuration."""
+    config, result = coloured
+    for data in (DataConfig(table=config.data.table), config.data):
+        found = evaluate(result.folder, data, split)
+        assert found.split == split
+        assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
+    found = evaluate(result.model, config.data, split)
+    assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
+
+
+def _new_table(path, rows, header="smiles,y,a,c"):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header.split(","), *rows])
+    return DataConfig(table=path)
+
+
+def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
+    """It need not hold all of them, nor as many yes as no, nor look like numbers."""
+    _, result = coloured
+    rows = [("CCO", 1, 1, "red"), ("CCN", 0, 1, "red"), ("CCCl", 1, 1, "")]
+    found = evaluate(result.folder, _new_table(tmp_path / "new.csv", rows))
+    assert (found.split, found.molecules) == ("all", 3)
+    assert found.dataset.kinds == ("regression", "binary", "multiclass")
+    assert found.dataset.classes == ((), (), ("blue", "green", "red"))
+    assert 0 <= found.scores["accuracy/c"] <= 1
+    assert np.isnan(found.scores["roc_auc"])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("CCO", 1, 1, "mauve"), "column 'c': 'mauve' is none of its classes: blue, green, red"),
+        (("CCO", 1, 2, "red"), "column 'a': '2' is neither 0 nor 1"),
+        (("CCO", "much", 1, "red"), "column 'y': 'much' is not a number"),
+    ],
+)
+def test_a_label_that_the_model_does_not_know_is_refused(coloured, tmp_path, row, message):
+    _, result = coloured
+    data = _new_table(tmp_path / "new.csv", [("CCN", 0, 1, "red"), row])
+    with pytest.raises(DataError, match=message):
+        evaluate(result.folder, data)
+
+
+def test_columns_in_another_order_are_the_same_targets(coloured, tmp_path):
+    """And other columns are none."""
+    config, result = coloured
+    with open(config.data.table, newline="") as file:
+        rows = [(r["c"], r["a"], "1", r["smiles"], r["y"]) for r in csv.DictReader(file)]
+    data = _new_table(tmp_path / "new.csv", rows, "c,a,more,smiles,y")
+    mixed = evaluate(result.folder, data).scores
+    whole = evaluate(result.folder, config.data, "all").scores
+    assert mixed == pytest.approx(whole, nan_ok=True)
+
+
+WAYS = {
+    "column": {"data.splits_column": "part"},
+    "folds": {"data.folds": 4, "data.fold": 2},
+    "replicate": {"data.fold": 3, "data.split_seed": 5},
+    "scaffold": {"data.split_type": "scaffold", "data.split": [0.6, 0.2, 0.2]},
+    "shares": {"data.split": [0.6, 0.2, 0.2], "data.split_seed": 9},
+}
+PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_runs_own_splits_file_gives_the_same_run_again(
+    with_columns, tmp_path, outcome, split_rows, way
+):
+    """Bit by bit, in whatever way the first was split; and the run's own table knows its split."""
+    columns = {"y": NUMBERS, "part": PARTS}
+    first = with_columns(columns, {"data.targets": ["y"], "run.epochs": 2, **WAYS[way]})
+    result = train(first, tmp_path / "first")
+    splits = split_rows(tmp_path / "first")
+    if way == "column":
+        said = {"val": [6], "test": [7, 9], "train": [*range(5), 8]}
+        for name, rows in said.items():
+            assert splits[name] == sorted(ten + row for ten in (0, 10, 20) for row in rows)
+    again = {"data.splits_file": tmp_path / "first" / "splits.json", "run.epochs": 2}
+    train(with_columns(columns, {"data.targets": ["y"], **again}), tmp_path / "again")
+    assert outcome(tmp_path / "again") == outcome(tmp_path / "first")
+    assert split_rows(tmp_path / "again") == splits
+    for folder in ("first", "again"):
+        found = evaluate(tmp_path / folder, DataConfig(table=first.data.table))
+        assert (found.split, found.molecules) == ("test", len(splits["test"]))
+        assert found.scores == pytest.approx(result.metrics["test"], nan_ok=True)
+
+
+def test_all_of_a_runs_own_table_is_more_than_its_splits(with_columns, tmp_path):
+    """Rows that are in none of them are scored too."""
+    settings = {"data.targets": ["y"], "data.splits_column": "part", "run.epochs": 1}
+    config = with_columns({"y": NUMBERS, "part": PARTS}, settings)
+    train(config, tmp_path / "run")
+    found = evaluate(tmp_path / "run", DataConfig(table=config.data.table), "all")
+    assert (found.split, found.molecules) == ("all", 30)
+
+
+def test_a_splits_file_that_changed_or_went(with_columns, tmp_path, split_rows):
+    """A run does not go on with another split than it began with; it is scored with its own."""
+    first = with_columns({"y": NUMBERS}, {"data.targets": ["y"], "run.epochs": 1})
+    train(first, tmp_path / "first")
+    path = tmp_path / "splits.json"
+    path.write_text((tmp_path / "first" / "splits.json").read_text())
+    settings = {"data.targets": ["y"], "data.splits_file": path}
+    config = with_columns({"y": NUMBERS}, settings)
+    train(config, tmp_path / "run", stop=lambda: True)
+    metrics = train(config, tmp_path / "done").metrics
+    (splits,) = json.loads(path.read_text())
+    splits["test"], splits["val"] = splits["val"], splits["test"]
+    path.write_text(json.dumps([splits]))
+    with pytest.raises(DataError, match="no longer those that .* began with"):
+        train(folder=tmp_path / "run", resume=True)
+    path.unlink()
+    found = evaluate(tmp_path / "done", DataConfig(table=config.data.table))
+    assert found.scores == metrics["test"]
+    with pytest.raises(StorageError, match="splits.json: there is no such file"):
+        train(folder=tmp_path / "run", resume=True)
+
+
+def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
+    """On the metric that it is known by, and on no other."""
+    from dataclasses import replace
+
+    config, result = coloured
+    found = evaluate(result.folder, config.data, "test")
+    labels = found.dataset.store.labels[found.dataset.splits["test"]]
+    predictions = np.full((len(labels), result.model.task.outputs), 0.25)
+    plain = score_on(found.dataset, result.model.task, predictions, labels)
+    given = []
+
+    def official(*both):
+        given.append(both)
+        return 0.125
+
+    theirs = replace(found.dataset, metric="roc_auc", official=official)
+    scores = score_on(theirs, result.model.task, predictions, labels)
+    assert scores == pytest.approx({**plain, "roc_auc": 0.125}, nan_ok=True)
+    ((asked, about),) = given
+    assert asked is predictions
+    assert about is labels
+
+
+def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
+    _, result = coloured
+    data = load_config(tmp_path / "columns.csv", overrides={"data.targets": ["a", "y", "c"]}).data
+    other = tmp_path / "other.csv"
+    other.write_text((tmp_path / "columns.csv").read_text())
+    with pytest.raises(ConfigError, match="the model predicts y, a, c, and the data have a, y, c"):
+        evaluate(result.folder, data.model_copy(update={"table": other}))
+
+
+def test_predictions_that_are_not_finite_are_counted_and_told(coloured, capsys):
+    """Neither a traceback nor a better mean; the targets beside it keep their scores."""
+    config, result = coloured
+    good = evaluate(result.folder, config.data)
+    model = PropertyModel.from_pretrained(result.folder)
+    with torch.no_grad():
+        model.network.readout.weight[1] = 3e38  # of a: its output overflows
+    model.save_pretrained(result.folder / "model")
+    found = evaluate(result.folder, config.data)
+    assert (good.not_finite, found.not_finite) == (0, found.molecules)
+    assert np.isnan(found.scores["accuracy/a"])
+    assert np.isnan(found.scores["accuracy"])
+    assert found.scores["mae"] == good.scores["mae"]
+    assert found.scores["accuracy/c"] == good.scores["accuracy/c"]
+
+    args = ["evaluate", "--model", str(result.folder), "--data", str(config.data.table)]
+    main(args, standalone_mode=False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{found.molecules} molecule(s) have a prediction that is not a finite number" in told
+    main([*args, "--json"], standalone_mode=False)
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["not_finite"], shown["accuracy"]) == (found.molecules, None)
