@@ -19,7 +19,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Task
-from molsepnorm.training import EpochRecord, Listener, load_config, train
+from molsepnorm.training import Callback, EpochRecord, load_config, train
 from molsepnorm.training.loop import Trainer
 
 DEMO = Path(__file__).parents[1] / "data" / "demo.csv"
@@ -79,7 +79,7 @@ def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(
         },
     )
     last = Last()
-    train(config, tmp_path / "run", listener=last)
+    train(config, tmp_path / "run", callback=last)
     # the last network, not the best by the validation molecule
     rows = last.dataset.store.rows[last.dataset.splits["train"]]
     truth = np.array(labels)[rows]
@@ -94,16 +94,16 @@ def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(
     assert error < 0.01
 
 
-class Last(Listener):
+class Last(Callback):
     """Keeps what a run began with and ended with."""
 
     def __init__(self) -> None:
         self.records: list[EpochRecord] = []
 
-    def started(self, config, dataset, model, folder) -> None:
+    def on_start(self, config, dataset, model, folder) -> None:
         self.dataset, self.network, self.task = dataset, model.network, model.task
 
-    def epoch_ended(self, record: EpochRecord, epochs: int) -> None:
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         self.records.append(record)
 
 
@@ -121,7 +121,7 @@ def skill(tmp_path: Path, smiles: list[str], labels: Sequence[float], name: str)
         },
     )
     last = Last()
-    train(config, tmp_path / name, listener=last)
+    train(config, tmp_path / name, callback=last)
     store, splits = last.dataset.store, last.dataset.splits
     constant = last.task.constant(store.labels[splits["train"]])
     return last.records[-1].scores["mae"] / np.abs(store.labels[splits["val"]] - constant).mean()
@@ -199,7 +199,7 @@ def still(tmp_path: Path) -> Callable[..., tuple[Last, list[np.ndarray]]]:
             train(
                 load_config(table, overrides=settings),
                 tmp_path / f"{batch_size}-{epochs}",
-                listener=last,
+                callback=last,
             )
         return last, batches
 
@@ -261,7 +261,7 @@ def test_training_never_reads_the_labels_it_is_tested_on(tmp_path: Path) -> None
         table = write(tmp_path / f"{changed}.csv", smiles, y=mine.tolist())
         last = Last()
         result = train(
-            load_config(table, overrides=settings), tmp_path / f"{changed}-run", listener=last
+            load_config(table, overrides=settings), tmp_path / f"{changed}-run", callback=last
         )
         store, splits = last.dataset.store, last.dataset.splits
         rows = {split: store.rows[graphs] for split, graphs in splits.items()}
@@ -286,7 +286,7 @@ def test_the_average_of_the_weights_is_what_is_validated_and_kept(tmp_path: Path
     result = train(
         load_config(table, overrides={**settings, "run.batch_size": 6, "optim.lr": 1e-2}),
         tmp_path / "run",
-        listener=last,
+        callback=last,
     )
     truth = last.dataset.store.labels[last.dataset.splits["val"], 0]
     texts = [smiles[row] for row in last.dataset.store.rows[last.dataset.splits["val"]]]

@@ -115,7 +115,7 @@ def test_the_network_reads_nothing_of_molecules_but_their_codes():
     "place",
     [
         "errors",
-        "files",
+        "files.writing",
         "molecules.codes",
         "molecules.molecule",
         "molecules.encodings",

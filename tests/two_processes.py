@@ -2,7 +2,7 @@
 
 A single start serves all of its tests: each function here is run by both processes, and what it
 returns lies in OUT/<rank>.pt under its name. Those that compare with one process are called by the
-tests too, with `World()`.
+tests too, with `DistributedContext()`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.training.distributed import World
+from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.statistics import estimate_statistics
 
 WIDTH = 3
@@ -68,7 +68,9 @@ SMILES = (
 # --- alike in one process and in two -------------------------------------------------------------
 
 
-def norm_steps(world: World, cut: str, options: str, dtype: torch.dtype = torch.float64) -> dict:
+def norm_steps(
+    world: DistributedContext, cut: str, options: str, dtype: torch.dtype = torch.float64
+) -> dict:
     """Three training steps of a synchronised batch norm, on rows with a large common offset."""
     norm = MaskedBatchNorm1d(WIDTH, **OPTIONS[options]).to(dtype)
     synchronize_norms(nn.Sequential(norm))
@@ -96,7 +98,7 @@ def norm_steps(world: World, cut: str, options: str, dtype: torch.dtype = torch.
     }
 
 
-def training_steps(world: World, options: str) -> dict:
+def training_steps(world: DistributedContext, options: str) -> dict:
     """Two steps of a small network on nine molecules, some without a label; its statistics."""
     config = GraphormerConfig(**{**SMALL, **NETWORKS[options]})
     network = far_from_initial(config).double()
@@ -137,7 +139,7 @@ def training_steps(world: World, options: str) -> dict:
 # --- of two processes alone ----------------------------------------------------------------------
 
 
-def one_graph_each(world: World) -> Tensor:
+def one_graph_each(world: DistributedContext) -> Tensor:
     """SepNorm with a single graph on each process, which alone it refuses."""
     norm = SepNorm(WIDTH)
     synchronize_norms(norm)
@@ -148,13 +150,13 @@ def graph_of(rank: int) -> Tensor:  # (2, WIDTH)
     return torch.arange(2.0 * WIDTH).view(2, WIDTH).mul(1 + rank).sin()
 
 
-def one_graph_in_all(world: World) -> str:
+def one_graph_in_all(world: DistributedContext) -> str:
     norm = SepNorm(WIDTH)
     synchronize_norms(norm)
     return message_of(lambda: norm.tokens(torch.randn(1 - world.rank, WIDTH)))
 
 
-def shared(world: World) -> dict:
+def shared(world: DistributedContext) -> dict:
     """Of so many molecules: this process's part, and a row of two numbers for each, gathered."""
     found = {}
     for total in (0, 1, 7):
@@ -165,18 +167,18 @@ def shared(world: World) -> dict:
     return found
 
 
-def agreed(world: World) -> dict:
+def agreed(world: DistributedContext) -> dict:
     one, other = torch.tensor([world.rank + 1.0]), torch.tensor(world.rank)
     world.sum(one, other)
     return {
         "sums": (one, other),
         "any": [world.any(world.rank == rank) for rank in range(3)],
-        "together": world.together(lambda: Path(f"chosen by {world.rank}")),
+        "together": world.on_main_process(lambda: Path(f"chosen by {world.rank}")),
         "first": world.first,
     }
 
 
-def errors(world: World) -> dict[str, str]:
+def errors(world: DistributedContext) -> dict[str, str]:
     """What each process meets where one of them fails."""
 
     def fail(error: BaseException) -> Callable[[], None]:
@@ -190,16 +192,18 @@ def errors(world: World) -> dict[str, str]:
             raise DataError("no memory left")
 
     return {
-        "config": message_of(lambda: world.together(fail(ConfigError("no such column")))),
-        "storage": message_of(lambda: world.together(fail(StorageError("the disk is full")))),
-        "bug": message_of(lambda: world.together(fail(ZeroDivisionError("by nought")))),
-        "exit": message_of(lambda: world.together(fail(SystemExit(143)))),
-        "in turn": message_of(lambda: world.in_turn(fail(DataError("not a table")))),
-        "second": message_of(lambda: world.in_turn(fail_on_the_second)),
+        "config": message_of(lambda: world.on_main_process(fail(ConfigError("no such column")))),
+        "storage": message_of(
+            lambda: world.on_main_process(fail(StorageError("the disk is full")))
+        ),
+        "bug": message_of(lambda: world.on_main_process(fail(ZeroDivisionError("by nought")))),
+        "exit": message_of(lambda: world.on_main_process(fail(SystemExit(143)))),
+        "in turn": message_of(lambda: world.main_process_first(fail(DataError("not a table")))),
+        "second": message_of(lambda: world.main_process_first(fail_on_the_second)),
     }
 
 
-def in_turn(world: World) -> list[str]:
+def in_turn(world: DistributedContext) -> list[str]:
     """The first process leaves a file, which the second one finds."""
     place = Path(sys.argv[1]) / "cache"
 
@@ -209,10 +213,10 @@ def in_turn(world: World) -> list[str]:
         (place / str(world.rank)).touch()
         return found
 
-    return world.in_turn(prepare)
+    return world.main_process_first(prepare)
 
 
-def random_numbers(world: World) -> dict[str, Any]:
+def random_numbers(world: DistributedContext) -> dict[str, Any]:
     """Drawn alike, then apart; after a state is restored, and where there is none to restore."""
     torch.manual_seed(5)
     alike = torch.rand(3)
@@ -228,9 +232,9 @@ def random_numbers(world: World) -> dict[str, Any]:
     return {"states": states, "alike": alike, "apart": apart, "again": again, "new": new}
 
 
-def own_program(world: World) -> World:
+def own_program(world: DistributedContext) -> DistributedContext:
     """A program that has initialised torch.distributed by itself."""
-    with World.join("cpu") as again:
+    with DistributedContext.join("cpu") as again:
         return again
 
 
@@ -252,7 +256,7 @@ def main() -> None:
     out = Path(sys.argv[1])
     gc.disable()  # so that what is in cycles waits for the collection at the end
     atexit.register(lambda: (out / "threads.txt").write_text(threads()))  # the last to be called
-    with World.join("cpu") as world:
+    with DistributedContext.join("cpu") as world:
         found: dict[str, Any] = {"world": world}
         for cut in CUTS:
             for options in OPTIONS:
@@ -270,7 +274,7 @@ def main() -> None:
 
     os.environ["MASTER_PORT"] = sys.argv[2]
     try:
-        with World.join("cpu") as world:
+        with DistributedContext.join("cpu") as world:
             if not world.first:
                 os._exit(0)  # as if it had been killed
             (out / "threads-before.txt").write_text(threads())

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import EpochRecord, Listener, TrainConfig, load_config, train
+from molsepnorm.training import Callback, EpochRecord, TrainConfig, load_config, train
 from molsepnorm.training.folder import RunFolder
 
 __all__ = ["code", "described", "interval", "settings_of", "source", "trial"]
@@ -56,7 +56,7 @@ def trial(
         result = train(
             config,
             RunFolder.numbered(f"{name}-{seed}", runs),
-            listener=heard,
+            callback=heard,
             stop=lambda: stopped_by() is not None,
         )
         metrics = result.metrics
@@ -93,7 +93,7 @@ def trial(
     )
 
 
-class _Heard(Listener):
+class _Heard(Callback):
     """Keeps what training tells."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -106,17 +106,17 @@ class _Heard(Listener):
         self.best_epoch: int | None = None
         self.graphs = self.training = 0.0
 
-    def started(
+    def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
         self.parameters = sum(parameter.numel() for parameter in model.network.parameters())
         self.metric, self.planned = model.task.metric, config.run.epochs
         self.tell(f"{folder}: {self.parameters:,} parameters, {self.planned} epochs")
 
-    def noted(self, remark: str) -> None:
+    def on_warning(self, remark: str) -> None:
         self.tell(remark)
 
-    def epoch_ended(self, record: EpochRecord, epochs: int) -> None:
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.val_loss if self.metric == "loss" else record.scores[self.metric or ""]
         seconds, curve = time.perf_counter() - self.begun, self.curve
         curve.epoch.append(record.epoch)

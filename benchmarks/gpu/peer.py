@@ -24,9 +24,9 @@ from molsepnorm.molecules.encodings import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, autocast, products_in
 
-__all__ = ["Stepper", "carried", "graph_of", "inputs", "make_stepper"]
+__all__ = ["TrainStep", "carried", "graph_of", "inputs", "make_stepper"]
 
-Stepper = Callable[[Mapping[str, Tensor]], Tensor]
+TrainStep = Callable[[Mapping[str, Tensor]], Tensor]
 
 _UNREACHABLE = 510
 _BEYOND = 20  # its collator shuts atoms off from each other from this shifted distance on
@@ -98,7 +98,7 @@ def graph_of(store: GraphStore, graph: int) -> MolGraph:
     return MolGraph(store.atoms[atom : atom + n], bonds, labels[:, None].astype(np.int64) + 1)
 
 
-def make_stepper(device: torch.device, precision: Precision) -> tuple[nn.Module, Stepper]:
+def make_stepper(device: torch.device, precision: Precision) -> tuple[nn.Module, TrainStep]:
     """Its SLIM on this device, and its training step: forward, loss, backward, clip, AdamW.
 
     Ours does more in a step: it cuts its batch, sets the learning rate and averages the weights.

@@ -21,7 +21,7 @@ from molsepnorm.nn.kernels.fused_attention import DEVICES
 from molsepnorm.predict.inference import Precision
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config
-from molsepnorm.training.callback import Listener
+from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
@@ -48,13 +48,13 @@ STILL = {"model.dropout": 0.0, "model.attention_dropout": 0.0}
 """Without chance, so that two devices can be compared."""
 
 
-class Notes(Listener):
+class Notes(Callback):
     """Keeps what a trainer notes: that it does not take steps in the way that it was asked to."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
 
-    def noted(self, remark: str) -> None:
+    def on_warning(self, remark: str) -> None:
         self.all.append(remark)
         print(remark, flush=True)
 
@@ -161,8 +161,8 @@ def take_losses(trainer: Trainer, batches: list[np.ndarray]) -> torch.Tensor:  #
 
 def notes(trainer: Trainer) -> list[str]:
     """What it noted since it was made."""
-    assert isinstance(trainer.listener, Notes)
-    return trainer.listener.all
+    assert isinstance(trainer.callback, Notes)
+    return trainer.callback.all
 
 
 def synchronize(device: str = DEVICE) -> None:

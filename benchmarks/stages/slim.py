@@ -19,7 +19,7 @@ from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig, RunConfig
 from molsepnorm.training.optim import make_optimizer
 
-__all__ = ["Ours", "Theirs", "num_bytes", "our_side", "products", "sides", "stepper", "threads"]
+__all__ = ["Ours", "Theirs", "num_bytes", "our_side", "products", "sides", "threads", "train_step"]
 
 BLOCKS = RunConfig().blocks
 CLIP = 5.0
@@ -79,7 +79,7 @@ def sides(settings: Settings, batches: int) -> tuple[Ours, Theirs | None, str]:
     return ours, Theirs(molecules, items, collate), threads()
 
 
-def stepper(
+def train_step(
     network: nn.Module, outputs: Callable[[Any], Tensor]
 ) -> Callable[[Any, Tensor], Tensor]:
     """A function that takes one training step on a batch and its labels, the same for both."""

@@ -10,7 +10,7 @@ from peers import hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from stages.slim import BLOCKS, products, sides, stepper
+from stages.slim import BLOCKS, products, sides, train_step
 
 __all__ = ["epoch", "step"]
 
@@ -24,7 +24,7 @@ def step(settings: Settings) -> list[Row]:
     labels = [molecules.labels[batch] for batch in molecules.batches]
     count, size = len(labels), len(labels[0])
     network = ours.network()
-    our_step, our_batches = stepper(network, network), [ours.cut(b) for b in molecules.batches]
+    our_step, our_batches = train_step(network, network), [ours.cut(b) for b in molecules.batches]
     floors = [products(molecules, batch, BLOCKS, backward=True) for batch in molecules.batches]
 
     def our_work(turn: int) -> int:
@@ -37,7 +37,7 @@ def step(settings: Settings) -> list[Row]:
 
     contestants: dict[str, Work] = {"ours": our_work}
     if theirs:
-        their_step = stepper(*theirs.network())
+        their_step = train_step(*theirs.network())
         their_batches = [theirs.cut(batch) for batch in molecules.batches]
 
         def their_work(turn: int) -> int:
@@ -69,7 +69,7 @@ def epoch(settings: Settings) -> list[Row]:
     molecules = ours.sample
     pairs = len(molecules.batches) // 2
     network = ours.network()
-    our_step = stepper(network, network)
+    our_step = train_step(network, network)
 
     def two_batches(turn: int) -> list[int]:
         return [2 * (turn % pairs), 2 * (turn % pairs) + 1]
@@ -89,7 +89,7 @@ def epoch(settings: Settings) -> list[Row]:
 
     contestants: dict[str, Work] = {"ours": our_work}
     if theirs:
-        their_step, cut = stepper(*theirs.network()), theirs.cut
+        their_step, cut = train_step(*theirs.network()), theirs.cut
 
         def their_work(turn: int) -> int:
             chosen = [molecules.batches[place] for place in two_batches(turn)]

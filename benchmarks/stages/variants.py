@@ -16,7 +16,7 @@ from turns import Row, Work, in_turns
 
 from molsepnorm.nn import GraphBatch, Graphormer
 from molsepnorm.predict.inference import infer
-from stages.slim import Ours, our_side, stepper, threads
+from stages.slim import Ours, our_side, threads, train_step
 
 __all__ = ["VARIANTS", "Variant", "variants"]
 
@@ -97,7 +97,7 @@ def _rows(
 
 def _works(ours: Ours, variant: Variant) -> tuple[Work, Work]:
     network = _Running(ours.network(**variant.architecture), variant)
-    step = stepper(network, network)
+    step = train_step(network, network)
     batches = [ours.cut(batch) for batch in ours.sample.batches]
     labels = [ours.sample.labels[batch] for batch in ours.sample.batches]
     everything = np.arange(len(ours.sample.graphs))

@@ -89,7 +89,7 @@ def ablate(
             output or Path("runs") / f"{config.data.label}-ablation",
             vary,
             seeds=seeds,
-            listener=display,
+            callback=display,
             stop=lambda: stop.signal is not None,
         )
     if not ablation.finished:

@@ -66,7 +66,7 @@ def benchmark(
             output or Path("runs") / f"{config.data.label}-series",
             seeds=seeds,
             splits=replicates,
-            listener=display,
+            callback=display,
             stop=lambda: stop.signal is not None,
         )
     if not series.finished:

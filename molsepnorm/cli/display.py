@@ -18,7 +18,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
-from molsepnorm.training.callback import EpochRecord, Listener, TrainingResult
+from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
 _LINES_PER_RUN = 20  # most epochs that a run tells of where there is no terminal
 
 
-class TrainingDisplay(Listener):
+class TrainingDisplay(Callback):
     """Prints a run's progress.
 
     Args:
@@ -49,7 +49,7 @@ class TrainingDisplay(Listener):
         self._told = 0  # the last epoch that a line was printed of
         self._since: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
-    def started(
+    def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
         self.training = True
@@ -78,11 +78,11 @@ class TrainingDisplay(Listener):
         else:
             self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
-    def noted(self, remark: str) -> None:
+    def on_warning(self, remark: str) -> None:
         if not self.quiet:
             self.console.print(remark, style="yellow")
 
-    def stepped(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
+    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         at = epoch + done / of
         if self._since is None:
             self._since = (time.perf_counter(), at)
@@ -96,7 +96,7 @@ class TrainingDisplay(Listener):
             text=f"epoch {epoch + 1}{known}{self._ended}  {rate:,.0f} graphs/s  {left}",
         )
 
-    def epoch_ended(self, record: EpochRecord, epochs: int) -> None:
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.scores.get(self._metric, record.val_loss)
         self._ended = f"  val {self._metric} {score:.4f}"
         every = max(1, epochs // _LINES_PER_RUN)
@@ -110,7 +110,7 @@ class TrainingDisplay(Listener):
                 f"{record.graphs_per_second:,.0f} graphs/s  {self._left(record.epoch, epochs)}"
             )
 
-    def finished(self, result: TrainingResult) -> None:
+    def on_end(self, result: TrainingResult) -> None:
         self.close()
         if not result.finished:
             return
@@ -159,7 +159,7 @@ class TrainingDisplay(Listener):
         return f"{_clock(pace * (epochs - at))} left"
 
 
-class SeriesDisplay(Listener):
+class SeriesDisplay(Callback):
     """Prints a line for each run of a series.
 
     Args:
@@ -172,7 +172,7 @@ class SeriesDisplay(Listener):
         self.quiet, self.several = quiet, several
         self.training = False
 
-    def started(
+    def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
         if not self.quiet and not self.training:
@@ -181,7 +181,7 @@ class SeriesDisplay(Listener):
             self.console.print(splits_table(dataset))
         self.training = True
 
-    def finished(self, result: TrainingResult) -> None:
+    def on_end(self, result: TrainingResult) -> None:
         if not result.finished or self.quiet:
             return
         metrics = result.metrics

@@ -69,7 +69,7 @@ def train(
                 config,
                 folder,
                 resume=resume is not None,
-                listener=display,
+                callback=display,
                 stop=lambda: stop.signal is not None,
             )
         finally:

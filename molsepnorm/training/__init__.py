@@ -1,7 +1,7 @@
 """From a configuration to a trained model and its scores."""
 
 from molsepnorm.training.ablation import Ablation, ablate
-from molsepnorm.training.callback import EpochRecord, Listener, TrainingResult
+from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.replicates import Series, train_series
@@ -9,9 +9,9 @@ from molsepnorm.training.run import train
 
 __all__ = [
     "Ablation",
+    "Callback",
     "EpochRecord",
     "Evaluation",
-    "Listener",
     "Series",
     "TrainConfig",
     "TrainingResult",

@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import replacing, write_json
 from molsepnorm.nn.config import NORMS
 from molsepnorm.tasks.metrics import METRICS
-from molsepnorm.training.callback import Listener
+from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.replicates import Series, train_series
 
@@ -73,7 +73,7 @@ def ablate(
     vary: Mapping[str, Sequence[Any]],
     *,
     seeds: Sequence[int],
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ablation:
     """Train every variant with every seed, one after the other.
@@ -91,7 +91,7 @@ def ablate(
         folder: holds a series for each variant.
         vary: settings and their values, see `variants_of`; all combinations are trained.
         seeds: of initial weights, order and dropout, the same for every variant.
-        listener: is told of each run.
+        callback: is told of each run.
         stop: asked after every step; once it answers true the run is saved and this returns.
 
     Raises:
@@ -109,7 +109,7 @@ def ablate(
             for name, variant in configs.items():
                 some = seeds[:count]
                 each = train_series(
-                    variant, folder / name, seeds=some, listener=listener, stop=stop
+                    variant, folder / name, seeds=some, callback=callback, stop=stop
                 )
                 if not each.finished:
                     return result

@@ -1,4 +1,4 @@
-"""How training reports: the library prints nothing, it tells a listener."""
+"""How training reports: the library prints nothing, it tells a callback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["EpochRecord", "Listener", "TrainingResult"]
+__all__ = ["Callback", "EpochRecord", "TrainingResult"]
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,26 @@ class TrainingResult:
     """The content of `metrics.json`; empty where the run did not finish."""
 
 
-class Listener:
+class Callback:
     """Override what you want to hear of; every method here does nothing."""
 
-    def started(
+    def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
         """The data are loaded and training begins or goes on."""
 
-    def noted(self, remark: str) -> None:
+    def on_warning(self, remark: str) -> None:
         """Something is not done in the way that was asked for."""
 
-    def stepped(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
+    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         """A step was taken: `done` of `of` in this epoch (counted from 0), at `rate` graphs/s.
 
         `loss` is the step's on a CPU. A GPU is not waited for: there it is the mean of the epochs
         before the last validation, NaN until the first, and the step may still be under way.
         """
 
-    def epoch_ended(self, record: EpochRecord, epochs: int) -> None:
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         """An epoch of `epochs` ended with a validation."""
 
-    def finished(self, result: TrainingResult) -> None:
+    def on_end(self, result: TrainingResult) -> None:
         """The run's folder is complete, or the run was stopped."""

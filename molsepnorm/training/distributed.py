@@ -2,8 +2,7 @@
 
 Under `torchrun --nproc-per-node N -m molsepnorm train …` every process draws the same weights and
 plans the same epochs, and takes its share of each batch. The first process alone writes. Outside
-torchrun there is one process, a `World()`, for which everything here is a matter of course and
-`torch.distributed` is not touched.
+torchrun there is one process, `DistributedContext()`, and `torch.distributed` is not touched.
 """
 
 from __future__ import annotations
@@ -26,11 +25,16 @@ from torch import distributed as dist
 from molsepnorm.errors import ConfigError, MolsepnormError
 from molsepnorm.predict.inference import pick_device
 
-__all__ = ["World", "device_of_rank"]
+__all__ = ["DistributedContext", "device_of_rank"]
 
 T = TypeVar("T")
 
-_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # a World's, in order
+_TORCHRUN = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+)  # a DistributedContext's, in order
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _PATIENCE = timedelta(hours=12)  # the first process may have a large data set to prepare
 
@@ -40,13 +44,13 @@ class _LostProcess(MolsepnormError):
 
 
 @dataclass(frozen=True)
-class World:
+class DistributedContext:
     """The processes of a run, as one of them sees them.
 
     All of them call the same methods in the same order: each waits for the others.
 
     >>> import numpy as np
-    >>> World(rank=1, size=2).share(np.array([7, 8, 9]))
+    >>> DistributedContext(rank=1, size=2).share(np.array([7, 8, 9]))
     array([8])
     """
 
@@ -61,7 +65,7 @@ class World:
 
     @staticmethod
     @contextmanager
-    def join(device: str) -> Iterator[World]:
+    def join(device: str) -> Iterator[DistributedContext]:
         """Meet the other processes that torchrun started, if it did, and take leave at the end.
 
         Where the program has initialised `torch.distributed` by itself, that is used as it is.
@@ -77,7 +81,7 @@ class World:
         if dist.is_available() and dist.is_initialized():
             yield _of_the_program()
             return
-        world = _of_torchrun() or World()
+        world = _of_torchrun() or DistributedContext()
         if world.size == 1:
             yield world
             return
@@ -163,7 +167,7 @@ class World:
         dist.all_reduce(said, dist.ReduceOp.MAX)
         return bool(said)
 
-    def together(self, action: Callable[[], T]) -> T:
+    def on_main_process(self, action: Callable[[], T]) -> T:
         """The first process does this for all, while the others wait: its result, or error.
 
         For what must happen once: choosing a folder, writing a file. The result must be picklable.
@@ -179,7 +183,7 @@ class World:
         dist.broadcast_object_list(results)
         return cast(T, results[0])
 
-    def in_turn(self, action: Callable[[], T]) -> T:
+    def main_process_first(self, action: Callable[[], T]) -> T:
         """The first process does this, and then the others, which find what it left in a cache.
 
         Raises:
@@ -244,7 +248,7 @@ class World:
         return values
 
 
-def device_of_rank(name: str, world: World) -> torch.device:
+def device_of_rank(name: str, world: DistributedContext) -> torch.device:
     """What `pick_device` gives one process; of several, each has a GPU of its own.
 
     Raises:
@@ -268,14 +272,14 @@ def device_of_rank(name: str, world: World) -> torch.device:
     return torch.device("cuda", world.local_rank)
 
 
-def _of_torchrun() -> World | None:
+def _of_torchrun() -> DistributedContext | None:
     """What torchrun told this process; None where it did not start it."""
     if not all(name in os.environ for name in _TORCHRUN):
         return None
-    return World(*(int(os.environ[name]) for name in _TORCHRUN))
+    return DistributedContext(*(int(os.environ[name]) for name in _TORCHRUN))
 
 
-def _of_the_program() -> World:
+def _of_the_program() -> DistributedContext:
     """The processes of a program that has initialised `torch.distributed` by itself."""
     backends = dist.get_backend_config()
     if "cpu" not in backends:
@@ -284,8 +288,8 @@ def _of_the_program() -> World:
             f"it by torch.distributed.init_process_group('{_BACKENDS['cuda']}')"
         )
     rank, size = dist.get_rank(), dist.get_world_size()
-    told = _of_torchrun() or World(rank, size, rank, size)  # all on this machine
-    return World(rank, size, told.local_rank, told.local_size)
+    told = _of_torchrun() or DistributedContext(rank, size, rank, size)  # all on this machine
+    return DistributedContext(rank, size, told.local_rank, told.local_size)
 
 
 def _let_groups_end_before_python() -> None:
@@ -313,7 +317,7 @@ def _attempt(action: Callable[[], T]) -> tuple[T | None, BaseException | None]:
 
 
 @contextmanager
-def _lost_processes_told(world: World) -> Iterator[None]:
+def _lost_processes_told(world: DistributedContext) -> Iterator[None]:
     """An error of torch's that another process is gone, as one of ours."""
     try:
         yield

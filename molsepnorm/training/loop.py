@@ -21,14 +21,14 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import infer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.tasks.metrics import METRICS
-from molsepnorm.training.callback import EpochRecord, Listener
+from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.distributed import World, device_of_rank
+from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches
-from molsepnorm.training.step import TINY, Examples, Stepper
+from molsepnorm.training.step import TINY, Examples, TrainStep
 
 __all__ = ["Trainer"]
 
@@ -47,7 +47,7 @@ class Trainer:
         dataset: what to train on.
         model: its network is trained in place; its task standardises the labels.
         folder: where checkpoints and the best model go.
-        listener: is told what happens.
+        callback: is told what happens.
         world: the processes that train together.
     """
 
@@ -57,11 +57,11 @@ class Trainer:
         dataset: Dataset,
         model: PropertyModel,
         folder: RunFolder,
-        listener: Listener,
-        world: World = World(),  # noqa: B008 - frozen
+        callback: Callback,
+        world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
     ) -> None:
         self.config, self.dataset, self.model = config, dataset, model
-        self.folder, self.listener, self.world = folder, listener, world
+        self.folder, self.callback, self.world = folder, callback, world
         self.device = device_of_rank(config.run.device, world)
         self.network = model.network.to(self.device)
         if world.size > 1:
@@ -80,9 +80,18 @@ class Trainer:
         if self.device.type in devices.CHECKED:
             from molsepnorm.training.trial import settled
 
-            config = settled(config, self.device, world, listener.noted)
-        self.step = Stepper(
-            *(config, model, self.average, self.optimizer, examples, train, world, listener.noted)
+            config = settled(config, self.device, world, callback.on_warning)
+        self.step = TrainStep(
+            *(
+                config,
+                model,
+                self.average,
+                self.optimizer,
+                examples,
+                train,
+                world,
+                callback.on_warning,
+            )
         )
         self.progress = Progress()
         self.plan_epochs(config.run.epochs)
@@ -101,7 +110,7 @@ class Trainer:
             self.folder.checkpoint, self.network, self.optimizer, self.average
         )
         self._require_counts()
-        self.world.together(lambda: self.folder.restore_history(history))
+        self.world.on_main_process(lambda: self.folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.plan_epochs(self.progress.epochs)
 
@@ -202,7 +211,7 @@ class Trainer:
             seconds = progress.epoch_seconds + time.perf_counter() - begun
             done, of = progress.step_in_epoch, len(batches)
             rate = progress.graphs / seconds
-            self.listener.stepped(progress.epoch, done, of, self._last_loss, rate)
+            self.callback.on_step(progress.epoch, done, of, self._last_loss, rate)
             if self.world.any(stop()):
                 return False
         return True
@@ -246,11 +255,11 @@ class Trainer:
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
-        self.world.together(lambda: self._keep(record))
+        self.world.on_main_process(lambda: self._keep(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
-        self.listener.epoch_ended(record, self.epochs)
+        self.callback.on_epoch(record, self.epochs)
 
     def _keep(self, record: EpochRecord) -> None:
         if record.best:
@@ -302,6 +311,6 @@ class Trainer:
         """Write the checkpoint from which `resume` goes on."""
         random = self.world.random_states()
         parts = (self.progress, self.network, self.optimizer, self.average, random)
-        self.world.together(
+        self.world.on_main_process(
             lambda: save_checkpoint(self.folder.checkpoint, *parts, self.folder.read_history())
         )

@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.model import encoding_of
 from molsepnorm.tasks.metrics.spread import mean_and_sd
-from molsepnorm.training.callback import Listener
+from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.run import architecture, train
@@ -41,7 +41,7 @@ def train_series(
     *,
     seeds: Sequence[int],
     splits: int | None = None,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Series:
     """Train with each seed, on each of several splits where asked, one after the other.
@@ -61,7 +61,7 @@ def train_series(
         splits: how many: the first entries of `data.splits_file`, or replicates, which draw
             training and validation molecules anew. None for the configured one alone, or for all
             folds where `data.folds` is set.
-        listener: is told of each run.
+        callback: is told of each run.
         stop: asked after every step; once it answers true the run is saved and this returns.
 
     Raises:
@@ -71,7 +71,7 @@ def train_series(
         ModelError, StorageError: as `train`.
     """
     with hold(config.data.table, config.data.splits_file):
-        return _train_series(config, Path(folder), seeds, splits, listener, stop)
+        return _train_series(config, Path(folder), seeds, splits, callback, stop)
 
 
 def _train_series(
@@ -79,7 +79,7 @@ def _train_series(
     folder: Path,
     seeds: Sequence[int],
     splits: int | None,
-    listener: Listener | None,
+    callback: Callback | None,
     stop: Callable[[], bool],
 ) -> Series:
     if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
@@ -99,7 +99,7 @@ def _train_series(
         if metrics is None:
             started = run.checkpoint.exists()
             result = train(
-                None if started else each, run.path, resume=started, listener=listener, stop=stop
+                None if started else each, run.path, resume=started, callback=callback, stop=stop
             )
             if not result.finished:
                 return Series(folder, runs, _summary(config, runs), finished=False)

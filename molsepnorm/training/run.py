@@ -25,9 +25,9 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.budget import epochs_within, seconds_of
-from molsepnorm.training.callback import Listener, TrainingResult
+from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
-from molsepnorm.training.distributed import World, device_of_rank
+from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.evaluation import score_on
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
@@ -41,7 +41,7 @@ def train(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    listener: Listener | None = None,
+    callback: Callback | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> TrainingResult:
     """Train a model, keep the best one by validation, and score it once on the test split.
@@ -54,7 +54,7 @@ def train(
         config: what to do; `load_config` makes one. Not given where a run is resumed.
         folder: the run's, see `RunFolder`; it must not hold anything yet.
         resume: go on with the run in `folder`, exactly where its checkpoint was written.
-        listener: is told what happens.
+        callback: is told what happens.
         stop: asked after every step; once it answers true the state is saved and `train` returns.
 
     Raises:
@@ -64,7 +64,7 @@ def train(
         ModelError: there is nothing to resume.
         StorageError: a file cannot be written.
     """
-    begun, listener = time.perf_counter(), listener or Listener()
+    begun, callback = time.perf_counter(), callback or Callback()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -75,29 +75,31 @@ def train(
     assert config is not None
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
-    with World.join(config.run.device) as world, ExitStack() as held:
+    with DistributedContext.join(config.run.device) as world, ExitStack() as held:
         _require_no_stream(config, world)
         if not resume:
-            run = RunFolder(world.together(lambda: folder or RunFolder.numbered("run")))
-        world.together(lambda: held.enter_context(locked(run.path)))
+            run = RunFolder(world.on_main_process(lambda: folder or RunFolder.numbered("run")))
+        world.on_main_process(lambda: held.enter_context(locked(run.path)))
         if not resume:
-            world.together(run.require_new)
-        return _train(config, run, resume, listener, stop, world, begun)
+            world.on_main_process(run.require_new)
+        return _train(config, run, resume, callback, stop, world, begun)
 
 
 def _train(
     config: TrainConfig,
     run: RunFolder,
     resume: bool,
-    listener: Listener,
+    callback: Callback,
     stop: Callable[[], bool],
-    world: World,
+    world: DistributedContext,
     begun: float,
 ) -> TrainingResult:
     device = device_of_rank(config.run.device, world)  # before any work, if there is no such device
     world.require_batch(config.run.batch_size)
     network_config = architecture(config)
-    dataset = world.in_turn(lambda: datasets.load(config.data, encoding_of(network_config)))
+    dataset = world.main_process_first(
+        lambda: datasets.load(config.data, encoding_of(network_config))
+    )
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
         torch.manual_seed(config.run.seed)
@@ -108,7 +110,7 @@ def _train(
         network = Graphormer(replace(network_config, outputs=task.outputs))
         model = PropertyModel(network, dataset.store.featurizer, task)
         world.spread_random(config.run.seed)
-        trainer = Trainer(config, dataset, model, run, listener, world)
+        trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
             run.require_same_data(dataset)
             trainer.resume()
@@ -116,20 +118,20 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
                 trainer.plan_epochs(epochs_within(trainer, left))
-            world.together(lambda: run.begin(config, dataset))
+            world.on_main_process(lambda: run.begin(config, dataset))
             trainer.save()
         planned = config.run.model_copy(update={"epochs": trainer.epochs})
-        listener.started(config.model_copy(update={"run": planned}), dataset, model, run.path)
+        callback.on_start(config.model_copy(update={"run": planned}), dataset, model, run.path)
         finished = trainer.fit(stop)
     best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
     metrics: dict[str, Any] = {}
     if finished and best is not None:
         found = best
-        metrics = world.together(
+        metrics = world.on_main_process(
             lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run, leaked)
         )
     result = TrainingResult(run.path, finished, best, metrics)
-    listener.finished(result)
+    callback.on_end(result)
     return result
 
 
@@ -145,7 +147,7 @@ def _require_readable(config: TrainConfig, run: RunFolder) -> None:
             )
 
 
-def _require_no_stream(config: TrainConfig, world: World) -> None:
+def _require_no_stream(config: TrainConfig, world: DistributedContext) -> None:
     for path in (config.data.table, config.data.splits_file):
         if world.size > 1 and path is not None and is_stream(path):
             raise ConfigError(

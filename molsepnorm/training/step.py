@@ -22,10 +22,10 @@ from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.tasks import Loss
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.distributed import World
+from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.optim import WeightAverage
 
-__all__ = ["TINY", "Examples", "Planned", "Stepper"]
+__all__ = ["TINY", "Examples", "Planned", "TrainStep"]
 
 _MOST_PLANS = 4  # sizes of batches: an epoch has two, unless large molecules halve some
 TINY = 1e-12
@@ -54,7 +54,7 @@ class Planned:
     """Whether the plan is one of the few fixed ones."""
 
 
-class Stepper:
+class TrainStep:
     """Takes training steps.
 
     Args:
@@ -76,7 +76,7 @@ class Stepper:
         optimizer: torch.optim.Optimizer,
         examples: Examples,
         train: np.ndarray,
-        world: World,
+        world: DistributedContext,
         note: Callable[[str], None],
     ) -> None:
         self.config, self.optimizer, self.average = config, optimizer, average
@@ -220,7 +220,7 @@ class Stepper:
 
 
 def _in_parallel(
-    network: nn.Module, world: World, device: torch.device
+    network: nn.Module, world: DistributedContext, device: torch.device
 ) -> Callable[[GraphBatch], Tensor]:
     """The network, its gradients averaged over the processes."""
     if world.size == 1:

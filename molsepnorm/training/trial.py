@@ -33,9 +33,9 @@ from molsepnorm.tasks import Loss, Target, Task
 from molsepnorm.training import step
 from molsepnorm.training.capture import CaptureFailed
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.distributed import World
+from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.optim import WeightAverage, make_optimizer
-from molsepnorm.training.step import Examples, Stepper
+from molsepnorm.training.step import Examples, TrainStep
 
 __all__ = ["compared", "settled", "step_seconds", "verdicts_on"]
 
@@ -47,7 +47,10 @@ _TASK = Task((Target("number", "regression"), Target("yes", "binary")), metric="
 
 
 def settled(
-    config: TrainConfig, device: torch.device, world: World, note: Callable[[str], None]
+    config: TrainConfig,
+    device: torch.device,
+    world: DistributedContext,
+    note: Callable[[str], None],
 ) -> TrainConfig:
     """Check the fast paths of a run's steps on a device, if that has not been done.
 
@@ -162,14 +165,14 @@ class _Trial:
         labels = torch.stack([(signs * 2.0 - 1) * 6, signs.flip(0).float()], 1).to(device)
         self.examples = Examples(tensors(architecture, device), labels, None)
         self.notes: list[str] = []
-        self.stepper = Stepper(
+        self.train_step = TrainStep(
             config,
             PropertyModel(self.network, "", _TASK),
             self.average,
             self.optimizer,
             self.examples,
             np.arange(len(SIZES)),
-            World(),
+            DistributedContext(),
             self.notes.append,
         )
         rng = np.random.default_rng(0)
@@ -178,7 +181,7 @@ class _Trial:
 
     def first_pass(self) -> dict[str, list[Tensor]]:
         """Outputs of a batch and gradients of its loss."""
-        (planned,) = self.stepper.plan(self.batches[:1])
+        (planned,) = self.train_step.plan(self.batches[:1])
         batch = self.examples.graphs.gather(planned.graphs, planned.plan)
         with products_in(self.way.precision, self.device):
             with autocast(self.way.precision, self.device):
@@ -194,8 +197,10 @@ class _Trial:
     def changes(self) -> dict[str, list[Tensor]]:
         """Return the changes made by three steps, by kind, and the sum of their losses."""
         before = self._state()
-        for weight, planned in zip((1.0, 0.5, 0.25), self.stepper.plan(self.batches), strict=True):
-            self.stepper(planned, _RATE, weight)
+        for weight, planned in zip(
+            (1.0, 0.5, 0.25), self.train_step.plan(self.batches), strict=True
+        ):
+            self.train_step(planned, _RATE, weight)
         self._require_captured()
         after = self._state()
         return {
@@ -205,24 +210,24 @@ class _Trial:
 
     def seconds(self, steps: int) -> float:
         """Return the mean time of a step on one batch, without the first ones, which compile."""
-        (planned,) = self.stepper.plan(self.batches[:1])
+        (planned,) = self.train_step.plan(self.batches[:1])
         for _ in range(_STEPS):
-            self.stepper(planned, _RATE)
-        self.stepper.totals.tolist()  # waits for the device
+            self.train_step(planned, _RATE)
+        self.train_step.totals.tolist()  # waits for the device
         begun = time.perf_counter()
         for _ in range(steps):
-            self.stepper(planned, _RATE)
-        self.stepper.totals.tolist()
+            self.train_step(planned, _RATE)
+        self.train_step.totals.tolist()
         return (time.perf_counter() - begun) / steps
 
     def require_other_masks(self) -> None:
         """Check that a step draws other dropout masks than the step before."""
-        (planned,) = self.stepper.plan(self.batches[:1])
+        (planned,) = self.train_step.plan(self.batches[:1])
         losses = []
         for _ in range(3):
-            self.stepper.totals.zero_()
-            self.stepper(planned, 0.0)
-            losses.append(float(self.stepper.totals[0]))
+            self.train_step.totals.zero_()
+            self.train_step(planned, 0.0)
+            losses.append(float(self.train_step.totals[0]))
         self._require_captured()
         if len(set(losses[1:])) < 2:
             raise ValueError("every step drops the same activations")
@@ -232,11 +237,11 @@ class _Trial:
         state = {
             "weights": [*self.network.parameters(), *average],
             "statistics": [each for each in self.network.buffers() if each.is_floating_point()],
-            "losses": [self.stepper.totals],
+            "losses": [self.train_step.totals],
         }
         return {kind: [each.detach().clone() for each in parts] for kind, parts in state.items()}
 
     def _require_captured(self) -> None:
-        if self.way.captured and not self.stepper.recordings:
+        if self.way.captured and not self.train_step.recordings:
             reason = self.notes[0].partition(": ")[2] if self.notes else "no batch fits a plan"
             raise CaptureFailed(reason)

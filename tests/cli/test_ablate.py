@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from molsepnorm.training.step import Stepper
+from molsepnorm.training.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
@@ -45,7 +45,7 @@ def test_json_is_the_file_and_nothing_else(ablate, ok, tmp_path):
 
 
 def test_stopped_it_goes_on_by_the_same_command(ablate, ok, run, tmp_path, monkeypatch):
-    plain = Stepper.__call__
+    plain = TrainStep.__call__
 
     def step(self, *planned):
         if self.config.run.seed == 1 and self.config.model.norm == "sep":
@@ -53,7 +53,7 @@ def test_stopped_it_goes_on_by_the_same_command(ablate, ok, run, tmp_path, monke
         return plain(self, *planned)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "__call__", step)
+        patch.setattr(TrainStep, "__call__", step)
         result = run(*ablate, "--seeds", "0-1")
     assert result.exit_code == 128 + signal.SIGTERM
     assert "Stopped and saved. Give the same command again to go on." in result.stderr

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from molsepnorm.training.step import Stepper
+from molsepnorm.training.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -55,13 +55,13 @@ def test_json_is_the_summary_and_nothing_else(benchmark, ok, tmp_path):
 def test_given_again_nothing_is_repeated(benchmark, ok, tmp_path, monkeypatch):
     """The same table is printed; more seeds are trained besides."""
     first = ok(*benchmark, "--seeds", "0-1")
-    plain, steps = Stepper.__call__, []
+    plain, steps = TrainStep.__call__, []
 
     def step(self, *planned):
         steps.append(self.config.run.seed)
         return plain(self, *planned)
 
-    monkeypatch.setattr(Stepper, "__call__", step)
+    monkeypatch.setattr(TrainStep, "__call__", step)
     again = ok(*benchmark, "--seeds", "0-1")
     assert again in first
     assert not steps
@@ -105,7 +105,7 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
     benchmark, ok, run, tmp_path, monkeypatch, number
 ):
     """The run under way is saved; it says how to go on and leaves with the signal's code."""
-    plain, handlers = Stepper.__call__, [signal.getsignal(s) for s in (2, 15)]
+    plain, handlers = TrainStep.__call__, [signal.getsignal(s) for s in (2, 15)]
 
     def step(self, *planned):
         if self.config.run.seed == 1:
@@ -113,7 +113,7 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
         return plain(self, *planned)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "__call__", step)
+        patch.setattr(TrainStep, "__call__", step)
         result = run(*benchmark, "--seeds", "0-2")
     assert result.exit_code == 128 + number
     assert "Stopped and saved. Give the same command again to go on." in result.stderr

@@ -654,15 +654,15 @@ _MAIN = "from molsepnorm.cli import main; main()"
 
 _SIGNAL_AT_STEP = """
 import os, sys
-from molsepnorm.training.step import Stepper
+from molsepnorm.training.step import TrainStep
 number, step = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-plain, taken = Stepper.__call__, []
+plain, taken = TrainStep.__call__, []
 def stepped(self, *planned):
     if len(taken) == step:
         os.kill(os.getpid(), number)
     taken.append(planned)
     return plain(self, *planned)
-Stepper.__call__ = stepped
+TrainStep.__call__ = stepped
 from molsepnorm.cli import main
 main()
 """
@@ -708,9 +708,9 @@ def test_a_run_that_is_stopped_goes_on_by_resume(place, tmp_path, number, code):
 
 def test_a_second_interrupt_stops_at_once(place, tmp_path, monkeypatch):
     """Without a traceback, and without waiting for the step."""
-    from molsepnorm.training.step import Stepper
+    from molsepnorm.training.step import TrainStep
 
-    plain, taken = Stepper.__call__, []
+    plain, taken = TrainStep.__call__, []
 
     def stepped(self, *planned):
         if len(taken) == 4:
@@ -721,7 +721,7 @@ def test_a_second_interrupt_stops_at_once(place, tmp_path, monkeypatch):
         return plain(self, *planned)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "__call__", stepped)
+        patch.setattr(TrainStep, "__call__", stepped)
         result = _run("train", "--data", place / "data.csv", *TINY, "-o", tmp_path / "run")
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 130)

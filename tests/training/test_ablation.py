@@ -13,20 +13,20 @@ from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
 from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
-from molsepnorm.training.callback import Listener
+from molsepnorm.training.callback import Callback
 from molsepnorm.training.folder import RunFolder
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}
 
 
-class _Order(Listener):
+class _Order(Callback):
     """The runs as they finish."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
 
-    def finished(self, result) -> None:
+    def on_end(self, result) -> None:
         if result.finished:
             self.runs.append(f"{result.folder.parent.name} {result.folder.name}")
 
@@ -75,7 +75,7 @@ def test_all_variants_get_a_seed_before_the_next(configure, tmp_path):
     order = _Order()
     vary = {"norm": ["shared", "sep"], "model.layers": [1, 2]}
     for seeds in ([3, 1], [3, 1], [3, 1, 0]):
-        ablate(configure(ONE), tmp_path / "grid", vary, seeds=seeds, listener=order)
+        ablate(configure(ONE), tmp_path / "grid", vary, seeds=seeds, callback=order)
     names = [f"{norm},layers={layers}" for norm in ("shared", "sep") for layers in (1, 2)]
     assert order.runs == [f"{name} seed-{seed}" for seed in (3, 1, 0) for name in names]
 

@@ -10,9 +10,9 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
 from molsepnorm.training.budget import epochs_within, seconds_of
-from molsepnorm.training.distributed import World
+from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.step import Stepper
+from molsepnorm.training.step import TrainStep
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("640s", 640), ("11m", 660), ("1.5h", 5400)])
@@ -41,7 +41,7 @@ def clock(monkeypatch):
         monkeypatch.setattr(kind, name, slowly)
 
     def make(step: float, validation: float) -> list[float]:
-        slow(Stepper, "__call__", step)
+        slow(TrainStep, "__call__", step)
         slow(Trainer, "_validate", validation)
         monkeypatch.setattr(time, "perf_counter", lambda: now[0])
         return now
@@ -104,7 +104,7 @@ def test_too_short_a_time_is_told_before_anything_is_written(configure, tmp_path
 
 def test_several_processes_are_refused(configure, tmp_path):
     class Several:
-        world = World(0, 2, 0, 2)
+        world = DistributedContext(0, 2, 0, 2)
 
     with pytest.raises(ConfigError, match="budget is for one process, and there are 2"):
         epochs_within(Several(), 60.0)

@@ -7,7 +7,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import Listener, train
+from molsepnorm.training import Callback, train
 
 COLUMNS = {
     "y": [0.5, 2, -1.5, 3, 1, -0.2, 0.7],
@@ -16,8 +16,8 @@ COLUMNS = {
 }
 
 
-class _Remarks(Listener):
-    def started(self, config, dataset, model, folder) -> None:
+class _Remarks(Callback):
+    def on_start(self, config, dataset, model, folder) -> None:
         self.remarks = dataset.remarks
 
 
@@ -130,7 +130,7 @@ def test_where_it_is_undefined_on_validation_the_loss_chooses(
     columns = {target: cells, "part": parts}
     settings = {"data.targets": [target], "data.splits_column": "part", "run.metric": metric}
     seen = _Remarks()
-    result = train(with_columns(columns, settings), tmp_path / "run", listener=seen)
+    result = train(with_columns(columns, settings), tmp_path / "run", callback=seen)
     assert seen.remarks[-1].startswith(f"{label} is undefined on the validation molecules (too")
     assert result.metrics["chosen_by"] == "loss"
     losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "run" / "history.csv")]
@@ -145,7 +145,7 @@ def test_where_it_is_undefined_on_validation_the_loss_chooses(
 def test_where_it_is_defined_nothing_is_remarked(with_columns, tmp_path, targets):
     seen = _Remarks()
     settings = {"data.targets": targets, "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
-    train(with_columns(COLUMNS, settings), tmp_path / "run", listener=seen)
+    train(with_columns(COLUMNS, settings), tmp_path / "run", callback=seen)
     assert not [remark for remark in seen.remarks if "undefined" in remark]
 
 

@@ -20,7 +20,7 @@ from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 import molsepnorm
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import SepNorm
-from molsepnorm.training.distributed import World, device_of_rank
+from molsepnorm.training.distributed import DistributedContext, device_of_rank
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -83,7 +83,10 @@ def both(found: list[dict[str, Any]]):
 @pytest.mark.parametrize("cut", CUTS)
 def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: str) -> None:
     """Outputs, gradients of input and parameters, running statistics; however rows are divided."""
-    whole, (one, other) = norm_steps(World(), cut, options), both(f"norm {cut} {options}")
+    whole, (one, other) = (
+        norm_steps(DistributedContext(), cut, options),
+        both(f"norm {cut} {options}"),
+    )
     close = {"rtol": 1e-11, "atol": 1e-11}  # of numbers about 100, in float64
     outputs = torch.cat([one["outputs"], other["outputs"]], dim=1)
     torch.testing.assert_close(outputs, whole["outputs"], **close)
@@ -97,7 +100,7 @@ def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: 
 
 def test_synchronised_statistics_lose_no_digits(both) -> None:
     """In float32, of rows whose mean is fifty times their deviation: within a few roundings."""
-    exact = norm_steps(World(), "uneven", "default")["state"]["running_var"].float()
+    exact = norm_steps(DistributedContext(), "uneven", "default")["state"]["running_var"].float()
     for each in both("norm float32"):
         torch.testing.assert_close(each["state"]["running_var"], exact, rtol=2e-6, atol=0)
 
@@ -119,7 +122,7 @@ def test_a_single_graph_in_all_is_refused_by_all(both) -> None:
 @pytest.fixture(scope="module", params=NETWORKS)
 def trained(request: pytest.FixtureRequest, both) -> tuple[dict, tuple[dict, dict]]:
     """Of a kind of network: what one process found, and what each of two did."""
-    return training_steps(World(), request.param), both(f"training {request.param}")
+    return training_steps(DistributedContext(), request.param), both(f"training {request.param}")
 
 
 @pytest.mark.parametrize("part", ["gradients", "trained", "estimated"])
@@ -145,7 +148,7 @@ def test_losses_are_those_of_the_whole_batch(trained) -> None:
 
 
 def test_who_they_are(both) -> None:
-    assert both("world") == (World(0, 2, 0, 2), World(1, 2, 1, 2))
+    assert both("world") == (DistributedContext(0, 2, 0, 2), DistributedContext(1, 2, 1, 2))
     assert both("own_program") == both("world")
     assert both("left") == (True, True)
 
@@ -233,17 +236,17 @@ def test_a_plain_program_never_touches_torch_distributed(alone, monkeypatch, siz
     if size is not None:
         for name, value in zip(TORCHRUN, ("0", size, "0", "1"), strict=False):
             monkeypatch.setenv(name, value)
-    with World.join("cpu") as world:
-        assert world == World()
+    with DistributedContext.join("cpu") as world:
+        assert world == DistributedContext()
         assert not dist.is_initialized()
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with World.join("cuda") as world:
-        assert world == World()
+    with DistributedContext.join("cuda") as world:
+        assert world == DistributedContext()
 
 
 def test_alone_everything_is_a_matter_of_course() -> None:
-    world, rows = World(), torch.randn(3, 2)
+    world, rows = DistributedContext(), torch.randn(3, 2)
     assert world.first
     assert world.share(np.arange(3)).tolist() == [0, 1, 2]
     assert torch.equal(world.gather(rows), rows)
@@ -251,7 +254,7 @@ def test_alone_everything_is_a_matter_of_course() -> None:
     world.sum(total)
     assert torch.equal(total, rows)
     assert [world.any(flag) for flag in (True, False)] == [True, False]
-    assert world.together(lambda: 7) == world.in_turn(lambda: 7) == 7
+    assert world.on_main_process(lambda: 7) == world.main_process_first(lambda: 7) == 7
     world.require_batch(1)
     states = world.random_states()
     assert torch.equal(states["cpu"], torch.get_rng_state())
@@ -263,18 +266,18 @@ def test_alone_everything_is_a_matter_of_course() -> None:
 
 
 def test_a_process_needs_two_molecules_of_a_batch() -> None:
-    World(1, 4).require_batch(8)
+    DistributedContext(1, 4).require_batch(8)
     with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
-        World(1, 4).require_batch(7)
+        DistributedContext(1, 4).require_batch(7)
 
 
 def test_a_step_needs_a_molecule_for_every_process() -> None:
     """Evaluation does not: a share may be empty."""
     graphs = np.arange(3)
-    assert World(2, 3).share(graphs, least=1).tolist() == [2]
-    assert len(World(3, 4).share(graphs)) == 0
+    assert DistributedContext(2, 3).share(graphs, least=1).tolist() == [2]
+    assert len(DistributedContext(3, 4).share(graphs)) == 0
     with pytest.raises(ConfigError, match="a step of 3 molecules cannot be divided among 4 proc"):
-        World(0, 4).share(graphs, least=1)
+        DistributedContext(0, 4).share(graphs, least=1)
 
 
 @pytest.mark.parametrize(
@@ -283,9 +286,11 @@ def test_a_step_needs_a_molecule_for_every_process() -> None:
 )
 def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert device_of_rank(name, World(3, 4, 1, 2)) == torch.device(device)
+    assert device_of_rank(name, DistributedContext(3, 4, 1, 2)) == torch.device(device)
     if name == "auto":
-        assert device_of_rank(name, World()) == torch.device("cuda:0" if gpus else "cpu")
+        assert device_of_rank(name, DistributedContext()) == torch.device(
+            "cuda:0" if gpus else "cpu"
+        )
 
 
 @pytest.mark.parametrize(
@@ -301,7 +306,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> N
 def test_devices_that_cannot_be_had(monkeypatch, name, gpus, message) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(ConfigError, match=message):
-        device_of_rank(name, World(3, 4, 1, 2))
+        device_of_rank(name, DistributedContext(3, 4, 1, 2))
 
 
 def test_a_programs_own_process_group_must_exchange_cpu_tensors(alone, monkeypatch) -> None:
@@ -309,6 +314,6 @@ def test_a_programs_own_process_group_must_exchange_cpu_tensors(alone, monkeypat
     monkeypatch.setattr(dist, "get_backend_config", lambda: "cuda:nccl")
     with (
         pytest.raises(ConfigError, match=r"\(cuda:nccl\) has no backend for CPU.*cpu:gloo"),
-        World.join("cuda"),
+        DistributedContext.join("cuda"),
     ):
         pass

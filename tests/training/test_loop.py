@@ -15,7 +15,7 @@ from molsepnorm.files.digests import BLANK, KEY, write_sealed
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Loss
 from molsepnorm.tasks.metrics import Metric
-from molsepnorm.training import Listener, load_config, train
+from molsepnorm.training import Callback, load_config, train
 
 
 def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcome):
@@ -145,17 +145,17 @@ def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path, stop_a
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
 
 
-class _Snapshots(Listener):
+class _Snapshots(Callback):
     """Keeps the network's weights of every epoch."""
 
     def __init__(self) -> None:
         self.weights: list[dict[str, torch.Tensor]] = []
         self.records = []
 
-    def started(self, config, dataset, model, folder) -> None:
+    def on_start(self, config, dataset, model, folder) -> None:
         self.network = model.network
 
-    def epoch_ended(self, record, epochs) -> None:
+    def on_epoch(self, record, epochs) -> None:
         self.records.append(record)
         self.weights.append({k: v.clone() for k, v in self.network.state_dict().items()})
 
@@ -177,7 +177,7 @@ def test_the_best_model_is_kept(
     scripted(metric, scores)
     seen = _Snapshots()
     config = configure({"data.targets": [target], "run.epochs": 4, "optim.ema": None})
-    result = train(config, tmp_path / "run", listener=seen)
+    result = train(config, tmp_path / "run", callback=seen)
     assert result.metrics["chosen_by"] == metric
     assert result.metrics["best_epoch"] == best
     kept = PropertyModel.from_pretrained(tmp_path / "run").network.state_dict()
@@ -201,11 +201,11 @@ def test_the_model_folder_can_be_loaded_after_every_epoch(configure, tmp_path):
     """Also while the run goes on."""
     loaded = []
 
-    class Look(Listener):
-        def epoch_ended(self, record, epochs) -> None:
+    class Look(Callback):
+        def on_epoch(self, record, epochs) -> None:
             loaded.append(PropertyModel.from_pretrained(tmp_path / "run").task.names)
 
-    train(configure(), tmp_path / "run", listener=Look())
+    train(configure(), tmp_path / "run", callback=Look())
     assert loaded == [("y",)] * 3
 
 
@@ -232,7 +232,7 @@ def test_ten_molecules_are_learnt_by_heart(tmp_path, table):
         },
     )
     seen = _Snapshots()
-    train(config, tmp_path / "run", listener=seen)
+    train(config, tmp_path / "run", callback=seen)
     assert seen.records[0].train_loss > 0.5  # in standard deviations of the labels
     assert seen.records[-1].train_loss < 0.1
 

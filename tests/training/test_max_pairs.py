@@ -5,25 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.training import Listener, load_config, train
+from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.optim import learning_rate
 
 LARGE = {3: "C" * 40, 9: "C" * 33 + "O", 15: "N" + "C" * 25, 21: "CO" * 18}
 
 
-class _Steps(Listener):
+class _Steps(Callback):
     """Of each epoch the steps it was said to have, and those it had; and all records."""
 
     def __init__(self) -> None:
         self.said: list[int] = []
         self.records = []
 
-    def stepped(self, epoch, done, of, loss, rate) -> None:
+    def on_step(self, epoch, done, of, loss, rate) -> None:
         if done == 1:
             self.said.append(of)
 
-    def epoch_ended(self, record, epochs) -> None:
+    def on_epoch(self, record, epochs) -> None:
         self.records.append(record)
 
 
@@ -94,7 +94,7 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     """Also where epochs have different numbers of them: the last step has the last rate."""
     seen = _Steps()
     config = mixed(max_pairs, **{"run.blocks": 1})
-    result = train(config, tmp_path / "run", listener=seen)
+    result = train(config, tmp_path / "run", callback=seen)
     total = watched[0][2].total_steps
     assert total == len(watched) == result.metrics["steps"] == sum(seen.said)
     assert np.cumsum(seen.said).tolist() == [record.step for record in seen.records]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from molsepnorm.training import Listener, train
+from molsepnorm.training import Callback, train
 from molsepnorm.training import run as module
 
 NAN = float("nan")
@@ -87,18 +87,18 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     before = tree(tmp_path / "run")
     told = []
 
-    class Spy(Listener):
-        def stepped(self, *args) -> None:
+    class Spy(Callback):
+        def on_step(self, *args) -> None:
             told.append(args)
 
-        def epoch_ended(self, *args) -> None:
+        def on_epoch(self, *args) -> None:
             told.append(args)
 
     def look(*args):
         raise AssertionError("predicts once more")
 
     monkeypatch.setattr(module, "predict", look)
-    again = train(folder=tmp_path / "run", resume=True, listener=Spy())
+    again = train(folder=tmp_path / "run", resume=True, callback=Spy())
     assert (again.finished, again.metrics, told) == (True, result.metrics, [])
     assert tree(tmp_path / "run") == before
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.errors import ConfigError, DataError, StorageError
-from molsepnorm.training import Listener, load_config, train, train_series
+from molsepnorm.training import Callback, load_config, train, train_series
 from molsepnorm.training.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -92,14 +92,14 @@ def test_entries_of_a_splits_file_are_splits(configure, tmp_path, split_rows):
 def test_the_listener_hears_of_every_run(configure, tmp_path):
     heard = []
 
-    class Spy(Listener):
-        def started(self, config, dataset, model, folder) -> None:
+    class Spy(Callback):
+        def on_start(self, config, dataset, model, folder) -> None:
             heard.append((config.run.seed, folder.name))
 
-        def finished(self, result) -> None:
+        def on_end(self, result) -> None:
             heard.append(result.folder.name)
 
-    train_series(configure(ONE), tmp_path / "series", seeds=[0, 1], listener=Spy())
+    train_series(configure(ONE), tmp_path / "series", seeds=[0, 1], callback=Spy())
     assert heard == [(0, "seed-0"), "seed-0", (1, "seed-1"), "seed-1"]
 
 

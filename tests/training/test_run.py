@@ -18,7 +18,7 @@ from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.distributed import World
+from molsepnorm.training.distributed import DistributedContext
 
 ONE = {"run.epochs": 1}
 FILES = {
@@ -469,6 +469,9 @@ def test_a_splits_file_from_a_pipe_is_gone_when_the_run_resumes(configure, tmp_p
 
 
 def test_several_processes_cannot_share_a_pipe(configure, monkeypatch, tmp_path):
-    monkeypatch.setattr("molsepnorm.training.run.World.join", lambda _: nullcontext(World(0, 2)))
+    monkeypatch.setattr(
+        "molsepnorm.training.run.DistributedContext.join",
+        lambda _: nullcontext(DistributedContext(0, 2)),
+    )
     with pytest.raises(ConfigError, match="/dev/fd/.* is a pipe, and each of the 2 processes"):
         train(configure({"data.table": _pipe(b"smiles,y\n")}), tmp_path / "run")

@@ -21,7 +21,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer, attention
 from molsepnorm.tasks import Task
-from molsepnorm.training import Listener, TrainConfig, load_config, step, train
+from molsepnorm.training import Callback, TrainConfig, load_config, step, train
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run import architecture
@@ -41,15 +41,15 @@ RICH = {
 """All that can be added to a network but for pair vectors."""
 
 
-class _Notes(Listener):
+class _Notes(Callback):
     def __init__(self) -> None:
         self.remarks: list[str] = []
         self.records: list = []
 
-    def noted(self, remark: str) -> None:
+    def on_warning(self, remark: str) -> None:
         self.remarks.append(remark)
 
-    def epoch_ended(self, record, epochs) -> None:
+    def on_epoch(self, record, epochs) -> None:
         self.records.append(record)
 
 
@@ -78,7 +78,7 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[..., Trainer]:
     """`trainer({"run.step": "captured"})`: about to take its first step."""
 
-    def make(settings: dict[str, Any], listener: Listener | None = None) -> Trainer:
+    def make(settings: dict[str, Any], callback: Callback | None = None) -> Trainer:
         config = configure({"optim.warmup": 0.3, **settings})
         dataset = datasets.load(config.data, encoding_of(architecture(config)))
         labels = dataset.store.labels[dataset.splits["train"]]
@@ -87,7 +87,7 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
         model = PropertyModel(network, "zinc", task)
         folder = RunFolder(tmp_path / "run")
-        return Trainer(config, dataset, model, folder, listener or Listener())
+        return Trainer(config, dataset, model, folder, callback or Callback())
 
     return make
 
@@ -210,7 +210,7 @@ def test_on_a_cpu_steps_are_eager(configure, tmp_path, name):
     """And where that was not asked for it is said."""
     notes = _Notes()
     result = train(
-        configure({"run.step": name, "run.device": "cpu"}), tmp_path / "r", listener=notes
+        configure({"run.step": name, "run.device": "cpu"}), tmp_path / "r", callback=notes
     )
     assert result.finished
     wanted = ["There are no CUDA graphs on cpu: steps are taken eagerly"]
@@ -268,7 +268,7 @@ def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, ever
     """And after the last one. The records count all steps between, and a stop loses nothing."""
     settings = {"run.epochs": 7, "run.validate_every": every}
     notes = _Notes()
-    train(configure(settings), tmp_path / "whole", listener=notes)
+    train(configure(settings), tmp_path / "whole", callback=notes)
     wanted = sorted({*range(every, 8, every), 7})
     assert [record.epoch for record in notes.records] == wanted
     assert [record.step for record in notes.records] == [3 * epoch for epoch in wanted]
@@ -285,7 +285,7 @@ def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, t
         train(
             configure({"run.epochs": 3, "run.validate_every": every}),
             tmp_path / f"{every}",
-            listener=notes,
+            callback=notes,
         )
         records[every] = notes.records
     (one,) = records[3]

@@ -11,14 +11,14 @@ import torch
 from tape import record
 
 from molsepnorm.nn.kernels import fused_attention as fused
-from molsepnorm.training import Listener, TrainConfig, train, trial
-from molsepnorm.training.distributed import World
+from molsepnorm.training import Callback, TrainConfig, train, trial
+from molsepnorm.training.distributed import DistributedContext
 
 CPU = torch.device("cpu")
-WORLD = World()
+WORLD = DistributedContext()
 
 
-def settle(config: TrainConfig, world: World = WORLD) -> tuple[str, list[str]]:
+def settle(config: TrainConfig, world: DistributedContext = WORLD) -> tuple[str, list[str]]:
     """How steps are taken, and what is said of it."""
     notes: list[str] = []
     return trial.settled(config, CPU, world, notes.append).run.step, notes
@@ -150,7 +150,7 @@ def test_dropout_of_the_fused_attention(configure, tmp_path, monkeypatch):
 
 def test_several_processes_and_eager_steps_capture_nothing(configure, tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path, record_there=crashes)
-    assert settle(configure(), World(0, 2, 0, 2)) == ("auto", [])
+    assert settle(configure(), DistributedContext(0, 2, 0, 2)) == ("auto", [])
     assert settle(configure({"run.step": "eager"})) == ("eager", [])
 
 
@@ -185,18 +185,18 @@ def test_the_verdict_is_cached(configure, tmp_path, monkeypatch):
 def test_a_run_says_so_and_trains_by_the_plain_path(configure, tmp_path, monkeypatch, outcome):
     """To the bit as an eager run; its environment.json has the verdicts."""
 
-    class Notes(Listener):
+    class Notes(Callback):
         def __init__(self) -> None:
             self.remarks: list[str] = []
 
-        def noted(self, remark: str) -> None:
+        def on_warning(self, remark: str) -> None:
             self.remarks.append(remark)
 
     with monkeypatch.context() as patched:
         fast_paths.gpu(patched, tmp_path / "cache", record_there=crashes)
         patched.setattr(fused, "DEVICES", set())
         notes = Notes()
-        found = train(configure({"run.step": "auto"}), tmp_path / "auto", listener=notes)
+        found = train(configure({"run.step": "auto"}), tmp_path / "auto", callback=notes)
         train(configure({"run.step": "eager"}), tmp_path / "eager")
     assert found.finished
     assert len(notes.remarks) == 1

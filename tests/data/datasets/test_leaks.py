@@ -13,7 +13,7 @@ from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.training import load_config, train
-from molsepnorm.training.callback import Listener
+from molsepnorm.training.callback import Callback
 
 OGB = EncodingSpec(bond_sizes=(5, 6, 2), max_path_length=3)
 MOLECULES = [
@@ -78,14 +78,14 @@ def test_a_run_says_how_many_and_keeps_the_number(tmp_path):
     tiny = {"run.epochs": 1, "model.layers": 1, "data.splits_column": "split"}
     remarks = []
 
-    class Listening(Listener):
-        def started(self, config, dataset, model, folder):
+    class Listening(Callback):
+        def on_start(self, config, dataset, model, folder):
             remarks.extend(dataset.remarks)
 
     result = train(
         load_config(table, overrides={**tiny, "data.targets": ["y"]}),
         tmp_path / "run",
-        listener=Listening(),
+        callback=Listening(),
     )
     assert result.metrics["molecules_in_several_splits"] == 1
     assert any("1 molecule is in more than one split" in remark for remark in remarks)
