@@ -32,7 +32,7 @@ demo: install
 		--smiles "CC(=O)Oc1ccccc1C(=O)O" --smiles "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 lint: install
 	$(BIN)/ruff check .

@@ -11,6 +11,10 @@ modules can be imported while it is used; `label`, `molgraphs` and `wide_codes` 
 from __future__ import annotations
 
 import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each worker, set before torch is imported
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 import shutil
 import subprocess
 import sys

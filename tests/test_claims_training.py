@@ -75,6 +75,7 @@ def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(
             "optim.lr": 3e-3,
             "optim.weight_decay": 0.0,
             "run.epochs": 400,
+            "run.validate_every": 20,
             "run.batch_size": 10,
         },
     )

@@ -54,10 +54,10 @@ def clock(monkeypatch):
 def test_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):
     """Measuring and final scores included, and hardly less than what was given."""
     now = clock(step, validation)
-    config = configure({"run.budget": "600s", "run.epochs": 1, "run.validate_every": every})
+    config = configure({"run.budget": "300s", "run.epochs": 1, "run.validate_every": every})
     result = train(config, tmp_path / "run")
     assert result.metrics["epochs"] > 10
-    assert 600 - 0.08 * 600 - 3 * step - every * validation < now[0] + 2 * validation <= 600
+    assert 300 - 0.08 * 300 - 3 * step - every * validation < now[0] + 2 * validation <= 300
 
 
 def test_the_schedule_is_that_of_the_epochs_that_fit(configure, tmp_path, rows_of, monkeypatch):
