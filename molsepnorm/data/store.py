@@ -70,7 +70,7 @@ class GraphStore:
     paths: PathVocabulary
     """What the codes mean."""
 
-    most_bonds: int
+    max_bonds: int
     """As many as any atom has."""
 
     encoding: EncodingSpec
@@ -151,7 +151,7 @@ class StoreWriter:
         self._labels: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
         self._num_targets = len(targets)
-        self._atom_features = self._most_bonds = 0
+        self._atom_features = self._max_bonds = 0
 
     def __enter__(self) -> StoreWriter:
         with ExitStack() as stack:
@@ -201,7 +201,7 @@ class StoreWriter:
         self._labels.append(labels)
         self._rows.append(np.asarray(rows, dtype=np.int64))
         self._atom_features = graphs.atoms.shape[1]
-        self._most_bonds = max(self._most_bonds, graphs.most_bonds)
+        self._max_bonds = max(self._max_bonds, graphs.max_bonds)
 
     def _assemble(self, scratch: Path) -> None:
         paths, final = self._merger.finish()
@@ -226,7 +226,7 @@ class StoreWriter:
             "degrees": (np.dtype(np.uint8), (num_atoms,)),
             "pairs": (np.dtype(code_dtype), (num_pairs,)),
         }
-        about = json.dumps({**self._about, "most_bonds": self._most_bonds, "notes": self.notes})
+        about = json.dumps({**self._about, "most_bonds": self._max_bonds, "notes": self.notes})
         # the widest numbers first, so that every array begins at a multiple of its item's size
         order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
 
@@ -287,7 +287,7 @@ def _assembled(
         paths=PathVocabulary(
             *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
         ),
-        most_bonds=about["most_bonds"],
+        max_bonds=about["most_bonds"],
         encoding=EncodingSpec(
             **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
         ),

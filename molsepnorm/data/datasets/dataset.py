@@ -155,7 +155,7 @@ def _require_same(
         if store.labels.shape != (len(store), len(targets)) or store.rows.shape != (len(store),):
             raise ValueError("it has more or fewer labels or rows than molecules")
         arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
-        graphs = EncodedGraphs(*arrays, most_bonds=store.most_bonds)
+        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds)
         require_sound(graphs, encoding, SIZES[featurizer].atoms)
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise StorageError(

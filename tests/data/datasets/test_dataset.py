@@ -64,7 +64,7 @@ def _set(name, place, value):
         (lambda about, _: about.update(targets=["z"]), "it is made of other data"),
         (lambda about, _: about.update(featurizer="zinc"), "it is made of other data"),
         (lambda about, _: about["encoding"].update(max_distance=9), "it is made of other data"),
-        (lambda about, _: about.update(most_bonds=10**9), "the largest number of bonds"),
+        (lambda about, _: about.update(max_bonds=10**9), "the largest number of bonds"),
     ],
 )
 def test_a_store_that_is_not_sound_is_made_anew(config, tmp_path, change, message):
