@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.objectives.objective import Objective
 
 __all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
 
@@ -27,16 +27,16 @@ def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optim
 
 
 class WeightAverage(nn.Module):
-    """An exponential moving average of a network's weights.
+    """An exponential moving average of the weights of an objective.
 
     The first steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n
     steps, so that the initial weights are soon forgotten. Batch-norm statistics are not averaged:
     they would not be those of the averaged weights, and `estimate_statistics` makes them anew.
     """
 
-    def __init__(self, network: Graphormer, decay: float) -> None:
+    def __init__(self, objective: Objective, decay: float) -> None:
         super().__init__()
-        self.module = copy.deepcopy(network).requires_grad_(False)
+        self.module = copy.deepcopy(objective).requires_grad_(False)
         self.decay = decay
 
     def weight(self, step: int) -> float:
@@ -44,10 +44,10 @@ class WeightAverage(nn.Module):
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
-    def update(self, network: Graphormer, weight: Tensor) -> None:
-        """Take in the network's weights, with this weight (a number on their device)."""
+    def update(self, objective: Objective, weight: Tensor) -> None:
+        """Add the objective's weights to the average, with this weight (on their device)."""
         averages: list[Tensor] = list(self.module.parameters())
-        weights: list[Tensor] = list(network.parameters())
+        weights: list[Tensor] = list(objective.parameters())
         torch._foreach_add_(
             averages, torch._foreach_mul(torch._foreach_sub(weights, averages), weight)
         )
