@@ -1,9 +1,9 @@
-"""What a network is made of."""
+"""The architecture of a network."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.readout import ReadoutKind
@@ -22,14 +22,14 @@ NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
     "shared": (None, "layer"),
     "shared-bn": (None, "batch"),
 }
-"""The norms of the graph token and of the atoms; None where the token shares that of the atoms."""
+"""Name -> norm of the graph token (None: it shares the norm of the atoms) and norm of the atoms."""
 
 
 class Norms(NamedTuple):
     """The kinds of norm at every site."""
 
     shared: bool
-    """Whether all tokens share one norm, of the atoms' kind; the others are not used then."""
+    """True if all tokens share one norm, of the kind `nodes`; the other kinds are then unused."""
     nodes: NormKind
     graph: NormKind
     first_graph: NormKind
@@ -38,91 +38,103 @@ class Norms(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphormerConfig:
-    """The architecture; the defaults are Graphormer-SLIM with SepNorm, on ZINC's features.
+    """The architecture. The defaults are Graphormer-SLIM with SepNorm, for ZINC's features.
 
     Raises:
-        ConfigError: a value is out of range, or two do not fit each other.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a YAML file is checked
 
-    layers: int = 12
+    layers: Annotated[int, "--layers"] = 12
+    """Number of layers."""
     width: int = 80
-    """C, channels of every token."""
+    """Number of channels of every token (C)."""
     ffn_width: int = 80
+    """Hidden width of the feed-forward blocks."""
     heads: int = 8
+    """Number of attention heads (H); divides the width."""
 
     dropout: float = 0.1
-    """Of what attention and feed-forward add to the residual stream, and of the input."""
+    """Dropout of the input embeddings and of the outputs of attention and feed-forward blocks."""
     attention_dropout: float = 0.1
+    """Dropout of the attention weights."""
     activation_dropout: float = 0.0
+    """Dropout of the hidden activations of the feed-forward blocks."""
     drop_path: float = 0.0
-    """Stochastic depth: how often the last layer leaves a graph's branch out; the first layer
-    never does, and those between rise linearly."""
+    """Stochastic depth: probability with which the last layer skips a molecule's branch. It is 0 in
+    the first layer and rises linearly in between."""
 
     init: Literal["v1", "xavier"] = "v1"
-    """v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as the reference,
-    whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and N(0, 0.5), with which
-    the first thousand steps learn several times as much."""
+    """Initial weights. v1 is the reference's: N(0, 0.02 / √layers) for linear layers and N(0, 0.02)
+    for embeddings, meant for runs of hundreds of thousands of steps. xavier: Xavier-uniform and
+    N(0, 0.5), which learns several times as much in the first thousand steps."""
 
-    norm: NormName = "sep"
-    """What normalises the tokens, by name: `NORMS` says what a name stands for. sep is the
-    published SepNorm, shared one layer norm for all tokens."""
+    norm: Annotated[NormName, "--norm"] = "sep"
+    """Norms of the graph token and the atoms: shared is one layer norm for both, sep is the
+    published SepNorm (batch norm for the token, layer norm for the atoms).
+
+    The other names give the norm of the token and then that of the atoms; sep-ln and sep-bn use one
+    kind for both, with separate weights."""
     graph_norm: NormKind | None = None
-    """Another norm of the graph token than the name says."""
+    """Norm of the graph token, if it differs from the one that `norm` names."""
     node_norm: NormKind | None = None
-    """Another norm of the atom tokens; of all tokens where they share one."""
+    """Norm of the atoms (of all tokens where `norm` is shared), if it differs from the one that
+    `norm` names."""
     first_graph_norm: NormKind | None = None
-    """Another norm of the graph token at the first site. There the token is the same in every
-    graph, and what reads the batch would see no variance and amplify noise: by default a layer norm
-    in its place, and otherwise the graph token's norm."""
+    """Norm of the graph token at the first site. The token is the same vector in every molecule
+    there, so a batch norm would amplify noise: by default a layer norm replaces a batch norm."""
     last_graph_norm: NormKind | None = None
-    """Another norm of the graph token at the last site, before the read-out."""
+    """Norm of the graph token at the last site, before the read-out."""
     norm_momentum: float = 0.1
-    """How fast running statistics of batch norms move."""
+    """Weight of a new batch in the running statistics of batch norms."""
     norm_order: Literal["pre", "post"] = "pre"
-    """pre: branches read normalised tokens, and one more norm comes before the read-out. post:
-    tokens are normalised after each branch was added."""
+    """pre normalises the input of each branch, and the output of the last layer. post normalises
+    after each residual addition."""
 
     local: Literal["none", "gine"] = "none"
-    """gine: a branch of messages along bonds, beside attention (`molsepnorm.nn.local.GINE`)."""
+    """gine adds message passing along bonds beside attention (`molsepnorm.nn.local.GINE`)."""
     node_walks: int = 0
-    """Steps of random walks whose return probabilities are added to the atoms (RWSE); 0: none."""
+    """Number of random-walk steps whose return probabilities are added to the atoms (RWSE); 0 for
+    none."""
     pair_walks: int = 0
-    """Steps of random walks whose probabilities become a bias (RRWP); 0: none."""
+    """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
+    none."""
     resistance_kernels: int = 0
-    """Gaussian kernels of resistance distances that become a bias; 0: none."""
+    """Number of Gaussian kernels of the resistance distance that become an attention bias; 0 for
+    none."""
     pair_hidden: int = 32
-    """Hidden width of the map from these to a bias; 0: a linear map."""
+    """Hidden width of the map from walks and resistances to the bias; 0 for a linear map."""
     urpe: bool = False
-    """URPE: attention weights are multiplied by a learned matrix of the distance, and of the
-    resistance kernels where there are any."""
+    """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
+    kernels if there are any."""
     degree_scaler: bool = False
-    """GRIT's: what attention gives an atom is scaled by a learned function of its degree."""
+    """Scale the attention output of an atom by a learned function of its degree (GRIT)."""
     pair_width: int = 0
-    """E, width of vectors of slot pairs, which every layer reads and updates (GRIT); 0: none."""
+    """Width of the pair vectors that every layer reads and updates (E, GRIT); 0 for none."""
 
     readout: ReadoutKind = "token"
-    """What the outputs are computed from: the graph token, the atoms' mean or sum, or two."""
+    """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
+    them."""
     head: Literal["linear", "mlp"] = "linear"
-    """How: by one linear map, or by two with a GELU between them."""
+    """Output head: one linear map, or two with a GELU in between."""
 
     atom_sizes: tuple[int, ...] = (28,)
-    """How many values each atom feature has (ZINC: one feature)."""
+    """Number of values of each atom feature (ZINC has one feature)."""
     bond_sizes: tuple[int, ...] = (3,)
-    """How many values each bond feature has."""
+    """Number of values of each bond feature."""
     max_degree: int = 15
-    """Largest degree with an embedding of its own."""
+    """Largest degree with its own embedding; larger degrees share the last one."""
     max_distance: int = 39
-    """Largest hop distance with a bias of its own."""
+    """Largest hop distance with its own bias; larger distances share the last one."""
     max_path_length: int = 20
-    """L, how many bonds of a shortest path are told apart."""
+    """Number of bonds of a shortest path that are encoded (L)."""
     outputs: int = 1
-    """Numbers that the read-out gives per molecule."""
+    """Number of outputs per molecule."""
 
     @property
     def norms(self) -> Norms:
-        """The kinds of norm that the name and what differs from it come to."""
+        """The kind of norm at every site, from `norm` and the settings that change it."""
         graph, nodes = NORMS[self.norm]
         kind = self.graph_norm or graph or nodes
         return Norms(
@@ -135,7 +147,7 @@ class GraphormerConfig:
 
     @property
     def _weights(self) -> int:
-        """Parameters of the linear maps in all layers, about."""
+        """Approximate number of weights in the linear maps of all layers."""
         of_tokens = self.width * (4 * self.width + 2 * self.ffn_width)
         return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
 
@@ -215,5 +227,5 @@ _OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "p
 
 
 def _values_of(hint: Any) -> tuple[Any, ...]:
-    """The values of a literal type, also where it may be None."""
+    """The values of a literal type, optional or not."""
     return tuple(v for each in get_args(hint) for v in (get_args(each) or (each,)))
