@@ -1,6 +1,7 @@
 # make demo   train a small model on data/demo.csv and predict with it (a few minutes)
 # make test   every test
 # make lint   style and types
+# make settings   write docs/settings.md and the command-line options from the declared settings
 # make fuzz   hostile input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
 # make bench  ours beside the peers' and the floors, a quarter of an hour (MOLSEPNORM_DATA)
 
@@ -11,7 +12,7 @@ DEMO := runs/demo
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= 0
 
-.PHONY: install demo test lint fuzz bench clean
+.PHONY: install demo test lint settings fuzz bench clean
 
 install: $(VENV)/.installed
 
@@ -38,6 +39,9 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+settings: install
+	$(BIN)/python -m molsepnorm.training.reference
 
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)

@@ -1101,7 +1101,7 @@ MUTATIONS = [
         "graphs = np.random.default_rng(len(subjects)).choice(graphs, most, replace=False)",
         tests(
             "cli/test_analyze.py",
-            "test_an_ablation_is_told_of_by_variant",
+            "test_an_ablation_is_summarised_by_variant",
             "test_some_of_many_molecules_are_the_same_for_all",
         ),
     ),

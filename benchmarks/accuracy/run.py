@@ -23,15 +23,16 @@ import click  # noqa: E402
 from accuracy.log import LOG, append  # noqa: E402
 from molsepnorm.cli.options import (  # noqa: E402
     configuration,
-    options,
     recipe_options,
-    source_options,
+    setting_options,
 )
 
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
 @click.argument("name")
-@options(source_options, recipe_options)
+@setting_options("data.dataset", "data.table", "data.data_dir")
+@recipe_options
+@setting_options("model", "optim", "run", without=["run.seed"])
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--why", default="", help="What the run is to show.")
 @click.option("--threads", type=int, default=1, show_default=True)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    PLACE,
-    options,
-    recipe_options,
+    FILE,
+    GroupedCommand,
+    json_option,
+    option,
     seeds_option,
     series_configuration,
-    source_options,
-    table_options,
+    training_options,
 )
 from molsepnorm.cli.signals import leave_saved, stop_on_signal
 
@@ -44,35 +44,35 @@ def _parse_vary(
     return vary
 
 
-@click.command()
-@options(source_options, table_options, recipe_options)
-@click.option(
+@click.command(cls=GroupedCommand)
+@training_options("run.seed")
+@seeds_option
+@option(
     "--vary",
     required=True,
     multiple=True,
     metavar="NAME=VALUE,VALUE…",
     callback=_parse_vary,
-    help="norm=shared,sep,sep-ln (also shared-bn, sep-bn, sep-ln-bn, sep-rms-bn), or any setting, "
-    "such as model.layers=4,8; given several times, all combinations. The first is what the others "
-    "are compared with.",
+    help="Setting and the values to compare, such as norm=shared,sep or model.layers=4,8. Given "
+    "several times, all combinations are trained. The first variant is the baseline.",
 )
-@seeds_option
-@click.option(
+@option(
     "-o",
     "--output",
-    type=PLACE,
-    help="Folder of the runs; those in it that are finished are not repeated. "
+    heading="Output",
+    type=FILE,
+    help="Folder of the runs. Finished runs in it are not repeated. "
     "[default: runs/<name>-ablation]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def ablate(
-    vary: dict[str, list[Any]], seeds: list[int], output: Path | None, as_json: bool, **given: Any
+    vary: dict[str, list[Any]], seeds: list[int], output: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Compare variants of one recipe over the same seeds.
 
-    Prints mean and standard deviation of each variant, and the mean difference from the first one,
-    over pairs of the same seed, with its 95 % interval and the p-value of a paired t-test. Given
-    again, the same command goes on where it was stopped.
+    Prints the mean and standard deviation of each variant, and its mean difference from the first
+    variant over pairs of runs with the same seed, with a 95 % interval and the p-value of a paired
+    t-test. Run the same command again to continue after an interruption.
 
     \b
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
@@ -82,7 +82,7 @@ def ablate(
     from molsepnorm.training import StopWhen
     from molsepnorm.training import ablate as run
 
-    config = series_configuration(given)
+    config = series_configuration(options)
     display = SeriesDisplay(quiet=as_json, several=True)
     with stop_on_signal(lambda: display.training) as stop:
         ablation = run(

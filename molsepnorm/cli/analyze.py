@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    PLACE,
+    FILE,
+    GroupedCommand,
     configuration,
-    device_option,
-    options,
-    source_options,
-    split_names,
+    json_option,
+    option,
+    setting_options,
 )
 
 if TYPE_CHECKING:
@@ -25,40 +25,43 @@ if TYPE_CHECKING:
 __all__ = ["analyze"]
 
 
-@click.command()
-@click.option(
+@click.command(cls=GroupedCommand)
+@option(
     "--model",
     "models",
+    heading="Models",
     multiple=True,
     required=True,
-    type=PLACE,
+    type=FILE,
     metavar="RUN",
-    help="A run or a model; or the folder of an ablation or a series, for all runs in it. More may "
-    "follow, or be given by --model again.",
+    help="Folder of a run or of a saved model, or of an ablation or benchmark for all runs in it. "
+    "May be repeated; more folders may follow.",
 )
-@click.argument("more", nargs=-1, type=PLACE, metavar="[RUN]...")
-@options(source_options)
-@click.option("--smiles-column", help="Of the file of --data. [default: smiles]")
-@click.option(
-    "--targets",
-    callback=split_names,
-    help="Of the model's, separated by commas: those that embeddings are correlated with. The "
+@click.argument("more", nargs=-1, type=FILE, metavar="[RUN]...")
+@setting_options("data.dataset", "data.table", "data.data_dir", "data.smiles_column")
+@setting_options(
+    "data.targets",
+    help="Targets of the model that are correlated with the embeddings, separated by commas. The "
     "first one colours the maps. [default: the first three]",
 )
-@click.option(
+@option(
     "--split",
-    help="train, val, test, or all. [default: val; all for a table that was not trained on]",
+    help="Split to analyse: train, val, test or all. [default: val; all for a table that the model "
+    "was not trained on]",
 )
-@click.option("--molecules", type=click.IntRange(min=2), default=2000, help="Most to look at.")
-@click.option(
+@option(
+    "--molecules", type=click.IntRange(min=2), default=2000, help="Maximum number of molecules."
+)
+@setting_options("run.device", defaults=True)
+@option(
     "-o",
     "--output",
-    type=PLACE,
+    heading="Output",
+    type=FILE,
     default=Path("geometry"),
-    help="Folder of the page, the pictures and the numbers.",
+    help="Folder of the report, its figures and numbers.",
 )
-@device_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def analyze(
     models: tuple[Path, ...],
     more: tuple[Path, ...],
@@ -68,37 +71,38 @@ def analyze(
     output: Path,
     device: str,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
-    """Look at the embeddings of trained models, layer by layer, run beside run.
+    """Compare the embeddings of trained models, layer by layer.
 
-    How many directions the graph token's embeddings use, how evenly they fill the sphere, how far
-    dropout moves them, and whether size and target can be read off them; the same of the atoms'
-    mean. Runs of a series are told of together, mean ± sd. Without --dataset or --data the
-    molecules are those of the first run; those of --data need no labels.
+    Reports the effective dimension of the graph token's embeddings, how evenly they cover the
+    sphere, how much dropout moves them, and how well size and targets can be read from them; the
+    same for the mean of the atoms. Runs that differ only in their seed are summarised together.
+    Without --dataset or --data, the molecules are those of the first run. A table given by --data
+    needs no labels.
 
     \b
     molsepnorm analyze --model runs/zinc-ablation --output runs/zinc-ablation/geometry
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
-    from molsepnorm.analysis.geometry import analyze as look
+    from molsepnorm.analysis.geometry import analyze as run
     from molsepnorm.analysis.geometry.report import require_place, write_report
     from molsepnorm.analysis.geometry.subjects import load_subjects
     from molsepnorm.cli.console import make_console
 
-    if given["smiles_column"] is not None and given["data"] is None:
-        raise click.UsageError("--smiles-column is of a file: name it by --data FILE.csv")
-    named = given["dataset"] is not None or given["data"] is not None
-    data = configuration(given).data if named else None
+    if options["smiles_column"] is not None and options["data"] is None:
+        raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
+    has_source = options["dataset"] is not None or options["data"] is not None
+    data = configuration(options).data if has_source else None
     require_place(output)
     subjects = load_subjects([*models, *more], data, split, molecules)
     console = make_console()
 
-    def told(name: str) -> None:
+    def on_model(name: str) -> None:
         if not as_json:
             console.print(f"{name} …")
 
-    analysis = look(subjects, device, told, targets)
+    analysis = run(subjects, device, on_model, targets)
     write_report(analysis, output)
     if as_json:
         click.echo(json.dumps(analysis.to_json(), indent=2))
@@ -113,10 +117,10 @@ def _show(analysis: Analysis, output: Path, console: Console) -> None:
     from molsepnorm.cli.console import cell
 
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
-    table = Table(title=f"graph token at the end, {len(analysis.sizes):,} molecules")
-    for place, title in enumerate(groups):
-        table.add_column(cell(title), justify="right" if place else "left", overflow="fold")
+    table = Table(title=f"Graph token after the last layer, {len(analysis.sizes):,} molecules")
+    for column, title in enumerate(groups):
+        table.add_column(cell(title), justify="right" if column else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(cell, row))
     console.print(table)
-    console.print(f"Figures, and all layers: {output / 'index.html'}")
+    console.print(f"Figures of all layers: {output / 'index.html'}")

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    PLACE,
-    options,
-    recipe_options,
+    FILE,
+    GroupedCommand,
+    json_option,
+    option,
     seeds_option,
     series_configuration,
-    source_options,
-    table_options,
+    training_options,
 )
 from molsepnorm.cli.signals import leave_saved, stop_on_signal
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 __all__ = ["benchmark"]
 
 
-@click.command()
-@options(source_options, table_options, recipe_options)
+@click.command(cls=GroupedCommand)
+@training_options("run.seed")
 @seeds_option
-@click.option(
+@option(
     "--replicates",
     type=click.IntRange(min=1),
-    help="So many splits: training and validation molecules drawn anew, the test molecules the "
-    "same. With --folds, each fold is used as it is.",
+    help="Number of splits: training and validation molecules are drawn again for each, the test "
+    "molecules stay the same. Not needed with --folds, which trains on every fold.",
 )
-@click.option(
+@option(
     "-o",
     "--output",
-    type=PLACE,
-    help="Folder of the runs; those in it that are finished are not repeated. "
-    "[default: runs/<name>-series]",
+    heading="Output",
+    type=FILE,
+    help="Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-series]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@json_option
 def benchmark(
-    seeds: list[int], replicates: int | None, output: Path | None, as_json: bool, **given: Any
+    seeds: list[int], replicates: int | None, output: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """Train with several seeds, or on several splits: mean and standard deviation.
+    """Train with several seeds or on several splits, and print mean and standard deviation.
 
-    Each run has its folder, and summary.json is written after each. Given again, the same command
-    goes on where it was stopped.
+    Each run has a folder of its own; summary.json is updated after each run. Run the same command
+    again to continue after an interruption.
 
     \b
     molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9
@@ -58,7 +58,7 @@ def benchmark(
     from molsepnorm.cli.display import SeriesDisplay
     from molsepnorm.training import StopWhen, train_replicates
 
-    config = series_configuration(given, replicates)
+    config = series_configuration(options, replicates)
     display = SeriesDisplay(quiet=as_json)
     with stop_on_signal(lambda: display.training) as stop:
         series = train_replicates(

@@ -1,4 +1,4 @@
-"""Print text to a terminal with its control characters escaped."""
+"""Print text with its control characters escaped."""
 
 from __future__ import annotations
 
@@ -9,19 +9,31 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
-__all__ = ["cell", "escaped", "fitting", "make_console", "one_line", "say"]
+    from molsepnorm.data.datasets import Dataset
+
+__all__ = [
+    "cell",
+    "escaped",
+    "fitting",
+    "make_console",
+    "make_table",
+    "one_line",
+    "print_skipped",
+    "say",
+]
 
 # Characters that move the cursor or change colours or the writing direction, and surrogates, which
-# cannot be sent to a terminal. Line ends and tabs stay.
+# cannot be encoded. Line ends and tabs are kept.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def escaped(text: str) -> str:
-    r"""The text with its control characters as Python writes them.
+    r"""Return the text with its control characters written as in Python.
 
     >>> print(escaped("\x1b[2Jcolumn"))
     \x1b[2Jcolumn
@@ -30,7 +42,7 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The text with its control characters, line ends and tabs escaped.
+    r"""Return the text with its control characters, line ends and tabs escaped.
 
     >>> print(one_line("a\ncolumn"))
     a\ncolumn
@@ -39,26 +51,49 @@ def one_line(text: str) -> str:
 
 
 def fitting(message: str) -> str:
-    """An error's message, cut where it quotes a very long value."""
-    most = 4000
-    return message if len(message) <= most else f"{message[:most]} …"
+    """Return an error's message, shortened if it quotes a very long value."""
+    limit = 4000
+    return message if len(message) <= limit else f"{message[:limit]} …"
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print a text that may hold a user's own text."""
+    """Print a text that may contain text from the user's files or command line."""
     click.echo(escaped(text), err=err)
 
 
 def cell(text: str) -> Text:
-    """A text of a user's as a cell of a table, which is no markup."""
+    """Return a text as a table cell, not interpreted as markup."""
     from rich.text import Text
 
     return Text(one_line(text))
 
 
+def make_table(title: str, *headings: str) -> Table:
+    """Return an empty table; a column whose heading begins with > is aligned right."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for heading in headings:
+        name = heading.removeprefix(">")
+        table.add_column(name, justify="left" if name == heading else "right")
+    return table
+
+
+def print_skipped(console: Console, dataset: Dataset, more: str = "") -> None:
+    """Print how many rows of a table were skipped, and why the first one was."""
+    if dataset.rejected:
+        first = dataset.rejected[0]
+        console.print(
+            f"Skipped: {len(dataset.rejected):,} row(s) that cannot be read, such as "
+            f"'{first.smiles}': {first.reason}{more}",
+            style="yellow",
+        )
+
+
 def make_console() -> Console:
-    """A console that prints text as it is, each on a line of its own: units in brackets are no
-    markup, and nothing moves the cursor but what rich sends itself."""
+    """Return a console that prints text literally, one line each.
+
+    Units in brackets are not markup, and control characters in a text are escaped."""
     from rich.console import Console
     from rich.segment import Segment
 

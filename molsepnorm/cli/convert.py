@@ -8,49 +8,54 @@ from typing import Any
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import PLACE, split_names
+from molsepnorm.cli.options import FILE, split_names
 
 __all__ = ["convert"]
 
 
 @click.command()
-@click.argument("checkpoint", type=PLACE)
+@click.argument("checkpoint", type=FILE)
 @click.option(
-    "--from", "source", required=True, help="What wrote the checkpoint: hf or graphormer-v1."
+    "--from",
+    "source",
+    required=True,
+    metavar="[hf|graphormer-v1]",
+    help="Program that wrote the checkpoint.",
 )
-@click.option("-o", "--output", required=True, type=PLACE, help="The model folder.")
+@click.option("-o", "--output", required=True, type=FILE, help="Folder of the model.")
 @click.option(
     "--featurizer",
-    help="What its atoms and bonds are: zinc or ogb. [default: by the size of its tables]",
+    help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the sizes of its "
+    "embedding tables]",
 )
 @click.option(
     "--target",
     "targets",
     callback=split_names,
-    help="Names of its outputs, separated by commas. [default: y, or y1, y2, …]",
+    help="Names of the outputs, separated by commas. [default: y, or y1, y2, …]",
 )
 @click.option(
     "--kind",
     type=click.Choice(["regression", "binary"]),
     default="regression",
-    help="Whether its outputs are values or logits of yes.",
+    help="Kind of the outputs: values, or logits of yes.",
 )
 @click.option(
     "--max-path-length",
     type=int,
-    help="Its multi_hop_max_dist. [default: as the checkpoint says]",
+    help="The checkpoint's multi_hop_max_dist. [default: as stored in the checkpoint]",
 )
 @click.option(
     "--atom-shift",
     type=int,
-    help="Where its atom table begins: 2 for weights of the reference's second release that were "
-    "copied to transformers. [default: 3 for hf, 2 for graphormer-v1]",
+    help="First row of the atom embedding table: 2 for weights of the reference's second release "
+    "that were copied to transformers. [default: 3 for hf, 2 for graphormer-v1]",
 )
 def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None:
     """Import the weights of another Graphormer.
 
-    CHECKPOINT is a .safetensors or torch file, or a folder of transformers. What was imported,
-    what was not, and how far both networks' results are apart is printed, and kept in
+    CHECKPOINT is a .safetensors or torch file, or a model folder of transformers. Prints what was
+    imported, what was not, and the difference between the outputs of both networks, and saves it as
     conversion.json in the model folder.
 
     \b
@@ -61,7 +66,7 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
     from molsepnorm.model import require_place
 
-    require_place(output)  # before the work
+    require_place(output)  # before the conversion
     model, report = import_checkpoint(source, checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", report.to_json())

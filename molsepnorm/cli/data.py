@@ -1,4 +1,4 @@
-"""`molsepnorm data`: look through a table, list the named sets, make a store ahead of training."""
+"""`molsepnorm data`: check a table, list the named data sets, encode one before training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from molsepnorm.cli.options import (
-    PLACE,
+    FILE,
+    GroupedCommand,
     configuration,
-    data_dir_option,
-    options,
+    json_option,
+    option,
     recipe_options,
-    source_options,
-    table_options,
+    setting_options,
 )
 
 __all__ = ["data"]
@@ -25,7 +25,7 @@ __all__ = ["data"]
 
 @click.group()
 def data() -> None:
-    """Check a table, list the named data sets, make ready what training reads.
+    """Check a table, list the named data sets, encode a data set before training.
 
     \b
     molsepnorm data check my.csv --fix clean.csv
@@ -34,30 +34,30 @@ def data() -> None:
     """
 
 
-@data.command()
-@click.argument("file", type=PLACE)
-@options(table_options)
-@click.option(
+@data.command(cls=GroupedCommand)
+@click.argument("file", type=FILE)
+@setting_options("data", without=("data.dataset", "data.table", "data.data_dir", "data.on_invalid"))
+@option(
     "--fix",
     "output",
-    type=PLACE,
+    heading="Output",
+    type=FILE,
     metavar="OUT.csv",
-    help="Write a cleaned copy, and what was removed or changed to OUT.removed.csv.",
+    help="Write a cleaned copy, and the removed and changed rows to OUT.removed.csv.",
 )
-@click.option("--strict", is_flag=True, help="Leave with code 1 where there is a problem.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(file: Path, output: Path | None, strict: bool, as_json: bool, **given: Any) -> None:
-    """Look through a table before training.
+@option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
+@json_option
+def check(file: Path, output: Path | None, strict: bool, as_json: bool, **options: Any) -> None:
+    """Check a table before training.
 
-    A problem stops training, or spoils what is learned or measured: rows that are no molecule,
-    repeated molecules, labels that contradict each other, molecules on both sides of a split,
-    cells that are no label, targets with nothing to learn. All else is for information. The code
-    is 0 whatever is found, unless --strict is given.
+    Problems prevent training, or spoil what is learned or measured: invalid SMILES, duplicates,
+    conflicting labels, train/test leakage, invalid labels, and constant targets. Everything else is
+    listed for information. The exit status is 0 unless --strict is given.
 
-    FILE is never changed. The copy that --fix writes has no unreadable rows and one row for each
-    molecule, its blanks filled from the others. Numbers that contradict each other become their
-    median if they lie within half a standard deviation of their column, otherwise a blank, as do
-    contradicting classes.
+    FILE is never changed. The copy that --fix writes has no invalid SMILES and one row per
+    molecule; empty cells are filled from its duplicates. Conflicting numbers are replaced by their
+    median if they differ by at most half a standard deviation of their column, otherwise by an
+    empty cell, as are conflicting classes.
 
     \b
     molsepnorm data check my.csv
@@ -69,9 +69,9 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **given:
     from molsepnorm.data.checking.clean import clean_scan, removed_path, write_clean
     from molsepnorm.data.checking.scan import scan_table
 
-    config = configuration({**given, "data": file}).data
+    config = configuration({**options, "data": file}).data
     if output is not None:
-        removed_path(output, file)  # before the work, if it is no place for a copy
+        removed_path(output, file)  # raises before the work if no copy can be written there
     scan = scan_table(config)
     report = report_of(scan)
     clean, removed = None, None
@@ -96,11 +96,11 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **given:
         sys.exit(1)
 
 
-@data.command(name="list")
-@data_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@data.command(name="list", cls=GroupedCommand)
+@setting_options("data.data_dir")
+@json_option
 def list_(data_dir: Path | None, as_json: bool) -> None:
-    """The data sets known by name, and what of them is on this machine.
+    """List the named data sets, and which of them are on this machine.
 
     \b
     molsepnorm data list
@@ -117,11 +117,16 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
         print_sets(sets)
 
 
-@data.command()
+@data.command(cls=GroupedCommand)
 @click.argument("source", required=False, metavar="[NAME|FILE]")
-@options(source_options, table_options, recipe_options)
-def prepare(source: str | None, **given: Any) -> None:
-    """Make the store that `molsepnorm train` with the same options reads, or say that it is there.
+@setting_options("data")
+@recipe_options
+@setting_options(without=["data"], hidden=True)
+def prepare(source: str | None, **options: Any) -> None:
+    """Encode a data set for `molsepnorm train`.
+
+    All options of `molsepnorm train` are accepted; those listed below affect the encoded molecules.
+    Training with the same options then starts at once.
 
     \b
     molsepnorm data prepare zinc
@@ -135,10 +140,10 @@ def prepare(source: str | None, **given: Any) -> None:
     from molsepnorm.training.run import architecture
 
     if source is not None:
-        if given["dataset"] or given["data"]:
+        if options["dataset"] or options["data"]:
             raise click.UsageError(f"{source} is a source, and so is --dataset or --data: give one")
-        given["dataset"] = source
-    config = configuration(given)
+        options["dataset"] = source
+    config = configuration(options)
     before = {path: path.stat().st_mtime_ns for path in cache_folder().glob("*.store")}
     start = time.perf_counter()
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    column_options,
+    GroupedCommand,
     configuration,
-    device_option,
+    json_option,
     model_option,
-    options,
-    precision_option,
-    source_options,
+    option,
+    setting_options,
 )
 
 if TYPE_CHECKING:
@@ -24,23 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["evaluate"]
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @model_option
-@options(source_options, column_options)
-@click.option(
-    "--split",
-    help="train, val, test, or all. [default: test; all for a table that was not trained on]",
+@setting_options("data.dataset", "data.table", "data.data_dir", "data.smiles_column")
+@setting_options(
+    "data.targets",
+    help="Columns of the targets, separated by commas. [default: the model's targets]",
 )
-@device_option
-@precision_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@option(
+    "--split",
+    help="Split to score: train, val, test or all. [default: test; all for a table that the model "
+    "was not trained on]",
+)
+@setting_options("run.device", "run.precision", defaults=True)
+@json_option
 def evaluate(
     model_folder: Path,
     split: str | None,
     device: str,
     precision: Precision,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Score a trained model on a split.
 
@@ -53,9 +56,9 @@ def evaluate(
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
 
-    if (given["dataset"] is None) == (given["data"] is None):
+    if (options["dataset"] is None) == (options["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    found = score(model_folder, configuration(given).data, split, device, precision)
+    found = score(model_folder, configuration(options).data, split, device, precision)
     scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
@@ -65,11 +68,11 @@ def evaluate(
     console = make_console()
     console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
     if found.dataset.rejected:
-        console.print(f"Left out: {len(found.dataset.rejected)} row(s) that cannot be read")
+        console.print(f"Skipped: {len(found.dataset.rejected):,} row(s) that cannot be read")
     if found.not_finite:
         console.print(
             f"{found.not_finite:,} molecule(s) have a prediction that is not a finite number, so "
-            "scores of these targets are undefined: the model's weights are damaged, or its "
-            "numbers overflow"
+            "the scores of these targets are undefined: the model's weights are damaged, or its "
+            "values overflow"
         )
     console.print(scores_table({found.split: scores}))

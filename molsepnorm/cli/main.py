@@ -1,4 +1,4 @@
-"""`molsepnorm`: the group of commands, loaded one by one so that `--help` is quick."""
+"""The command `molsepnorm`; its subcommands are imported when they are used."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["main"]
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
     "evaluate": "Score a trained model on a split.",
-    "predict": "Predict from SMILES.",
-    "data": "Check a table, list the named data sets, prepare one.",
+    "predict": "Predict the properties of molecules.",
+    "data": "Check a table, list the named data sets, encode one.",
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",
-    "analyze": "Look at the embeddings of trained models.",
+    "analyze": "Compare the embeddings of trained models.",
     "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",
 }
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when the command is used."""
+    """A group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -45,7 +45,7 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Show what a user typed, in errors about it, without its control characters."""
+        """Escape control characters that a usage error quotes."""
         try:
             return super().make_context(*args, **extra)
         except click.ClickException as error:
@@ -53,28 +53,28 @@ class _LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Print the library's errors without a traceback, and leave with their code."""
+        """Print the library's errors without a traceback, and exit with their status."""
         try:
             return super().invoke(ctx)
         except MolsepnormError as error:
-            _leave(*error.lines, code=error.exit_code)
+            _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
             error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
         except BrokenPipeError:
-            raise  # whoever read our output has had enough; click leaves quietly
+            raise  # the reader of our output has closed it; click exits quietly
         except OSError as error:
-            _leave(error.strerror or str(error))
+            _exit(error.strerror or str(error))
         except UnicodeError as error:
-            _leave(f"a text cannot be written in the output's encoding: {error}")
+            _exit(f"text cannot be written in the output's encoding: {error}")
         except csv.Error as error:
-            _leave(f"a table cannot be read: {error}")
+            _exit(f"a table cannot be read: {error}")
         except MemoryError:
-            _leave("the memory does not suffice: choose a smaller network, batch or table")
+            _exit("out of memory: choose a smaller network, batch or table")
 
 
-def _leave(*lines: str, code: int = 1) -> NoReturn:
+def _exit(*lines: str, code: int = 1) -> NoReturn:
     give_way(code)
     message = fitting("\n".join(map(one_line, lines)))
     say(f"Error: {f'process {rank()}: ' if rank() else ''}{message}", err=True)

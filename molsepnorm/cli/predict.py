@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 import click
 
 from molsepnorm.cli.console import escaped, say
-from molsepnorm.cli.options import PLACE, device_option, model_option, precision_option
+from molsepnorm.cli.options import FILE, GroupedCommand, model_option, option, setting_options
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError, StorageError
 
@@ -25,47 +25,50 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-_LINES = 1024  # of standard input, read together
+_CHUNK_LINES = 1024  # lines of standard input that are predicted together
 
 
-def _encodable(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """A callback: texts that can be written to the output."""
+def _check_encoding(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A callback: refuse texts that cannot be written to the output."""
     for text in texts:
         if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
             raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
     return texts
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @model_option
-@click.option("--smiles", multiple=True, callback=_encodable, help="A SMILES; may be repeated.")
-@click.option(
+@option(
+    "--smiles",
+    heading="Molecules",
+    multiple=True,
+    callback=_check_encoding,
+    help="SMILES of a molecule; may be repeated.",
+)
+@option(
     "-i",
     "--input",
     "source",
-    type=PLACE,
-    help="A table with SMILES (CSV, TSV, Parquet), an SDF or a .smi file, compressed or not.",
+    type=FILE,
+    help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed.",
 )
-@click.option("--smiles-column", "--smiles-columns", default="smiles", help="Its column of SMILES.")
-@click.option(
-    "-o",
-    "--output",
-    type=PLACE,
-    help="Where to write the CSV. [default: stdout]",
-)
-@click.option(
+@setting_options("data.smiles_column", defaults=True)
+@option(
     "--on-invalid",
     type=click.Choice(["keep", "fail"]),
     default="keep",
-    help="Keep a row that cannot be read, with the reason, or stop at it.",
+    help="Keep a row with an invalid SMILES and give the reason, or fail.",
 )
-@device_option
-@precision_option
-@click.option(
+@setting_options("run.device", "run.precision", defaults=True)
+@option(
     "--processes",
     type=click.IntRange(min=1, max=1024),
-    help="Processes that share the work; 1 for none but this. [default: one per core]",
+    help="Number of worker processes; 1 runs everything in the main process. "
+    "[default: one per core]",
 )
+@option("-o", "--output", heading="Output", type=FILE, help="CSV file. [default: standard output]")
 def predict(
     model_folder: Path,
     smiles: tuple[str, ...],
@@ -77,10 +80,10 @@ def predict(
     precision: Precision,
     processes: int | None,
 ) -> None:
-    """Predict from SMILES: given here, in a file, or one per line on standard input.
+    """Predict the properties of molecules, from a file, --smiles or standard input.
 
-    Rows, their order and all columns are kept; <target>_pred is added, and where a row failed
-    the reason in the column error.
+    Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their order and
+    all columns, and adds <target>_pred. Failed rows have the reason in the column error.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1
@@ -92,7 +95,7 @@ def predict(
     if not smiles and not source and sys.stdin.isatty():
         raise click.UsageError("nothing to predict: give --smiles, --input, or SMILES on stdin")
     with stop_on_signal(lambda: False):
-        with _lasting():
+        with _no_garbage_collection():
             from molsepnorm.predict import Predictor, predict_rows
 
             predictor = Predictor.from_pretrained(
@@ -118,16 +121,17 @@ def predict(
                 on_invalid=on_invalid,
             )
     if output or failed:
-        where = f" to {output}" if output else ""
+        written = f" to {output}" if output else ""
         failures = f"; {failed:,} could not be predicted, see the column error" if failed else ""
-        say(f"{rows:,} rows{where}{failures}", err=True)
+        say(f"{rows:,} rows{written}{failures}", err=True)
 
 
 @contextmanager
-def _lasting() -> Iterator[None]:
-    """What is made within lasts until the process ends. Libraries make some hundred thousand
-    objects; searching them for garbage, now and at the end, takes a quarter of the time of
-    predicting one SMILES."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Exempt all objects made inside from garbage collection.
+
+    Importing the libraries makes about 100,000 objects that live until the process ends. Searching
+    them for garbage takes a quarter of the time of predicting one SMILES."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -139,17 +143,17 @@ def _lasting() -> Iterator[None]:
 
 
 def _cores() -> int:
-    """Those that this process may use, of a batch system's node perhaps a few."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
-    """SMILES line by line, or a CSV whose first line names the column, as they come."""
+    """Chunks of rows from a stream: a CSV whose header has the column, or one SMILES per line."""
     try:
         first = stream.readline().removeprefix("\ufeff")
-        # a longer line may hold a field that is too long for the csv module
+        # the csv module refuses fields longer than its limit
         short = len(first) < csv.field_size_limit()
         names = next(csv.reader([first]), []) if short else first.strip().split(",")
         if column in names:
@@ -158,25 +162,23 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
             table = cast(TextIO, _PutBack(first, stream))
             yield from read_chunks(table, name, smiles_column=column)
             return
-        lines: Iterator[str] = (
-            line.rstrip("\n") for line in chain([first] if first else [], stream)
-        )
-        blank: list[str] = []
+        lines: Iterator[str] = (line.rstrip("\n") for line in chain([first], stream))
+        start: list[str] = []  # up to the first line that is not blank
         for line in lines:
+            start.append(line)
             if line.strip():
-                lines = chain(blank, [line], lines)
                 break
-            blank.append(line)
         else:
             raise click.UsageError("nothing to predict: standard input holds no SMILES")
-        while chunk := list(islice(lines, _LINES)):
+        lines = chain(start, lines)
+        while chunk := list(islice(lines, _CHUNK_LINES)):
             yield {column: chunk}
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
 
 
 class _PutBack(io.TextIOBase):
-    """A stream whose first line was read already."""
+    """A stream with its first line put back."""
 
     def __init__(self, first: str, rest: TextIO) -> None:
         self._first = first
@@ -195,7 +197,7 @@ class _PutBack(io.TextIOBase):
 
 
 class _Terminal(io.TextIOBase):
-    """Standard output where a person reads it, and no cell may be obeyed."""
+    """Standard output on a terminal, with control characters escaped."""
 
     def write(self, text: str) -> int:
         return sys.stdout.write(escaped(text))
@@ -203,14 +205,14 @@ class _Terminal(io.TextIOBase):
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that takes its place only once it is whole."""
+    """Standard output, or a file that is replaced only when it is complete."""
     from molsepnorm.files.writing import replacing
 
     if output is None:
         yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
-        sys.stdout.flush()  # so that a full disk is told here, not at the interpreter's end
+        sys.stdout.flush()  # so that a full disk raises here, not when the interpreter exits
         return
-    if output.is_dir():  # also where it has no name, as in "."
+    if output.is_dir():
         raise StorageError(f"cannot write {output}: there is a folder of that name")
     with replacing(output) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
         yield file

@@ -1,4 +1,4 @@
-"""Which of torchrun's processes this is, without waiting for torch to be imported."""
+"""The rank of this process under torchrun, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import time
 
 __all__ = ["give_way", "rank"]
 
-_SECONDS = 5.0  # until the first process has met the error that all meet
+_SECONDS = 5.0  # time for the first process to meet the same error
 
 
 def rank() -> int | None:
-    """This process's number among several that torchrun started; None where there is but one."""
+    """Return the rank of this process, or None if it is the only one."""
     if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "LOCAL_RANK" not in os.environ:
         return None
     return int(os.environ["RANK"])
 
 
 def give_way(code: int) -> None:
-    """Before an error is told: let the first process tell it, if it has met the same.
+    """Give the first process time to print an error that all processes have met.
 
-    Once the first has left, torchrun ends the others, which then leave from here with `code`. It
-    returns in the first process at once, and in another one after a few seconds: the error is that
-    one's own.
+    The first process returns at once. When it exits, torchrun ends the others, which then exit from
+    here with `code`. Another process that is still alive after a few seconds has an error of its
+    own, and returns.
     """
     if rank():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model is trained."""
+"""Stop training on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ __all__ = ["Stop", "leave_saved", "stop_on_signal"]
 
 
 class Stop:
-    """Which signal asked to stop, if one did."""
+    """The signal that stopped training, if any."""
 
     signal: int | None = None
 
 
 @contextmanager
 def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
-    """Within, SIGINT and SIGTERM ask training to stop after its step. Before training has begun,
-    and when one comes again, they break off at once.
+    """Within this context, the first SIGINT or SIGTERM stops training after the current step.
 
-    Of torchrun's processes the first alone tells so, and one that comes again is let pass: torchrun
-    repeats it as soon as one of them has left, when the first may still be saving."""
+    Before training has begun, and at a second signal, the process exits at once. Under torchrun,
+    only the first process prints, and further signals are ignored: torchrun repeats the signal as
+    soon as one process has exited, when the first may still be saving.
+
+    Args:
+        training: return whether training has begun."""
     stop = Stop()
     several = rank() is not None
     again = "" if several else " (again to stop at once)"
 
-    def tell(what: str) -> None:
+    def report(text: str) -> None:
         if not rank():
-            say(f"\n{what}", err=True)
+            say(f"\n{text}", err=True)
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if not training() or (stop.signal is not None and not several):
-            tell("Stopped at once.")
+            report("Stopped at once.")
             sys.exit(128 + number)
         if stop.signal is None:
             stop.signal = number
-            tell(f"Stopping after this step{again} …")
+            report(f"Stopping after this step{again} …")
 
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -55,7 +58,7 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
 
 
 def leave_saved(stop: Stop) -> NoReturn:
-    """After several runs were stopped: say how to go on, and leave with the signal's code."""
+    """Exit with the signal's status after several runs were stopped, and say how to continue."""
     assert stop.signal is not None
-    click.echo("Stopped and saved. Give the same command again to go on.", err=True)
+    click.echo("Stopped and saved. Run the same command again to continue.", err=True)
     sys.exit(128 + stop.signal)

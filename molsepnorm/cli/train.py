@@ -11,34 +11,27 @@ import click
 from click.core import ParameterSource
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import (
-    PLACE,
-    configuration,
-    options,
-    recipe_options,
-    source_options,
-    table_options,
-)
+from molsepnorm.cli.options import FILE, GroupedCommand, configuration, option, training_options
 from molsepnorm.cli.ranks import rank
 from molsepnorm.cli.signals import stop_on_signal
 
 __all__ = ["train"]
 
 
-@click.command()
-@options(source_options, table_options, recipe_options)
-@click.option("--seed", type=int, help="Of the initial weights, the order and dropout.")
-@click.option(
+@click.command(cls=GroupedCommand)
+@training_options()
+@option(
     "-o",
     "--output",
-    type=PLACE,
-    help="The run's folder. [default: runs/<name>-<number>]",
+    heading="Output",
+    type=FILE,
+    help="Folder of the run. [default: runs/<name>-<number>]",
 )
-@click.option("--resume", type=PLACE, help="Go on with the run in this folder.")
-@click.option("-q", "--quiet", is_flag=True, help="Print the final scores alone.")
+@option("--resume", type=FILE, help="Continue the run in this folder.")
+@option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
 @click.pass_context
 def train(
-    ctx: click.Context, output: Path | None, resume: Path | None, quiet: bool, **given: Any
+    ctx: click.Context, output: Path | None, resume: Path | None, quiet: bool, **options: Any
 ) -> None:
     """Train a model on a data set or a table.
 
@@ -55,14 +48,14 @@ def train(
     from molsepnorm.training import train as run_training
     from molsepnorm.training.folder import RunFolder
 
-    another = bool(rank())  # than the first of torchrun's processes, which tells of the run
-    display = TrainingDisplay(quiet or another)
-    display.console.quiet = another
+    silent = bool(rank())  # of torchrun's processes, only the first prints
+    display = TrainingDisplay(quiet or silent)
+    display.console.quiet = silent
     if resume is not None:
         _require_nothing_else(ctx)
         config, folder = None, resume
     else:
-        config = configuration(given)
+        config = configuration(options)
         folder = output or RunFolder.numbered(config.data.label)
     with stop_on_signal(lambda: display.training) as stop:
         try:
@@ -75,17 +68,18 @@ def train(
         finally:
             display.close()
     if not result.finished:
-        if not another:
-            say(f"Stopped and saved. Go on: molsepnorm train --resume {result.folder}", err=True)
-        sys.exit(128 + (stop.signal or signal.SIGTERM))  # it may be another one that was asked to
+        if not silent:
+            say(f"Stopped and saved. Continue: molsepnorm train --resume {result.folder}", err=True)
+        # without a signal here, another process received it
+        sys.exit(128 + (stop.signal or signal.SIGTERM))
 
 
 def _require_nothing_else(ctx: click.Context) -> None:
-    """Refuse options that a resumed run would not follow."""
+    """Refuse options that a resumed run would ignore."""
     for parameter in ctx.command.params:
         given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
         if given and parameter.name not in ("resume", "quiet"):
             raise click.UsageError(
-                "--resume goes on with the configuration that its run began with, so it takes no "
-                f"other option than --quiet; got {max(parameter.opts, key=len)}"
+                "--resume continues a run with its own configuration, so it takes no other option "
+                f"than --quiet; got {max(parameter.opts, key=len)}"
             )

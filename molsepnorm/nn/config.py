@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
@@ -23,14 +23,14 @@ NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
     "shared": (None, "layer"),
     "shared-bn": (None, "batch"),
 }
-"""The norms of the graph token and of the atoms; None if the token shares that of the atoms."""
+"""Name -> norm of the graph token (None: it shares the norm of the atoms) and norm of the atoms."""
 
 
 class Norms(NamedTuple):
     """The kinds of norm at every site."""
 
     shared: bool
-    """Whether all tokens share one norm, of the kind `nodes`. The other kinds are not used then."""
+    """True if all tokens share one norm, of the kind `nodes`; the other kinds are then unused."""
     nodes: NormKind
     graph: NormKind
     first_graph: NormKind
@@ -39,7 +39,7 @@ class Norms(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphormerConfig:
-    """The architecture. The defaults are Graphormer-SLIM with SepNorm for ZINC's features.
+    """The architecture. The defaults are Graphormer-SLIM with SepNorm, for ZINC's features.
 
     Raises:
         ConfigError: a value is out of range, or two values contradict each other.
@@ -47,85 +47,95 @@ class GraphormerConfig:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - for the check of YAML files
 
-    layers: int = 12
+    layers: Annotated[int, "--layers"] = 12
+    """Number of layers."""
     width: int = 80
-    """C, number of channels of every token."""
+    """Number of channels of every token (C)."""
     ffn_width: int = 80
+    """Hidden width of the feed-forward blocks."""
     heads: int = 8
+    """Number of attention heads (H); divides the width."""
 
     dropout: float = 0.1
-    """Dropout of the input, and of the outputs of attention and feed-forward blocks."""
+    """Dropout of the input embeddings and of the outputs of attention and feed-forward blocks."""
     attention_dropout: float = 0.1
     """Dropout of the attention weights."""
     activation_dropout: float = 0.0
-    """Dropout inside the feed-forward block."""
+    """Dropout of the hidden activations of the feed-forward blocks."""
     drop_path: float = 0.0
-    """Stochastic depth: probability that the last layer drops a graph's branch. It rises linearly
-    from 0 in the first layer."""
+    """Stochastic depth: probability with which the last layer skips a molecule's branch. It is 0 in
+    the first layer and rises linearly in between."""
 
     init: Literal["v1", "xavier"] = "v1"
-    """Initial weights. v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as
-    in the reference, whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and
-    N(0, 0.5); the loss falls several times as fast in the first thousand steps."""
+    """Initial weights. v1 is the reference's: N(0, 0.02 / √layers) for linear layers and N(0, 0.02)
+    for embeddings, meant for runs of hundreds of thousands of steps. xavier: Xavier-uniform and
+    N(0, 0.5), which learns several times as much in the first thousand steps."""
 
-    norm: NormName = "sep"
-    """The kinds of norms, by name; see `NORMS`. sep is the published SepNorm, and shared is one
-    layer norm for all tokens."""
+    norm: Annotated[NormName, "--norm"] = "sep"
+    """Norms of the graph token and the atoms: shared is one layer norm for both, sep is the
+    published SepNorm (batch norm for the token, layer norm for the atoms).
+
+    The other names give the norm of the token and then that of the atoms; sep-ln and sep-bn use one
+    kind for both, with separate weights."""
     graph_norm: NormKind | None = None
-    """Norm of the graph token, if not that of `norm`."""
+    """Norm of the graph token, if it differs from the one that `norm` names."""
     node_norm: NormKind | None = None
-    """Norm of the atom tokens, if not that of `norm`; of all tokens if they share one."""
+    """Norm of the atoms (of all tokens where `norm` is shared), if it differs from the one that
+    `norm` names."""
     first_graph_norm: NormKind | None = None
-    """Norm of the graph token at the first site. The token is the same in every graph there, so a
-    batch norm would see no variance and amplify noise. By default a batch norm is replaced by a
-    layer norm, and any other norm of the graph token is kept."""
+    """Norm of the graph token at the first site. The token is the same vector in every molecule
+    there, so a batch norm would amplify noise: by default a layer norm replaces a batch norm."""
     last_graph_norm: NormKind | None = None
-    """Norm of the graph token before the read-out, if not that of the other sites."""
+    """Norm of the graph token at the last site, before the read-out."""
     norm_momentum: float = 0.1
-    """Weight of a batch in the running statistics of batch norms."""
+    """Weight of a new batch in the running statistics of batch norms."""
     norm_order: Literal["pre", "post"] = "pre"
-    """pre: norms at the input of each branch, and one before the read-out. post: norms after each
-    residual connection."""
+    """pre normalises the input of each branch, and the output of the last layer. post normalises
+    after each residual addition."""
 
     local: Literal["none", "gine"] = "none"
-    """gine: messages along bonds are added to attention (`molsepnorm.nn.local.GINE`)."""
+    """gine adds message passing along bonds beside attention (`molsepnorm.nn.local.GINE`)."""
     node_walks: int = 0
-    """Steps of random walks whose return probabilities encode the atoms (RWSE); 0: none."""
+    """Number of random-walk steps whose return probabilities are added to the atoms (RWSE); 0 for
+    none."""
     pair_walks: int = 0
-    """Steps of random walks whose probabilities are mapped to a bias (RRWP); 0: none."""
+    """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
+    none."""
     resistance_kernels: int = 0
-    """Number of Gaussian kernels of resistance distances that are mapped to a bias; 0: none."""
+    """Number of Gaussian kernels of the resistance distance that become an attention bias; 0 for
+    none."""
     pair_hidden: int = 32
-    """Hidden width of the map from walks and resistances to a bias; 0: a linear map."""
+    """Hidden width of the map from walks and resistances to the bias; 0 for a linear map."""
     urpe: bool = False
-    """URPE: attention weights are multiplied by a learned function of the distance, and of the
-    resistance kernels if there are any."""
+    """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
+    kernels if there are any."""
     degree_scaler: bool = False
-    """The attention output of an atom is scaled by a learned function of its degree (GRIT)."""
+    """Scale the attention output of an atom by a learned function of its degree (GRIT)."""
     pair_width: int = 0
-    """E, width of pair vectors, which every layer reads and updates (GRIT); 0: none."""
+    """Width of the pair vectors that every layer reads and updates (E, GRIT); 0 for none."""
 
     readout: ReadoutKind = "token"
-    """Input of the head: the graph token, the mean or sum of the atoms, or the token and one."""
+    """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
+    them."""
     head: Literal["linear", "mlp"] = "linear"
-    """linear: one linear layer. mlp: two layers with a GELU."""
+    """Output head: one linear map, or two with a GELU in between."""
 
     atom_sizes: tuple[int, ...] = (28,)
-    """Number of values of each atom feature (ZINC: one feature)."""
+    """Number of values of each atom feature (ZINC has one feature)."""
     bond_sizes: tuple[int, ...] = (3,)
     """Number of values of each bond feature."""
     max_degree: int = 15
-    """Largest degree with an embedding of its own."""
+    """Largest degree with its own embedding; larger degrees share the last one."""
     max_distance: int = 39
-    """Largest hop distance with a bias of its own."""
+    """Largest hop distance with its own bias; larger distances share the last one."""
     max_path_length: int = 20
-    """L, number of bonds of a shortest path that are encoded."""
+    """Number of bonds of a shortest path that are encoded (L)."""
     outputs: int = 1
     """Number of outputs per molecule."""
 
     @property
     def norms(self) -> Norms:
-        """The kinds of norm after `norm` and the settings that override it."""
+        """The kind of norm at every site, from `norm` and the settings that change it."""
         graph, nodes = NORMS[self.norm]
         kind = self.graph_norm or graph or nodes
         return Norms(
@@ -152,7 +162,7 @@ class GraphormerConfig:
 
     @property
     def _weights(self) -> int:
-        """Approximate number of parameters of the linear maps in all layers."""
+        """Approximate number of weights in the linear maps of all layers."""
         of_tokens = self.width * (4 * self.width + 2 * self.ffn_width)
         return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
 
@@ -232,5 +242,5 @@ _OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "p
 
 
 def _values_of(hint: Any) -> tuple[Any, ...]:
-    """Return the values of a literal type, which may be optional."""
+    """The values of a literal type, optional or not."""
     return tuple(v for each in get_args(hint) for v in (get_args(each) or (each,)))

@@ -1,9 +1,14 @@
-"""The configuration of a training run, one to one with the YAML files in `configs/`."""
+"""The configuration of a training run: the sections of the YAML files in `configs/`.
+
+A setting is declared once, as a field of its section. A string such as "--lr" in its annotation
+makes it a command-line option as well; a further string is the heading that `--help` shows it
+under. The docstring below it is its help text up to the first blank line, and its entry in
+`docs/settings.md` as a whole (see `molsepnorm.training.reference`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,14 +23,15 @@ from pydantic import (
     ValidationError,
 )
 
-from molsepnorm.data.datasets.config import MOST_SEED, DataConfig
+from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
+from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.predict.inference import Precision
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
+    "FROM_DATA",
     "OBJECTIVE_SETTINGS",
     "ContrastiveConfig",
     "ObjectiveConfig",
@@ -34,11 +40,15 @@ __all__ = [
     "TrainConfig",
     "config_folder",
     "load_config",
+    "read_recipe",
 ]
 
-_LONGEST = 4096  # characters of a path
-_LARGEST_FILE = 4_000_000  # bytes
-_FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")  # of the model; the data set decides them
+FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")
+"""Fields of the model section that follow from the data and cannot be set."""
+
+_MAX_PATH_LENGTH = 4096
+_MAX_FILE_BYTES = 4_000_000
+_PRESETS = ("mini", "slim", "base")
 
 
 class _Section(BaseModel):
@@ -46,27 +56,29 @@ class _Section(BaseModel):
 
 
 class OptimConfig(_Section):
-    """AdamW with warm-up and decay."""
+    """AdamW and its learning-rate schedule."""
 
-    lr: float = Field(5e-4, gt=0, le=1000)
-    """Learning rate at its peak."""
+    lr: Annotated[float, "--lr"] = Field(5e-4, gt=0, le=1000)
+    """Peak learning rate."""
     warmup: float = Field(0.05, ge=0, lt=1)
-    """Share of all steps during which the rate rises linearly from 0."""
+    """Fraction of all steps during which the learning rate rises linearly from 0 to its peak."""
     decay: Literal["linear", "cosine", "constant"] = "cosine"
-    """How the rate falls to `final_lr` after that."""
+    """Learning-rate schedule after the warm-up, down to `final_lr`."""
     final_lr: float = Field(0.0, ge=0, le=1000)
+    """Learning rate at the last step."""
     weight_decay: float = Field(0.01, ge=0, le=1000)
+    """AdamW's weight decay."""
     clip_norm: float | None = Field(5.0, gt=0, le=1e9)
-    """Largest norm of the gradient of all parameters together; None for no clipping."""
+    """Maximum norm of the gradient of all parameters; null turns clipping off."""
     regression_loss: Literal["l1", "mse"] = "l1"
-    """l1, the absolute error, goes with MAE; mse, the squared error, with RMSE. Of labels in units
-    of their standard deviation."""
-    class_weight: Literal["balanced"] | None = None
-    """balanced: labels of yes/no and multi-class targets count in the inverse proportion of their
-    class's share, so that a rare class weighs as much as a common one."""
+    """Loss of regression targets: absolute error (l1, suits MAE) or squared error (mse, suits
+    RMSE), on standardised labels."""
+    class_weight: Annotated[Literal["balanced"] | None, "--class-weight"] = None
+    """balanced weights each class by the inverse of its frequency, so that a rare class counts as
+    much as a common one."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay of an exponential moving average of the weights, which then is what is validated and
-    saved; None for none."""
+    """Decay of an exponential moving average of the weights, which is then validated and saved;
+    null for none."""
 
 
 class ObjectiveConfig(_Section):
@@ -115,40 +127,48 @@ def _checked_time(text: str) -> str:
     return text
 
 
-class RunConfig(_Section):
-    """How long, in which batches, where."""
+_Time = Annotated[str, AfterValidator(_checked_time)]
 
-    epochs: int = Field(50, ge=1, le=1_000_000)
-    budget: Annotated[str, AfterValidator(_checked_time)] | None = None
-    """How long the run may take, such as 640s, 11m or 1.5h: the speed is measured, and in place of
-    `epochs` as many are trained as fit."""
-    batch_size: int = Field(64, ge=2, le=1 << 20)
-    """Molecules per step, over all processes together."""
+
+class RunConfig(_Section):
+    """Training length, batches and hardware."""
+
+    epochs: Annotated[int, "--epochs"] = Field(50, ge=1, le=1_000_000)
+    """Number of epochs."""
+    budget: Annotated[_Time | None, "--budget"] = None
+    """Training time, such as 640s, 11m or 1.5h. Replaces --epochs by the number of epochs that fit.
+
+    The speed is measured before training starts."""
+    batch_size: Annotated[int, "--batch-size"] = Field(64, ge=2, le=1 << 20)
+    """Molecules per step, summed over all processes."""
     blocks: int = Field(4, ge=1, le=1 << 20)
-    """Rectangles of like-sized molecules that a batch is padded in (see `nn.batch`)."""
+    """Number of groups of similar-sized molecules in a batch; each group is padded by itself."""
     max_pairs: int = Field(1 << 20, ge=4, le=1 << 40)
-    """Most slot pairs of a batch, padding included: one that holds very large molecules is split,
-    which bounds memory (some 2 kB a pair for 12 layers of 32 heads)."""
-    metric: str | None = None
-    """What the best model is chosen by, on validation; by default the usual one of the targets."""
-    patience: int | None = Field(None, ge=1, le=1_000_000)
-    """Stop after so many epochs without a better one; None to train to the last."""
-    seed: int = Field(0, ge=0, le=MOST_SEED)
-    """Of the initial weights, the order of molecules and dropout."""
-    device: str = "auto"
-    """auto (a GPU where there is one), cpu, cuda, cuda:1, …"""
-    precision: Precision = "fp32"
-    """Of matrix products in training: fp32, tf32 (on a GPU), or bf16. Validation is fp32 always."""
+    """Maximum number of slot pairs in a batch, padding included. A batch with very large molecules
+    is split, which bounds memory (about 2 kB per pair for 12 layers of 32 heads)."""
+    metric: Annotated[str | None, "--metric"] = None
+    """Validation metric that selects the best epoch: mae, rmse, roc_auc, … By default the usual
+    metric of the targets."""
+    patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
+    """Early stopping: stop after this many epochs without improvement. Off by default."""
+    seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)
+    """Random seed for initialisation, shuffling and dropout."""
+    device: Annotated[str, "--device", "Hardware"] = "auto"
+    """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, …"""
+    precision: Annotated[Precision, "--precision", "Hardware"] = "fp32"
+    """Precision of matrix products; tf32 needs a GPU.
+
+    Validation always runs in fp32."""
     step: Literal["auto", "eager", "captured", "compiled"] = "auto"
-    """eager: operation by operation. captured: each step as one CUDA graph, in a few fixed shapes.
-    compiled: the network through torch.compile, and captured too on a GPU. auto: captured on a GPU,
-    eager on a CPU and by several processes."""
+    """How a training step runs. eager runs it operation by operation. captured runs it as one CUDA
+    graph, in a few fixed shapes. compiled runs the network through torch.compile, on a GPU inside a
+    CUDA graph. auto is captured on one GPU, otherwise eager."""
     validate_every: int = Field(1, ge=1, le=1_000_000)
-    """Epochs from one validation, and checkpoint, to the next."""
+    """Number of epochs between validations; checkpoints are written at each validation."""
 
 
 class TrainConfig(_Section):
-    """Everything that decides a training run."""
+    """Everything that determines a training run."""
 
     data: DataConfig
     model: GraphormerConfig = GraphormerConfig()
@@ -159,7 +179,7 @@ class TrainConfig(_Section):
     run: RunConfig = RunConfig()
 
     def resolved(self) -> TrainConfig:
-        """The same with full paths, so that a run resumes from any folder."""
+        """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables import is_stream
 
         paths = {
@@ -170,10 +190,10 @@ class TrainConfig(_Section):
         return self.model_copy(update={"data": self.data.model_copy(update=paths)})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """The same with other settings, by their dotted names.
+        """Return a copy with other values of some settings, given by their dotted names.
 
         Raises:
-            ConfigError: an unknown setting, or a value that does not fit.
+            ConfigError: a setting is unknown, or a value is invalid.
         """
         content = self._content()
         for name, value in settings.items():
@@ -181,14 +201,14 @@ class TrainConfig(_Section):
         return _validate(content, "the configuration")
 
     def _content(self) -> dict[str, Any]:
-        """Plain values, without what follows from the data."""
+        """Plain values, without those that follow from the data."""
         content = self.model_dump(mode="json")
-        for name in _FROM_DATA:
+        for name in FROM_DATA:
             del content["model"][name]
         return content
 
     def save(self, path: Path) -> None:
-        """Write as YAML; `load_config(path)` reads it back."""
+        """Write the configuration as YAML; `load_config(config=path)` reads it back."""
         content = self.resolved()._content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
@@ -201,13 +221,16 @@ def load_config(
     preset: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """Put a configuration together; what comes later wins.
+    """Combine a recipe, a preset and single settings into a configuration.
+
+    Later arguments override earlier ones.
 
     Args:
-        source: a data set's name, or a file. Without `config`, its default recipe is taken:
-            `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's, `configs/table.yaml` for a file.
+        source: name of a data set, or path of a table. Without `config`, its default recipe is
+            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, `configs/table.yaml`
+            for a table.
         config: a YAML file.
-        preset: replaces the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
+        preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 
     >>> recipe = load_config("zinc", overrides={"model.layers": 6, "optim.lr": 1e-3})
@@ -215,24 +238,11 @@ def load_config(
     ('zinc', 6, 0.001)
 
     Raises:
-        ConfigError: an unknown setting (the message names the nearest), or a value that does not
-            fit.
+        ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
     """
-    for given, name in ((source, "source"), (config, "config"), (preset, "preset")):
-        if given is not None and not isinstance(given, str | Path):
-            raise ConfigError(
-                f"{name} must be a name or a path; got {type(given).__module__}."
-                f"{type(given).__qualname__}"
-                + ". A table in memory is saved to a file first, as by DataFrame.to_csv"
-                * (name == "source")
-            )
-        if given is not None and len(str(given)) > _LONGEST:
-            raise ConfigError(
-                f"{name} must be a name or a path; got {len(str(given)):,} characters, which begin "
-                f"with {shown(str(given)[:50])}"
-            )
-        if given is not None and ("\0" in str(given) or not str(given).strip()):
-            raise ConfigError(f"{name} must be a name or a path; got {shown(str(given))}")
+    for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
+        if value is not None:
+            _check_name_or_path(name, value)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(
             "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
@@ -242,36 +252,49 @@ def load_config(
     if config is not None:
         content = _read_yaml(Path(config))
     elif source is not None:
-        content = _read_yaml(config_folder() / f"{_recipe(source)}.yaml")
+        content = read_recipe(source)
     if source is not None:
         data = {**content.get("data", {}), "dataset": None, "table": None}
         content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
     if preset is not None:
-        known = [path.stem for path in config_folder().glob("*.yaml") if path.stem in _PRESETS]
-        if preset not in known:
-            raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, known)}")
+        if preset not in _PRESETS:
+            raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
     for name, value in (overrides or {}).items():
         _set(content, name, value)
-    made = _validate(content, config or "the configuration")
-    made.data.require_effect([str(name) for name in overrides or ()])
-    return made
+    result = _validate(content, config or "the configuration")
+    result.data.require_effect([str(name) for name in overrides or ()])
+    return result
 
 
-_PRESETS = ("mini", "slim", "base")
+def _check_name_or_path(argument: str, value: object) -> None:
+    if not isinstance(value, str | Path):
+        got = f"{type(value).__module__}.{type(value).__qualname__}"
+        if argument == "source":
+            got += ". Save a table in memory to a file first, for example with DataFrame.to_csv"
+    elif len(str(value)) > _MAX_PATH_LENGTH:
+        got = f"{len(str(value)):,} characters, which begin with {shown(str(value)[:50])}"
+    elif "\0" in str(value) or not str(value).strip():
+        got = shown(str(value))
+    else:
+        return
+    raise ConfigError(f"{argument} must be a name or a path; got {got}")
 
 
-def _recipe(source: str | Path) -> str:
-    """The name of the source's default recipe."""
+def read_recipe(source: str | Path) -> dict[str, Any]:
+    """Read the default recipe of a data set or a table, as sections of plain values."""
+    name = str(source)
     if _is_file(source):
-        return "table"
-    if str(source).startswith("ogbg-"):
-        return "ogbg"
-    return str(source) if (config_folder() / f"{source}.yaml").is_file() else "table"
+        name = "table"
+    elif name.startswith("ogbg-"):
+        name = "ogbg"
+    elif not (config_folder() / f"{name}.yaml").is_file():
+        name = "table"
+    return _read_yaml(config_folder() / f"{name}.yaml")
 
 
 def config_folder() -> Path:
-    """Where the recipes are: within the installed package, or at the top of a checkout."""
+    """Folder of the recipes: inside an installed package, or at the top level of a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
@@ -285,19 +308,19 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         with clear_errors(path, "read"):
             size = path.stat().st_size
-            if size > _LARGEST_FILE:
-                raise ConfigError(f"{path} has {size:,} bytes, which is no file of settings")
+            if size > _MAX_FILE_BYTES:
+                raise ConfigError(f"{path} is too large for a file of settings: {size:,} bytes")
             content = parse_yaml(path.read_text(encoding="utf-8"))
     except ConfigError:
         raise
-    except ValueError as error:  # UnicodeDecodeError, too
+    except ValueError as error:  # includes UnicodeDecodeError
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if content is None:
         return {}
     sections = content.items() if isinstance(content, dict) else [(None, None)]
     if not all(isinstance(name, str) and isinstance(each, dict) for name, each in sections):
         raise ConfigError(
-            f"{path} must have sections with settings, such as 'optim:' and below it 'lr: 0.001'. "
+            f"{path} must have sections with settings, such as 'optim:' with 'lr: 0.001' below it. "
             f"Sections: {', '.join(TrainConfig.model_fields)}"
         )
     return content
@@ -314,30 +337,27 @@ def _set(content: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
-    for name in _FROM_DATA:
+    for name in FROM_DATA:
         if name in content.get("model", {}):
             raise ConfigError(f"{where}: model.{name} follows from the data and cannot be set")
     try:
         return TrainConfig.model_validate(content)
     except ValidationError as invalid:
-        told = dict.fromkeys(_explain(error, where) for error in invalid.errors())
-        raise ConfigError(*told) from None
-
-
-def _cut(text: str) -> str:
-    """The text, which may quote a very long value, as far as a message has room for it."""
-    return text if len(text) <= 600 else f"{text[:600]} …"
+        messages = dict.fromkeys(_explain(error, where) for error in invalid.errors())
+        raise ConfigError(*messages) from None
 
 
 def _explain(error: Any, where: Path | str) -> str:
-    # pydantic also names the way it tried, such as literal['a','b'], where a value may be of two
+    """Rewrite one of pydantic's errors: where, which setting, what is wrong, what was given."""
+    # for a union, pydantic's path also names the type that it tried, such as literal['a','b']
     path = [str(part) for part in error["loc"] if "[" not in str(part)]
     name = ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{where}: unknown setting '{name}'. {did_you_mean(path[-1], _known(path[:-1]))}"
     if error["type"] == "missing" and name == "data":
         return "no data: name a data set (--dataset zinc) or a table (--data FILE.csv)"
-    message = _cut(error["msg"].removeprefix("Value error, "))
+    message = error["msg"].removeprefix("Value error, ")
+    message = message if len(message) <= 600 else f"{message[:600]} …"  # it may quote a long value
     got = "" if isinstance(error["input"], dict) else f"; got {shown(error['input'])}"
     if error["type"] == "list_type" and isinstance(error["input"], str):
         got += f", write [{shown(error['input'])}]"
@@ -345,13 +365,11 @@ def _explain(error: Any, where: Path | str) -> str:
 
 
 def _known(path: list[str]) -> list[str]:
-    """The settings of a section."""
+    """Names of the sections, or of the settings of a section."""
     if not path:
         return list(TrainConfig.model_fields)
     if path[0] == "objective":
         return [*{name for each in OBJECTIVE_SETTINGS.values() for name in each.model_fields}]
-    section = TrainConfig.model_fields[path[0]].annotation
-    if is_dataclass(section):
-        return [field.name for field in fields(section) if field.name not in _FROM_DATA]
-    assert isinstance(section, type) and issubclass(section, BaseModel)
-    return list(section.model_fields)
+    section: Any = TrainConfig.model_fields[path[0]].annotation
+    names = getattr(section, "model_fields", None) or section.__dataclass_fields__
+    return [name for name in names if name not in FROM_DATA]

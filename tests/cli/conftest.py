@@ -1,4 +1,4 @@
-"""Running commands as a user does."""
+"""Fixtures that run commands as a user does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run() -> Callable[..., Result]:
 
 @pytest.fixture(scope="session")
 def ok(run: Callable[..., Result]) -> Callable[..., str]:
-    """The same where it must succeed: what it printed."""
+    """`ok("train", "--data", path)`: run a command that must succeed, and return its output."""
 
     def call(*args: Any) -> str:
         result = run(*args)
@@ -41,7 +41,7 @@ def ok(run: Callable[..., Result]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def refused(run: Callable[..., Result]) -> Callable[..., str]:
-    """The same where it must not: its message, one paragraph for a person, without a traceback."""
+    """Run a command that must fail, and return its message: one paragraph, no traceback."""
 
     def call(*args: Any, code: int = 2) -> str:
         result = run(*args)
@@ -60,14 +60,13 @@ def refused(run: Callable[..., Result]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def tiny() -> tuple[str, ...]:
-    """Options of a run that takes a second."""
+    """Options of a run that takes one second."""
     return TINY
 
 
 @pytest.fixture(scope="session")
 def write_table() -> Callable[..., Path]:
-    """`write_table(path, a=cells, b=cells)`: 30 SMILES, and of each column as many cells as are
-    wanted, from the first on again."""
+    """`write_table(path, a=cells, b=cells)`: 30 SMILES, with the cells of each column repeated."""
 
     def write(path: Path, **columns: Any) -> Path:
         smiles = [f"{'C' * length}{end}" for length in range(1, 6) for end in ENDS]

@@ -1,4 +1,4 @@
-"""`molsepnorm ablate` as its user meets it."""
+"""`molsepnorm ablate` as a user sees it."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ def ablate(tmp_path, tiny, write_table):
     )
 
 
-def test_it_tells_of_each_run_and_how_the_variants_differ(ablate, ok, tmp_path):
+def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     text = ok(*ablate, "--seeds", "0-1")
-    told = json.loads((tmp_path / "norms" / "ablation.json").read_text())
+    printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
     for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
         assert text.count(f"{name}: val rmse ") == 1
     assert "RMSE: mean ± sd of 2 run(s)" in text
     for variant in ("shared", "sep"):
-        spread = told["variants"][variant]["test"]["rmse"]
+        spread = printed["variants"][variant]["test"]["rmse"]
         assert f"{spread['mean']:.4f} ± {spread['sd']:.4f}" in text
-    difference = told["differences"]["sep"]["test"]
+    difference = printed["differences"]["sep"]["test"]
     assert f"{difference['mean']:+.4f}" in text
     assert f"{difference['p']:.2g}" in text
     assert str(tmp_path / "norms" / "ablation.json") in text
 
 
-def test_json_is_the_file_and_nothing_else(ablate, ok, tmp_path):
-    told = json.loads(ok(*ablate, "--seeds", "0", "--json"))
-    assert told == json.loads((tmp_path / "norms" / "ablation.json").read_text())
-    assert told["differences"]["sep"]["val"]["interval"] is None
+def test_json_output_equals_the_file(ablate, ok, tmp_path):
+    printed = json.loads(ok(*ablate, "--seeds", "0", "--json"))
+    assert printed == json.loads((tmp_path / "norms" / "ablation.json").read_text())
+    assert printed["differences"]["sep"]["val"]["interval"] is None
 
 
-def test_stopped_it_goes_on_by_the_same_command(ablate, ok, run, tmp_path, monkeypatch):
+def test_the_same_command_continues_a_stopped_ablation(ablate, ok, run, tmp_path, monkeypatch):
     plain = TrainStep.__call__
 
     def step(self, *planned):
@@ -56,7 +56,7 @@ def test_stopped_it_goes_on_by_the_same_command(ablate, ok, run, tmp_path, monke
         patch.setattr(TrainStep, "__call__", step)
         result = run(*ablate, "--seeds", "0-1")
     assert result.exit_code == 128 + signal.SIGTERM
-    assert "Stopped and saved. Give the same command again to go on." in result.stderr
+    assert "Stopped and saved. Run the same command again to continue." in result.stderr
     text = ok(*ablate, "--seeds", "0-1")
     assert "sep seed-1: " in text
     assert "seed-0: " not in text
@@ -72,5 +72,5 @@ def test_stopped_it_goes_on_by_the_same_command(ablate, ok, run, tmp_path, monke
         ("modle.layers=1,2", "unknown setting 'modle.layers'"),
     ],
 )
-def test_what_cannot_be_varied(ablate, refused, vary, message):
+def test_invalid_variations_are_refused(ablate, refused, vary, message):
     assert message in refused(*ablate[:-1], vary)

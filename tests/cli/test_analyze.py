@@ -1,4 +1,4 @@
-"""`molsepnorm analyze` as its user meets it."""
+"""`molsepnorm analyze` as a user sees it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(folder):
     return json.loads((folder / "geometry.json").read_text())
 
 
-def test_an_ablation_is_told_of_by_variant(runs, ok, tmp_path):
+def test_an_ablation_is_summarised_by_variant(runs, ok, tmp_path):
     text = ok("analyze", "--model", runs / "norms", "-o", tmp_path / "out", "--split", "all")
     found = told(tmp_path / "out")
     assert found["molecules"] == 30
@@ -41,7 +41,7 @@ def test_an_ablation_is_told_of_by_variant(runs, ok, tmp_path):
     assert ">CO, 2 atoms, y 0.5<" in (tmp_path / "out" / "index.html").read_text()
 
 
-def test_the_molecules_are_those_that_validated_the_run_unless_others_are_named(runs, ok, tmp_path):
+def test_the_molecules_are_the_run_s_validation_split_by_default(runs, ok, tmp_path):
     run = runs / "norms" / "sep" / "seed-0"
     rows = json.loads((run / "splits.json").read_text())[0]["val"]
     ok("analyze", "--model", run, "-o", tmp_path / "own")
@@ -55,7 +55,7 @@ def test_the_molecules_are_those_that_validated_the_run_unless_others_are_named(
 
 
 def test_some_of_many_molecules_are_the_same_for_all(runs, ok, tmp_path):
-    """So that runs can be compared; a second call draws them too."""
+    """Runs can then be compared; a second call draws the same molecules."""
     for name in ("first", "second"):
         ok(
             *("analyze", "--model", runs / "norms", "--split", "all", "--molecules", 9),
@@ -65,8 +65,8 @@ def test_some_of_many_molecules_are_the_same_for_all(runs, ok, tmp_path):
     assert told(tmp_path / "first")["molecules"] == 9
 
 
-def test_several_runs_and_a_model_on_its_own(runs, ok, tmp_path):
-    """The second run follows the first, as a shell writes out runs/*."""
+def test_runs_and_models_can_be_mixed(runs, ok, tmp_path):
+    """Folders may follow the first one, as when a shell expands runs/*."""
     shutil.copytree(runs / "norms" / "shared" / "seed-0" / "model", tmp_path / "alone")
     run = runs / "norms" / "sep" / "seed-0"
     text = ok(
@@ -78,7 +78,7 @@ def test_several_runs_and_a_model_on_its_own(runs, ok, tmp_path):
 
 
 def test_molecules_need_no_labels(runs, ok, tmp_path):
-    """All that needs none is as it is with them."""
+    """Measures that need no labels are equal with and without them."""
     lines = (runs / "data.csv").read_text().splitlines()
     (tmp_path / "bare.csv").write_text("\n".join(line.split(",")[0] for line in lines) + "\n")
     shutil.copy(runs / "data.csv", tmp_path / "copy.csv")
@@ -103,7 +103,7 @@ def test_a_finished_run_counts_and_one_under_way_does_not(runs, ok, tmp_path):
     assert [run["group"] for run in told(tmp_path / "out")["runs"]] == ["series"]
 
 
-def test_mistakes_are_told_plainly(runs, refused, tmp_path):
+def test_errors_are_clear(runs, refused, tmp_path):
     run = runs / "norms" / "sep" / "seed-0"
     assert "neither a model nor finished runs" in refused("analyze", "--model", tmp_path, code=1)
     assert "is given twice" in refused("analyze", "--model", run, run)
@@ -113,7 +113,7 @@ def test_mistakes_are_told_plainly(runs, refused, tmp_path):
     assert "does not know its data" in message and "--data" in message
     both = ("--data", runs / "data.csv", "--dataset", "zinc")
     assert "both sources: give one" in refused("analyze", "--model", run, *both)
-    assert "name it by --data" in refused("analyze", "--model", run, "--smiles-column", "s")
+    assert "give --data FILE.csv" in refused("analyze", "--model", run, "--smiles-column", "s")
     assert "predicts y, and not z" in refused("analyze", "--model", run, "--targets", "z")
     assert "unknown split 'tset'" in refused("analyze", "--model", run, "--split", "tset")
     (tmp_path / "index.html").write_text("mine")

@@ -1,4 +1,4 @@
-"""`molsepnorm benchmark` as its user meets it."""
+"""`molsepnorm benchmark` as a user sees it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _summary(folder) -> dict:
     return json.loads((folder / "series" / "summary.json").read_text())
 
 
-def test_it_tells_of_each_run_and_what_they_come_to(benchmark, ok, tmp_path):
-    """A line a run, a table of mean and deviation, and where all figures are."""
+def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
+    """The summary has means, standard deviations and the path of all figures."""
     text = ok(*benchmark, "--seeds", "0-1,5")
     runs = {
         name: json.loads((tmp_path / "series" / name / "metrics.json").read_text())
@@ -45,15 +45,17 @@ def test_it_tells_of_each_run_and_what_they_come_to(benchmark, ok, tmp_path):
     assert text.count("Splits") == 1
 
 
-def test_json_is_the_summary_and_nothing_else(benchmark, ok, tmp_path):
-    told = json.loads(ok(*benchmark, "--seeds", "0,3", "--json"))
-    assert told == _summary(tmp_path)
-    assert told["runs"] == ["seed-0", "seed-3"]
-    assert told["test"]["mae"]["mean"] == pytest.approx(np.mean(told["test"]["mae"]["values"]))
+def test_json_output_equals_the_summary(benchmark, ok, tmp_path):
+    printed = json.loads(ok(*benchmark, "--seeds", "0,3", "--json"))
+    assert printed == _summary(tmp_path)
+    assert printed["runs"] == ["seed-0", "seed-3"]
+    assert printed["test"]["mae"]["mean"] == pytest.approx(
+        np.mean(printed["test"]["mae"]["values"])
+    )
 
 
-def test_given_again_nothing_is_repeated(benchmark, ok, tmp_path, monkeypatch):
-    """The same table is printed; more seeds are trained besides."""
+def test_the_same_command_repeats_no_run(benchmark, ok, tmp_path, monkeypatch):
+    """It prints the same table; further seeds are trained."""
     first = ok(*benchmark, "--seeds", "0-1")
     plain, steps = TrainStep.__call__, []
 
@@ -71,16 +73,14 @@ def test_given_again_nothing_is_repeated(benchmark, ok, tmp_path, monkeypatch):
 
 
 def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
-    told = json.loads(ok(*benchmark, "--seeds", "0", "--folds", 3, "--json"))
-    assert told["runs"] == ["fold-0-seed-0", "fold-1-seed-0", "fold-2-seed-0"]
-    told = json.loads(ok(*benchmark, "--seeds", "1", "--replicates", 2, "--json"))
-    assert told["runs"] == ["split-0-seed-1", "split-1-seed-1"]
+    printed = json.loads(ok(*benchmark, "--seeds", "0", "--folds", 3, "--json"))
+    assert printed["runs"] == ["fold-0-seed-0", "fold-1-seed-0", "fold-2-seed-0"]
+    printed = json.loads(ok(*benchmark, "--seeds", "1", "--replicates", 2, "--json"))
+    assert printed["runs"] == ["split-0-seed-1", "split-1-seed-1"]
 
 
-def test_without_output_the_folder_is_called_like_the_data(
-    ok, tiny, write_table, tmp_path, monkeypatch
-):
-    """And found again by the same command."""
+def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_path, monkeypatch):
+    """The same command finds it again."""
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "mine.csv", y=NUMBERS)
     for _ in range(2):
@@ -89,8 +89,8 @@ def test_without_output_the_folder_is_called_like_the_data(
 
 
 @pytest.mark.parametrize("targets", ["y,a", "a"])
-def test_runs_chosen_by_the_loss_are_told_by_a_score(benchmark, ok, targets):
-    """The loss itself is no score; one that is undefined is said to be."""
+def test_runs_chosen_by_the_loss_are_printed_with_a_score(benchmark, ok, targets):
+    """The loss is not a score; an undefined score is printed as undefined."""
     args = [*benchmark]
     args[args.index("--targets") + 1] = targets
     text = ok(*args, "--seeds", "4", "--split", "0.9,0.05,0.05")
@@ -101,10 +101,10 @@ def test_runs_chosen_by_the_loss_are_told_by_a_score(benchmark, ok, targets):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_series_that_is_stopped_goes_on_by_the_same_command(
+def test_the_same_command_continues_a_stopped_benchmark(
     benchmark, ok, run, tmp_path, monkeypatch, number
 ):
-    """The run under way is saved; it says how to go on and leaves with the signal's code."""
+    """The current run is saved, and the exit status is the signal's."""
     plain, handlers = TrainStep.__call__, [signal.getsignal(s) for s in (2, 15)]
 
     def step(self, *planned):
@@ -116,7 +116,7 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
         patch.setattr(TrainStep, "__call__", step)
         result = run(*benchmark, "--seeds", "0-2")
     assert result.exit_code == 128 + number
-    assert "Stopped and saved. Give the same command again to go on." in result.stderr
+    assert "Stopped and saved. Run the same command again to continue." in result.stderr
     assert "Traceback" not in result.output
     assert [signal.getsignal(s) for s in (2, 15)] == handlers
     assert _summary(tmp_path)["runs"] == ["seed-0"]
@@ -134,7 +134,7 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
         (("--seeds", "0,"), "'0,' should look like"),
         (("--seeds", "0-"), "'0-' should look like"),
         (("--seeds", "1.5"), "'1.5' should look like"),
-        (("--seeds", "0-999999999999"), "'0-999999999999' are 10,000 seeds or more"),
+        (("--seeds", "0-999999999999"), "'0-999999999999' names 10,000 seeds or more"),
         (("--seeds", "3-1"), "a series needs one seed or more, each once"),
         (("--seeds", "0-3,2"), "a series needs one seed or more, each once, such as 0-9"),
         (("--replicates", "0"), "'--replicates': 0 is not in the range x>=1"),
@@ -144,13 +144,13 @@ def test_a_series_that_is_stopped_goes_on_by_the_same_command(
         (("--seed", "1"), "--seed"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_a_usage_error(benchmark, refused, tmp_path, args, message):
+def test_contradicting_options_are_usage_errors(benchmark, refused, tmp_path, args, message):
     assert message in refused(*benchmark, *args)
     assert not (tmp_path / "series").exists()
 
 
 def test_another_configuration_in_the_folder_is_refused(benchmark, ok, refused, tree, tmp_path):
-    """With the name of the run, and everything left as it is."""
+    """The message names the run, and no file is changed."""
     ok(*benchmark, "--seeds", "0")
     before = tree(tmp_path)
     message = refused(*benchmark, "--seeds", "0-1", "--layers", 2)
@@ -158,11 +158,11 @@ def test_another_configuration_in_the_folder_is_refused(benchmark, ok, refused, 
     assert tree(tmp_path) == before
 
 
-def test_without_data_it_says_what_to_give(refused):
+def test_benchmark_without_data_says_what_to_give(refused):
     assert "no data: name a data set" in refused("benchmark")
 
 
-def test_it_has_help_with_examples(ok):
+def test_benchmark_has_help_with_examples(ok):
     text = ok("benchmark", "--help")
     assert text.count("molsepnorm benchmark ") >= 3
     for option in ("--seeds", "--replicates", "--folds", "--json", "-o, --output"):

@@ -1,4 +1,4 @@
-"""The command line as its user meets it: what it prints, where it writes, how it leaves."""
+"""The command line as a user sees it: output, files and exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TINY = [
 
 
 def _table(path, header="smiles,y,name", rows=60):
-    """Sixty molecules: a number, and a name that is a text."""
+    """Write sixty molecules with a number and a name."""
     lines = [header]
     for length in range(1, 11):
         for end, value in ENDS.items():
@@ -51,7 +51,7 @@ def _rows(text: str) -> list[dict[str, str]]:
 
 
 def _clean(result) -> None:
-    """An error for a person: one paragraph, and no traceback."""
+    """Check that a command failed with one paragraph and no traceback."""
     assert isinstance(result.exception, SystemExit), result.exc_info
     assert "Traceback" not in result.output
     assert result.stderr.count("Error: ") == 1
@@ -62,8 +62,8 @@ def _clean(result) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder with data.csv and a run on it."""
+def workspace(tmp_path_factory):
+    """A folder with data.csv and a run trained on it."""
     folder = tmp_path_factory.mktemp("cli")
     table = _table(folder / "data.csv")
     printed = _ok("train", "--data", table, "--targets", "y", *TINY, "-o", folder / "run")
@@ -82,15 +82,15 @@ def test_every_command_has_help_with_examples(command, flag):
     text = _ok(command, flag)
     assert text.startswith(f"Usage: main {command}")
     assert text.count(f"molsepnorm {command} ") >= 2
-    assert "Options:" in text
+    assert "-h, --help" in text
 
 
-def test_the_help_of_the_whole_names_every_command():
+def test_the_main_help_lists_every_command():
     text = " ".join(_ok("--help").split())
     for line in (
         "train Train a model on a data set",
         "evaluate Score a trained",
-        "predict Predict from SM",
+        "predict Predict the prop",
         "data Check a table, list the na",
         "benchmark Train with several seeds",
         "ablate Compare variants of one",
@@ -107,7 +107,7 @@ def test_an_unknown_command_or_option_is_a_usage_error():
     assert "--model" in result.stderr
 
 
-def test_help_is_quick_since_nothing_heavy_is_imported():
+def test_the_main_help_imports_nothing_heavy():
     code = (
         "import sys\nfrom molsepnorm.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
@@ -122,26 +122,26 @@ def test_help_is_quick_since_nothing_heavy_is_imported():
 # --- the round trip -------------------------------------------------------------------------------
 
 
-def test_training_tells_what_it_does(place):
+def test_training_prints_data_progress_and_scores(workspace):
     """Data, target, splits, network, epochs, scores, and what to do next."""
-    text = (place / "printed.txt").read_text()
+    text = (workspace / "printed.txt").read_text()
     for part in ("data.csv", "Target: y (a number)", "train", "48", "epoch 3/3", "mae", "rmse"):
         assert part in text
-    assert f"molsepnorm predict --model {place / 'run'} --smiles" in text
+    assert f"molsepnorm predict --model {workspace / 'run'} --smiles" in text
     assert "\x1b" not in text
 
 
-def test_the_printed_scores_are_those_of_metrics_json(place):
-    metrics = json.loads((place / "run" / "metrics.json").read_text())
-    text = (place / "printed.txt").read_text()
+def test_printed_scores_equal_metrics_json(workspace):
+    metrics = json.loads((workspace / "run" / "metrics.json").read_text())
+    text = (workspace / "printed.txt").read_text()
     assert f"{metrics['test']['mae']:.4f}" in text
     assert f"{metrics['val']['rmse']:.4f}" in text
 
 
-def test_evaluating_the_test_split_gives_the_scores_of_the_run(place):
+def test_evaluating_the_test_split_repeats_the_run_s_scores(workspace):
     """As a table, and as JSON."""
-    args = ("evaluate", "--model", place / "run", "--data", place / "data.csv")
-    test = json.loads((place / "run" / "metrics.json").read_text())["test"]
+    args = ("evaluate", "--model", workspace / "run", "--data", workspace / "data.csv")
+    test = json.loads((workspace / "run" / "metrics.json").read_text())["test"]
     told = json.loads(_ok(*args, "--json"))
     assert (told["data"], told["split"]) == ("data.csv", "test")
     assert told["mae"] == pytest.approx(test["mae"])
@@ -151,9 +151,9 @@ def test_evaluating_the_test_split_gives_the_scores_of_the_run(place):
     assert json.loads(_ok(*args, "--json", "--split", "all"))["mae"] != told["mae"]
 
 
-def test_evaluating_the_test_split_never_scores_molecules_that_were_trained_on(place, tmp_path):
-    """Also where the run was split in another way than tables are by default."""
-    run, table = tmp_path / "run", place / "data.csv"
+def test_evaluating_the_test_split_never_scores_training_molecules(workspace, tmp_path):
+    """This also holds for a run with another split than the default."""
+    run, table = tmp_path / "run", workspace / "data.csv"
     train = ("train", "--data", table, "--targets", "y", *TINY, "--set", "data.split_seed=5")
     _ok(*train, "-o", run)
     test = json.loads((run / "metrics.json").read_text())["test"]
@@ -164,23 +164,23 @@ def test_evaluating_the_test_split_never_scores_molecules_that_were_trained_on(p
         _clean(result)
 
 
-def test_predict_from_a_file_to_a_file(place, tmp_path):
-    """All columns and rows are there, and predictions are those that training wrote."""
+def test_predict_reads_and_writes_a_file(workspace, tmp_path):
+    """All columns and rows are kept, and predictions equal those that training wrote."""
     out = tmp_path / "deep" / "out.csv"
-    result = _run("predict", "--model", place / "run", "-i", place / "data.csv", "-o", out)
+    result = _run("predict", "--model", workspace / "run", "-i", workspace / "data.csv", "-o", out)
     assert result.exit_code == 0
     assert result.stdout == ""
     assert f"60 rows to {out}" in result.stderr
-    rows, source = _rows(out.read_text()), _rows((place / "data.csv").read_text())
+    rows, source = _rows(out.read_text()), _rows((workspace / "data.csv").read_text())
     assert [(r["smiles"], r["y"], r["name"]) for r in rows] == [tuple(r.values()) for r in source]
-    with open(place / "run" / "predictions_test.csv", newline="") as file:
+    with open(workspace / "run" / "predictions_test.csv", newline="") as file:
         for row in csv.DictReader(file):
             predicted = float(rows[int(row["row"])]["y_pred"])
             assert predicted == pytest.approx(float(row["y_pred"]), rel=1e-4, abs=1e-5)
 
 
-def test_predict_smiles_given_one_by_one(place):
-    result = _run("predict", "--model", place / "run", "--smiles", "OCC", "--smiles", "C1CC")
+def test_predict_accepts_smiles_as_options(workspace):
+    result = _run("predict", "--model", workspace / "run", "--smiles", "OCC", "--smiles", "C1CC")
     assert result.exit_code == 0
     good, bad = _rows(result.stdout)
     assert (good["smiles"], good["error"]) == ("OCC", "")
@@ -204,17 +204,17 @@ def test_predict_smiles_given_one_by_one(place):
     ],
     ids=["lines", "crlf", "no end", "one column", "csv", "quoted header", "bom", "line break"],
 )
-def test_predict_from_standard_input(place, stdin, columns):
-    """SMILES line by line, or a CSV as a file would have it."""
-    rows = _rows(_ok("predict", "--model", place / "run", stdin=stdin.encode()))
+def test_predict_reads_standard_input(workspace, stdin, columns):
+    """Standard input has one SMILES per line, or is a CSV."""
+    rows = _rows(_ok("predict", "--model", workspace / "run", stdin=stdin.encode()))
     assert [row["smiles"] for row in rows] == ["CCO", "CCN"]
     assert list(rows[0]) == [*columns, "y_pred", "error"]
     assert all(row["y_pred"] and not row["error"] for row in rows)
 
 
-def test_blank_lines_on_standard_input_keep_their_place(place):
-    """So that predictions can be pasted beside what was sent."""
-    rows = _rows(_ok("predict", "--model", place / "run", stdin="CCO\n\nCCN\n"))
+def test_blank_lines_on_standard_input_are_kept_as_rows(workspace):
+    """Predictions can then be pasted beside the input."""
+    rows = _rows(_ok("predict", "--model", workspace / "run", stdin="CCO\n\nCCN\n"))
     assert [(row["smiles"], bool(row["error"])) for row in rows] == [
         ("CCO", False),
         ("", True),
@@ -222,33 +222,33 @@ def test_blank_lines_on_standard_input_keep_their_place(place):
     ]
 
 
-def test_nothing_on_standard_input_is_an_error(place):
-    """In words that fit: who pipes SMILES has no header in mind."""
-    result = _run("predict", "--model", place / "run", stdin="")
+def test_empty_standard_input_is_an_error(workspace):
+    """The message does not mention a header, which plain SMILES do not have."""
+    result = _run("predict", "--model", workspace / "run", stdin="")
     assert result.exit_code in (1, 2)
     _clean(result)
     assert "header but no rows" not in result.stderr
 
 
-def test_another_name_of_the_smiles_column(place, tmp_path):
+def test_the_smiles_column_can_have_another_name(workspace, tmp_path):
     (tmp_path / "x.csv").write_text("structure\nCCO\n")
-    args = ("predict", "--model", place / "run", "-i", tmp_path / "x.csv")
+    args = ("predict", "--model", workspace / "run", "-i", tmp_path / "x.csv")
     assert _run(*args).exit_code == 2
     assert "structure,y_pred,error\nCCO," in _ok(*args, "--smiles-column", "structure")
 
 
-def test_quiet_prints_the_scores_alone(place, tmp_path):
-    text = _ok("train", "--data", place / "data.csv", *TINY, "-q", "-o", tmp_path / "run")
+def test_quiet_prints_only_the_scores(workspace, tmp_path):
+    text = _ok("train", "--data", workspace / "data.csv", *TINY, "-q", "-o", tmp_path / "run")
     assert "mae" in text
     assert "epoch 1/3" not in text
     assert "Splits" not in text
 
 
-def test_settings_win_over_presets_and_recipes(place, tmp_path):
+def test_settings_override_presets_and_recipes(workspace, tmp_path):
     import yaml
 
     _ok(
-        *("train", "--data", place / "data.csv", "--preset", "slim", "--set", "model.layers=2"),
+        *("train", "--data", workspace / "data.csv", "--preset", "slim", "--set", "model.layers=2"),
         *("--epochs", 1, "--lr", "2e-3", "--seed", 7, "--norm", "shared", "-o", tmp_path / "run"),
         *("--set", "model.width=16", "--set", "model.heads=2", "--set", "optim.ema=null"),
     )
@@ -259,26 +259,26 @@ def test_settings_win_over_presets_and_recipes(place, tmp_path):
     assert (optim["lr"], optim["ema"], run["seed"], run["epochs"]) == (2e-3, None, 7, 1)
 
 
-def test_without_output_runs_are_numbered(place, tmp_path, monkeypatch):
-    """Under runs/, by the name of the data."""
+def test_without_output_runs_are_numbered(workspace, tmp_path, monkeypatch):
+    """Run folders are runs/<name of the data>-<number>."""
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        _ok("train", "--data", place / "data.csv", *TINY, "--epochs", 1, "-q")
+        _ok("train", "--data", workspace / "data.csv", *TINY, "--epochs", 1, "-q")
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["data-1", "data-2"]
 
 
-def test_rejected_rows_are_told(place, tmp_path):
+def test_skipped_rows_are_reported(workspace, tmp_path):
     table = _table(tmp_path / "data.csv")
     table.write_text(table.read_text().replace("\nCCO,", "\nC1CC,"))
     text = _ok("train", "--data", table, *TINY, "--epochs", 1, "-o", tmp_path / "run")
-    assert "Left out: 1 row(s) that cannot be read" in text
+    assert "Skipped: 1 row(s) that cannot be read" in text
     assert "unclosed ring" in text
     assert "rejected.csv" in text
 
 
 @pytest.mark.parametrize("name", ["logS [mol/L]", "k [/h]", "[bold]y[/bold]", "y [red]"])
 def test_units_in_brackets_are_printed_as_they_are(tmp_path, name):
-    """They are no markup."""
+    """Brackets are not interpreted as markup."""
     table = _table(tmp_path / "data [v2].csv", f"smiles,{name},name")
     text = _ok("train", "--data", table, *TINY, "--epochs", 1, "-o", tmp_path / "run [a]")
     assert f"Target: {name}" in text
@@ -287,7 +287,7 @@ def test_units_in_brackets_are_printed_as_they_are(tmp_path, name):
     assert "data [v2].csv" in text
 
 
-def test_json_is_json_also_where_a_score_is_undefined(tmp_path):
+def test_json_is_valid_if_a_score_is_undefined(tmp_path):
     """ROC-AUC of one class is null, not NaN."""
     rows = [f"{'C' * i},{i % 2}" for i in range(1, 61)]
     (tmp_path / "b.csv").write_text("\n".join(["smiles,y", *rows]))
@@ -304,7 +304,7 @@ def test_json_is_json_also_where_a_score_is_undefined(tmp_path):
     assert json.loads(text, parse_constant=refuse)["roc_auc"] is None
 
 
-def test_numbers_for_a_yes_no_model_are_refused_without_a_traceback(tmp_path):
+def test_a_binary_model_refuses_numeric_labels(tmp_path):
     rows = [f"{'C' * i},{i % 2}" for i in range(1, 41)]
     (tmp_path / "b.csv").write_text("\n".join(["smiles,y", *rows]))
     _ok("train", "--data", tmp_path / "b.csv", *TINY, "--epochs", 1, "-o", tmp_path / "run")
@@ -313,7 +313,7 @@ def test_numbers_for_a_yes_no_model_are_refused_without_a_traceback(tmp_path):
     _clean(_run("evaluate", "--model", tmp_path / "run", "--data", tmp_path / "n.csv"))
 
 
-# --- what goes wrong ------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def _text(path, text: str):
@@ -321,18 +321,18 @@ def _text(path, text: str):
     return path
 
 
-def _model_with(place, folder, **changes):
-    """The run's model, with changes to its config.json."""
+def _model_with(workspace, folder, **changes):
+    """Copy the run's model with changes to its config.json."""
     import shutil
 
-    shutil.copytree(place / "run" / "model", folder)
+    shutil.copytree(workspace / "run" / "model", folder)
     about = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**about, **changes}))
     return folder
 
 
-def _without_weights(place, folder):
-    _model_with(place, folder)
+def _without_weights(workspace, folder):
+    _model_with(workspace, folder)
     (folder / "model.safetensors").unlink()
     return folder
 
@@ -565,39 +565,37 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_goes_wrong_is_told_in_one_paragraph(place, tmp_path, tree, monkeypatch, case):
-    """2 where the request was wrong, 1 where carrying it out failed; nothing half done remains."""
+def test_an_error_is_one_paragraph_without_files(workspace, tmp_path, tree, monkeypatch, case):
+    """The exit status is 2 for a wrong request, and 1 if carrying it out failed."""
     code, words, make = BAD[case]
     monkeypatch.chdir(tmp_path)
-    args = make(place, tmp_path)
-    before, theirs = tree(tmp_path), tree(place)
+    args = make(workspace, tmp_path)
+    before, theirs = tree(tmp_path), tree(workspace)
     result = _run(*args)
     _clean(result)
     assert words in result.stderr
     assert result.exit_code == code
     assert tree(tmp_path) == before
-    assert tree(place) == theirs
+    assert tree(workspace) == theirs
 
 
-def test_a_failing_prediction_keeps_the_good_file(place, tmp_path, tree):
-    """That an earlier one wrote."""
+def test_a_failed_prediction_keeps_the_earlier_file(workspace, tmp_path, tree):
     (tmp_path / "out.csv").write_text("good\n")
     (tmp_path / "in.csv").write_text("smiles\nCCO\nC1CC\n")
     before = tree(tmp_path)
-    args = ("predict", "--model", place / "run", "-i", tmp_path / "in.csv")
+    args = ("predict", "--model", workspace / "run", "-i", tmp_path / "in.csv")
     result = _run(*args, "-o", tmp_path / "out.csv", "--on-invalid", "fail")
     assert result.exit_code == 1
     assert tree(tmp_path) == before
 
 
-def test_a_full_disk_keeps_the_good_file(place, tmp_path, small_disk, tree):
-    """The real thing."""
+def test_a_full_disk_keeps_the_earlier_file(workspace, tmp_path, small_disk, tree):
     (small_disk / "out.csv").write_text("good\n")
     note = "x" * 3000
     (tmp_path / "in.csv").write_text("smiles,note\n" + f"CCO,{note}\n" * 50)
     before = tree(small_disk)
     result = _run(
-        *("predict", "--model", place / "run", "-i", tmp_path / "in.csv"),
+        *("predict", "--model", workspace / "run", "-i", tmp_path / "in.csv"),
         *("-o", small_disk / "out.csv"),
     )
     _clean(result)
@@ -606,22 +604,21 @@ def test_a_full_disk_keeps_the_good_file(place, tmp_path, small_disk, tree):
     assert tree(small_disk) == before
 
 
-def test_a_disk_that_fills_up_in_training(place, small_disk):
+def test_a_disk_that_fills_up_during_training_gives_a_clear_error(workspace, small_disk):
     """The model or the checkpoint does not fit."""
-    result = _run("train", "--data", place / "data.csv", *TINY, "-o", small_disk / "run")
+    result = _run("train", "--data", workspace / "data.csv", *TINY, "-o", small_disk / "run")
     _clean(result)
     assert result.exit_code == 1
     assert "the disk is full" in result.stderr
     assert not list(small_disk.rglob("*.partial"))
 
 
-def test_standard_output_on_a_full_disk(place):
-    """/dev/full takes nothing."""
+def test_a_full_disk_behind_standard_output_gives_a_clear_error(workspace):
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", _MAIN, "predict", "--model", place / "run", "--smiles", "C"],
+            [sys.executable, "-c", _MAIN, "predict", "--model", workspace / "run", "--smiles", "C"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -631,11 +628,11 @@ def test_standard_output_on_a_full_disk(place):
     assert "Error: " in done.stderr
 
 
-def test_a_link_and_a_pipe_as_output_stay_what_they_are(place, tmp_path):
-    """As root a device such as /dev/null would otherwise be replaced by a file."""
+def test_output_keeps_a_link_and_a_pipe(workspace, tmp_path):
+    """Otherwise root could replace a device such as /dev/null by a file."""
     (tmp_path / "real.csv").write_text("old\n")
     (tmp_path / "link.csv").symlink_to("real.csv")
-    args = ("predict", "--model", place / "run", "--smiles", "CCO", "-o")
+    args = ("predict", "--model", workspace / "run", "--smiles", "CCO", "-o")
     _run(*args, tmp_path / "link.csv")
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "real.csv").read_text().startswith("smiles,y_pred")
@@ -669,7 +666,7 @@ main()
 
 
 def _state(folder) -> dict:
-    """What a run leaves but for its times."""
+    """The results of a run, without its times."""
     with open(folder / "history.csv", newline="") as file:
         history = [
             {k: v for k, v in row.items() if k not in ("seconds", "graphs_per_second")}
@@ -686,10 +683,10 @@ def _state(folder) -> dict:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 )
-def test_a_run_that_is_stopped_goes_on_by_resume(place, tmp_path, number, code):
-    """In the middle of the second epoch. Asked to stop it says how to go on; killed it says
-    nothing; in any case the run ends as if nothing had happened."""
-    train = ["train", "--data", place / "data.csv", "--targets", "y", *TINY]
+def test_a_stopped_run_is_resumed_exactly(workspace, tmp_path, number, code):
+    """The run is stopped or killed in the middle of the second epoch. The resumed run gives the
+    results of an uninterrupted one."""
+    train = ["train", "--data", workspace / "data.csv", "--targets", "y", *TINY]
     run = tmp_path / "run"
     done = subprocess.run(
         [sys.executable, "-c", _SIGNAL_AT_STEP, str(number.value), "4", *train, "-o", run],
@@ -700,14 +697,14 @@ def test_a_run_that_is_stopped_goes_on_by_resume(place, tmp_path, number, code):
     assert "Traceback" not in done.stderr
     assert "\x1b" not in done.stdout
     if number != signal.SIGKILL:
-        assert f"Go on: molsepnorm train --resume {run}" in done.stderr
+        assert f"Continue: molsepnorm train --resume {run}" in done.stderr
     assert not (run / "metrics.json").exists()
     assert "mae" in _ok("train", "--resume", run)
-    assert _state(run) == _state(place / "run")
+    assert _state(run) == _state(workspace / "run")
 
 
-def test_a_second_interrupt_stops_at_once(place, tmp_path, monkeypatch):
-    """Without a traceback, and without waiting for the step."""
+def test_a_second_interrupt_stops_at_once(workspace, tmp_path, monkeypatch):
+    """There is no traceback, and the step is not finished."""
     from molsepnorm.training.step import TrainStep
 
     plain, taken = TrainStep.__call__, []
@@ -722,14 +719,14 @@ def test_a_second_interrupt_stops_at_once(place, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(TrainStep, "__call__", stepped)
-        result = _run("train", "--data", place / "data.csv", *TINY, "-o", tmp_path / "run")
+        result = _run("train", "--data", workspace / "data.csv", *TINY, "-o", tmp_path / "run")
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 130)
     assert "mae" in _ok("train", "--resume", tmp_path / "run")
 
 
-def test_an_interrupt_while_data_are_read_is_not_kept_waiting(place, tmp_path, monkeypatch):
-    """Of a large table that may take minutes; there is nothing to save yet."""
+def test_an_interrupt_while_data_are_read_stops_at_once(workspace, tmp_path, monkeypatch):
+    """Reading a large table may take minutes, and there is nothing to save yet."""
     from molsepnorm.molecules.featurize.zinc import ZincFeaturizer
 
     plain, calls = ZincFeaturizer.many, []
@@ -749,47 +746,23 @@ def test_an_interrupt_while_data_are_read_is_not_kept_waiting(place, tmp_path, m
     assert len(calls) < 10
 
 
-def test_signals_are_handled_as_before_afterwards(place, tmp_path):
-    """The command puts the handlers back."""
+def test_a_command_restores_the_signal_handlers(workspace, tmp_path):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    _ok("train", "--data", place / "data.csv", *TINY, "--epochs", 1, "-o", tmp_path / "run")
+    _ok("train", "--data", workspace / "data.csv", *TINY, "--epochs", 1, "-o", tmp_path / "run")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_resuming_a_finished_run_prints_its_scores_again(place):
-    metrics = json.loads((place / "run" / "metrics.json").read_text())
-    assert f"{metrics['test']['mae']:.4f}" in _ok("train", "--resume", place / "run", "--quiet")
+def test_resuming_a_finished_run_prints_its_scores_again(workspace):
+    metrics = json.loads((workspace / "run" / "metrics.json").read_text())
+    assert f"{metrics['test']['mae']:.4f}" in _ok("train", "--resume", workspace / "run", "--quiet")
 
 
-def test_a_reader_that_leaves_early_is_no_error_to_see(place, tmp_path):
-    """`molsepnorm predict … | head -1`."""
-    (tmp_path / "in.csv").write_text("smiles,note\n" + f"CCO,{'x' * 3000}\n" * 300)
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            _MAIN,
-            "predict",
-            "--model",
-            place / "run",
-            "-i",
-            tmp_path / "in.csv",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    process.stdout.close()
-    assert b"Traceback" not in process.stderr.read()
-    process.wait()
-    process.stderr.close()
-
-
-def test_predicting_nothing_on_a_terminal_says_what_to_give(place):
-    """Instead of waiting for lines that nobody knows to type."""
+def test_predict_on_a_terminal_needs_molecules(workspace):
+    """The command does not wait for lines to be typed."""
     master, terminal = os.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _MAIN, "predict", "--model", place / "run"],
+            [sys.executable, "-c", _MAIN, "predict", "--model", workspace / "run"],
             stdin=terminal,
             capture_output=True,
             text=True,
@@ -801,15 +774,15 @@ def test_predicting_nothing_on_a_terminal_says_what_to_give(place):
     assert "nothing to predict: give --smiles, --input, or SMILES on stdin" in done.stderr
 
 
-def test_a_reader_that_leaves_early_is_no_error(place, tmp_path):
-    """As `head` does: no traceback and no message."""
+def test_a_closed_output_pipe_is_not_an_error(workspace, tmp_path):
+    """As with `| head`: there is no traceback and no message."""
     (tmp_path / "many.csv").write_text("smiles\n" + "CCO\n" * 5000)
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as out:
         done = subprocess.run(
             [
-                *(sys.executable, "-c", _MAIN, "predict", "--model", place / "run"),
+                *(sys.executable, "-c", _MAIN, "predict", "--model", workspace / "run"),
                 *("--input", tmp_path / "many.csv"),
             ],
             stdout=out,

@@ -1,4 +1,4 @@
-"""`molsepnorm data` as its user meets it."""
+"""`molsepnorm data` as a user sees it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _ok(*args) -> str:
 
 
 def _error(*args, code: int) -> str:
-    """The message of an error for a person."""
+    """The message of a failed command."""
     result = _run(*args)
     assert result.exit_code == code, result.output
     assert isinstance(result.exception, SystemExit)
@@ -66,11 +66,11 @@ def test_every_command_has_help_with_examples(command):
 # --- check ----------------------------------------------------------------------------------------
 
 
-def test_check_tells_problems_from_information(table):
+def test_check_separates_problems_from_information(table):
     text = _ok("check", table(*BAD, ("[Na+].[Cl-]", 1, 1)))
     top, _, rest = text.partition("Problems")
     problems, _, information = rest.partition("For information")
-    assert "44 rows, 43 of them molecules, 42 different ones" in top
+    assert "44 rows, 43 valid SMILES, 42 different molecules" in top
     assert "Split: train" in top
     for part in ("y ", "regression", "active", "binary", "yes"):
         assert part in top
@@ -84,14 +84,14 @@ def test_check_tells_problems_from_information(table):
     assert "--fix" in information
 
 
-def test_check_of_a_fine_table_says_so(table):
+def test_check_of_a_clean_table_finds_no_problem(table):
     text = _ok("check", table())
     assert "No problem found." in text
     assert "Problems" not in text
     assert "--fix" not in text
 
 
-def test_strict_is_for_scripts(table):
+def test_strict_sets_the_exit_status(table):
     assert _run("check", table(), "--strict").exit_code == 0
     result = _run("check", table(*BAD), "--strict")
     assert result.exit_code == 1
@@ -99,7 +99,7 @@ def test_strict_is_for_scripts(table):
     assert result.stderr == ""
 
 
-def test_check_follows_the_options_of_a_table(table):
+def test_check_uses_the_options_of_the_table(table):
     path = table(*BAD)
     text = _ok("check", path, "--targets", "active", "--task-type", "multiclass")
     assert "multiclass" in text
@@ -109,7 +109,7 @@ def test_check_follows_the_options_of_a_table(table):
     assert "random, seed 4" in text
 
 
-def test_check_of_many_targets_classes_and_places_stays_short(table):
+def test_check_of_a_large_table_prints_short_lists(table):
     rows = [(f"{'C' * 90}O", i, *range(40)) for i in range(50)]
     path = table(*rows, header=",".join(["smiles", "y", *(f"t{i}" for i in range(40))]))
     text = _ok("check", path, "--task-type", "y=multiclass")
@@ -119,25 +119,25 @@ def test_check_of_many_targets_classes_and_places_stays_short(table):
 
 
 def test_check_prints_json(table):
-    told = json.loads(_ok("check", table(*BAD), "--json"))
-    assert (told["rows"], told["readable"], told["molecules"]) == (43, 42, 41)
-    found = {finding["kind"]: finding for finding in told["findings"]}
+    printed = json.loads(_ok("check", table(*BAD), "--json"))
+    assert (printed["rows"], printed["readable"], printed["molecules"]) == (43, 42, 41)
+    found = {finding["kind"]: finding for finding in printed["findings"]}
     assert found["unreadable"]["problem"]
     assert found["unreadable"]["groups"][0]["places"][0]["where"] == "line 44"
-    assert [target["name"] for target in told["targets"]] == ["y", "active"]
-    assert "fixed" not in told
+    assert [target["name"] for target in printed["targets"]] == ["y", "active"]
+    assert "fixed" not in printed
 
 
-def test_fix_writes_a_copy_and_says_what_it_did(table, tmp_path):
+def test_fix_writes_a_cleaned_copy(table, tmp_path):
     path, copy = table(*BAD), tmp_path / "clean.csv"
     text = _ok("check", path, "--fix", copy)
     assert f"{copy}: 41 rows; 2 removed, 1 changed" in text
     assert "median" in text
     assert str(tmp_path / "clean.removed.csv") in text
     assert "No problem found." in _ok("check", copy, "--strict")
-    told = json.loads(_ok("check", path, "--fix", copy, "--json"))["fixed"]
+    printed = json.loads(_ok("check", path, "--fix", copy, "--json"))["fixed"]
     listed = str(tmp_path / "clean.removed.csv")
-    assert told == {"copy": str(copy), "list": listed, "removed": 2, "changed": 1}
+    assert printed == {"copy": str(copy), "list": listed, "removed": 2, "changed": 1}
 
 
 def test_fix_never_replaces_the_table(table, tmp_path):
@@ -149,7 +149,7 @@ def test_fix_never_replaces_the_table(table, tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["my.csv"]
 
 
-def test_check_of_what_is_no_table_is_an_error(table, tmp_path):
+def test_check_of_an_unreadable_table_is_an_error(table, tmp_path):
     assert "cannot read" in _error("check", tmp_path / "none.csv", code=1)
     message = _error("check", table(), "--smiles-column", "smile", code=2)
     assert "Did you mean 'smiles'?" in message
@@ -163,14 +163,14 @@ def test_list_names_every_set(empty_cache):
     text = _ok("list")
     for name in NAMES:
         assert name in text
-    told = json.loads(_ok("list", "--json"))
-    assert [each["name"] for each in told] == list(NAMES)
-    assert {each["stores"] for each in told} == {0}
+    printed = json.loads(_ok("list", "--json"))
+    assert [each["name"] for each in printed] == list(NAMES)
+    assert {each["stores"] for each in printed} == {0}
 
 
-def test_list_says_what_is_here(empty_cache, datasets):
-    told = json.loads(_ok("list", "--json", "--data-dir", datasets))
-    zinc = next(each for each in told if each["name"] == "zinc")
+def test_list_shows_which_files_are_present(empty_cache, datasets):
+    printed = json.loads(_ok("list", "--json", "--data-dir", datasets))
+    zinc = next(each for each in printed if each["name"] == "zinc")
     assert (zinc["raw"], zinc["folder"]) == ("here", str(datasets / "ZINC" / "raw"))
     assert "here" in _ok("list", "--data-dir", datasets)
 
@@ -179,7 +179,7 @@ def test_list_says_what_is_here(empty_cache, datasets):
 
 
 def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_path):
-    """It is made once: training with the same options adds none."""
+    """Training with the same options makes no other store."""
     path = table(*BAD)
     options = ("--data", path, "--targets", "y", *TINY)
     text = _ok("prepare", *options)
@@ -187,10 +187,10 @@ def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_pat
     for part in ("42 molecules", f"{sum(range(2, 42)) + 6} atoms", "path codes", str(store)):
         assert part in text
     assert "made in" in text
-    assert "Left out: 1 row(s)" in text
+    assert "Skipped: 1 row(s)" in text
     made = store.stat().st_mtime_ns
 
-    assert "there already" in _ok("prepare", *options)
+    assert "found in the cache" in _ok("prepare", *options)
     small = ("--set", "model.width=8", "--set", "model.ffn_width=8", "--set", "model.heads=2")
     done = CliRunner().invoke(main, ["train", *map(str, options), *small, "-o", f"{tmp_path}/run"])
     assert done.exit_code == 0, done.output
@@ -199,21 +199,21 @@ def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_pat
     ]
 
 
-def test_prepare_takes_its_source_as_an_argument_too(table, empty_cache):
+def test_prepare_accepts_its_source_as_an_argument(table, empty_cache):
     path = table()
     assert "made in" in _ok("prepare", path, "--targets", "y", *TINY)
-    assert "there already" in _ok("prepare", "--data", path, "--targets", "y", *TINY)
+    assert "found in the cache" in _ok("prepare", "--data", path, "--targets", "y", *TINY)
     assert "made in" in _ok("prepare", path, "--targets", "active", *TINY)
 
 
-def test_prepare_of_a_named_set(empty_cache, tmp_path):
+def test_prepare_encodes_a_named_set(empty_cache, tmp_path):
     for split in ("train", "val", "test"):
         with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
             file.write("smiles,y\nCCO,1\nCCN,2\n")
     text = _ok("prepare", "zinc-full", "--data-dir", tmp_path, *TINY)
     assert "6 molecules, 18 atoms" in text
-    told = json.loads(_ok("list", "--json"))
-    assert {each["name"]: each["stores"] for each in told if each["stores"]} == {"zinc-full": 1}
+    printed = json.loads(_ok("list", "--json"))
+    assert {each["name"]: each["stores"] for each in printed if each["stores"]} == {"zinc-full": 1}
 
 
 def test_prepare_needs_one_source(table):

@@ -1,4 +1,4 @@
-"""Hostile command lines end in one message, and control characters never reach a terminal."""
+"""Hostile command lines give one message, and control characters are always escaped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _keys():
 
 
 def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path):
-    """A random part of every setting × every value; those that fit would be trained with."""
+    """A random sample of every setting with every value; valid values would start training."""
     from molsepnorm import training
 
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path)
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["predict", "--model", "m", "--smiles", "C", "--output", ""], "'' is no path"),
+        (["predict", "--model", "m", "--smiles", "C", "--output", ""], "'' is not a path"),
         (
             ["predict", "--model", "m", "--smiles", "C\udce9C"],
             r"'C\\udce9C' is not in the",
@@ -88,7 +88,7 @@ def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path)
         (["train", "--dataset", "\x9b2J\u202e"], r"unknown data set '\\x9b2J\\u202e'"),
     ],
 )
-def test_what_was_typed_is_shown_without_its_control_characters(run, args, message):
+def test_errors_escape_control_characters_of_arguments(run, args, message):
     done = run(*args)
     assert isinstance(done.exception, SystemExit), done.exc_info
     assert done.exit_code in (1, 2)
@@ -103,11 +103,11 @@ def test_what_was_typed_is_shown_without_its_control_characters(run, args, messa
             UnicodeEncodeError("ascii", "é", 0, 1, "no such letter"),
             "in the output's encoding: ",
         ),
-        (MemoryError(), "the memory does not suffice"),
+        (MemoryError(), "out of memory"),
         (csv.Error("field larger than field limit"), "a table cannot be read"),
     ],
 )
-def test_errors_of_the_system_are_told_without_a_traceback(monkeypatch, refused, error, message):
+def test_system_errors_are_printed_without_a_traceback(monkeypatch, refused, error, message):
     from molsepnorm import training
 
     def fail(*_, **__):
@@ -117,7 +117,7 @@ def test_errors_of_the_system_are_told_without_a_traceback(monkeypatch, refused,
     assert message in refused("train", "--dataset", "zinc", "-o", "x", code=1)
 
 
-def test_very_long_values_are_cut(run):
+def test_errors_shorten_very_long_values(run):
     assert len(run("train", "--data", "x.csv", "--split", "C" * 100_000).output) < 5000
     assert len(run("train", "--dataset", "C" * 4000).output) < 5000
 
@@ -134,8 +134,8 @@ def test_an_output_that_is_a_folder_is_refused():
             pass
 
 
-def test_a_first_line_that_csv_does_not_read():
-    """A column of that name is found in it nevertheless; otherwise it is a SMILES."""
+def test_a_first_line_longer_than_csv_fields_is_read():
+    """It is a header if it has a column of that name; otherwise it is a SMILES."""
     from molsepnorm.cli.predict import _chunks
 
     (chunk,) = _chunks(io.StringIO("C" * 200_000 + "\n"), "standard input", "smiles")
@@ -145,14 +145,14 @@ def test_a_first_line_that_csv_does_not_read():
     assert list(chunk["smiles"]) == ["CC"]
 
 
-def test_only_what_could_be_obeyed_is_escaped():
+def test_only_control_characters_are_escaped():
     kept = "line\n\ttab é 分子 ± … 1 → 2 [red] [/]"
     assert escaped(kept) == kept
     assert escaped("\x1b]0;x\x07\r\x7f\x9b\udce9\u202e") == r"\x1b]0;x\x07\r\x7f\x9b\udce9\u202e"
 
 
-def test_tables_titles_and_lines_of_the_console_are_escaped(capsys):
-    """With its own colours, and without markup in what it is given."""
+def test_the_console_escapes_tables_titles_and_lines(capsys):
+    """The console's own colours work, and text is not interpreted as markup."""
     console = make_console()
     table = Table(title="t\x1b[2J")
     table.add_column("[red]c\x1b[2J")
@@ -168,7 +168,7 @@ def test_tables_titles_and_lines_of_the_console_are_escaped(capsys):
 
 
 def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
-    """A line of a message or a table stays a line; several mistakes have a line each."""
+    """A message or table row stays on one line; each of several errors has its own line."""
     path = tmp_path / "my.csv"
     path.write_text('smiles,"a\nb","c\td"\n' + "".join(f"{'C' * i},{i},x\n" for i in range(1, 25)))
     assert r"Known: a\nb, c\td, smiles." in refused("train", "--data", path, "--targets", "e")
@@ -184,7 +184,7 @@ def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
 
 
 def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_path):
-    """Whichever comes first; --set won, silently."""
+    """Their order does not matter."""
     for arguments in (
         ("--epochs", 1, "--set", "run.epochs=2"),
         ("--set", "run.epochs=2", "--epochs", 1),
@@ -204,11 +204,10 @@ def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_pat
     assert "same setting" not in run("train", *both).output
 
 
-def test_settings_that_a_series_overrides_are_refused(refused):
-    """They had no effect; a variant of another seed was the same run again."""
+def test_settings_without_effect_on_several_runs_are_refused(refused):
     for command in (("benchmark",), ("ablate", "--vary", "norm=sep,shared")):
         message = refused(*command, "--dataset", "zinc", "--set", "run.seed=7")
-        assert "--seeds names every run's seed" in message
+        assert "--seeds sets the seeds of runs" in message
         folds = ("--data", "data/demo.csv", "--folds", 3, "--fold", 1)
         assert "--fold has no effect here" in refused(*command, *folds)
     message = refused("benchmark", "--data", "data/demo.csv", "--replicates", 2, "--fold", 1)
@@ -222,7 +221,7 @@ def test_training_without_a_split_is_refused(refused):
     assert "data.split: null is for evaluation; training needs a split" in message
 
 
-def test_help_does_without_rich():
+def test_help_does_not_import_rich():
     code = "import sys; from molsepnorm.cli import main; print('rich' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

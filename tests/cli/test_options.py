@@ -1,21 +1,31 @@
-"""Options become settings, each its own; what contradicts itself is told."""
+"""Command-line options set their settings, and contradicting options are refused."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from molsepnorm import training
-from molsepnorm.cli.options import _SETTINGS
-from molsepnorm.training import TrainingResult
+from molsepnorm.training import TrainingResult, reference
 
 COMMANDS = ("train", "benchmark")
 
 
+SETTINGS = {
+    setting.options[0].removeprefix("--"): setting.name
+    for setting in reference.settings()
+    if setting.options
+}
+SOURCES = {"dataset", "data"}
+
+
 @pytest.fixture
-def asked(monkeypatch, ok, tmp_path):
-    """`asked("--lr", 1)`: the configuration that `molsepnorm train` would train."""
+def config_of(monkeypatch, ok, tmp_path):
+    """`config_of("--lr", 1)`: the configuration that `molsepnorm train --lr 1` trains."""
     seen = []
 
     def train(config, folder, **_):
@@ -42,55 +52,55 @@ def nothing_is_trained(monkeypatch):
 
 
 OPTIONS = {
-    "data_dir": ("raw", Path("raw")),
-    "smiles_column": ("structure", "structure"),
+    "data-dir": ("raw", Path("raw")),
+    "smiles-column": ("structure", "structure"),
     "targets": ("a, b,c d", ["a", "b", "c d"]),
-    "task_type": ("binary", "binary"),
-    "ignore_columns": ("id,name", ["id", "name"]),
-    "weight_column": ("w", "w"),
-    "splits_column": ("part", "part"),
-    "splits_file": ("splits.json", Path("splits.json")),
-    "split_type": ("scaffold", "scaffold"),
+    "task-type": ("binary", "binary"),
+    "ignore-columns": ("id,name", ["id", "name"]),
+    "weight-column": ("w", "w"),
+    "splits-column": ("part", "part"),
+    "splits-file": ("splits.json", Path("splits.json")),
+    "split-type": ("scaffold", "scaffold"),
     "split": ("0.7,0.2,0.1", (0.7, 0.2, 0.1)),
-    "split_seed": ("3", 3),
+    "split-seed": ("3", 3),
     "folds": ("5", 5),
     "fold": ("2", 2),
     "featurizer": ("zinc", "zinc"),
-    "on_invalid": ("fail", "fail"),
+    "on-invalid": ("fail", "fail"),
     "epochs": ("7", 7),
     "budget": ("11m", "11m"),
-    "batch_size": ("9", 9),
+    "batch-size": ("9", 9),
     "seed": ("11", 11),
     "device": ("cuda:3", "cuda:3"),
     "precision": ("bf16", "bf16"),
     "metric": ("rmse", "rmse"),
     "patience": ("4", 4),
     "lr": ("0.01", 0.01),
-    "class_weight": ("balanced", "balanced"),
+    "class-weight": ("balanced", "balanced"),
     "layers": ("2", 2),
     "norm": ("shared", "shared"),
 }
+"""Option -> value on the command line, and value of the setting."""
 
 
-def test_every_option_that_stands_for_a_setting_is_looked_at_here():
-    assert set(OPTIONS) == set(_SETTINGS)
+def test_every_option_of_a_setting_is_tested_here():
+    assert set(OPTIONS) == set(SETTINGS) - SOURCES
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_an_option_sets_its_setting_and_no_other(asked, name):
-    """Against the configuration without it."""
+def test_an_option_changes_only_its_setting(config_of, name):
     text, value = OPTIONS[name]
-    plain = asked("--data", "x.csv").model_dump()
-    given = asked("--data", "x.csv", f"--{name.replace('_', '-')}", text).model_dump()
-    section, _, key = _SETTINGS[name].partition(".")
-    assert given[section][key] == value != plain[section][key]
-    given[section][key] = plain[section][key]
-    assert given == plain
+    plain = config_of("--data", "x.csv").model_dump()
+    changed = config_of("--data", "x.csv", f"--{name}", text).model_dump()
+    section, _, key = SETTINGS[name].partition(".")
+    assert changed[section][key] == value != plain[section][key]
+    changed[section][key] = plain[section][key]
+    assert changed == plain
 
 
-def test_a_setting_may_be_given_by_its_name_too(asked):
-    """Its option may say the same, but nothing else."""
-    config = asked(
+def test_a_setting_can_also_be_given_by_its_name(config_of):
+    """The option and --set may give the same value."""
+    config = config_of(
         *("--data", "x.csv", "--lr", "2", "--set", "optim.lr=2", "--target-columns", "a,b"),
         *("--set", "data.classes={a: [x, y]}", "--set", "run.max_pairs=99"),
     )
@@ -112,19 +122,19 @@ def test_a_setting_may_be_given_by_its_name_too(asked):
         ("log[k=1]=regression,b=binary", {"log[k=1]": "regression", "b": "binary"}),
     ],
 )
-def test_task_types_are_one_kind_or_pairs(asked, text, kinds):
-    """classification, as chemprop and others say, is yes/no."""
-    assert asked("--data", "x.csv", "--task-type", text).data.task_type == kinds
+def test_task_type_is_one_kind_or_pairs(config_of, text, kinds):
+    """classification, the word of chemprop and others, means binary."""
+    assert config_of("--data", "x.csv", "--task-type", text).data.task_type == kinds
 
 
 @pytest.mark.parametrize("text", ["0.7,0.2,0.1", "0.7 0.2 0.1", "0.7, 0.2, 0.1", "7e-1,.2,0.1"])
-def test_shares_are_separated_by_commas_or_blanks(asked, text):
-    assert asked("--data", "x.csv", "--split", text).data.split == (0.7, 0.2, 0.1)
+def test_split_fractions_are_separated_by_commas_or_spaces(config_of, text):
+    assert config_of("--data", "x.csv", "--split", text).data.split == (0.7, 0.2, 0.1)
 
 
 @pytest.mark.parametrize("source", ["my.csv", "my.tsv", "my.csv.gz", "my.parquet", "my.sdf"])
-def test_the_run_is_called_like_its_data(monkeypatch, ok, tmp_path, source):
-    """Without any of the file's endings."""
+def test_the_run_folder_is_named_after_the_data(monkeypatch, ok, tmp_path, source):
+    """The file's extensions are left out."""
     folders = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
@@ -144,31 +154,34 @@ WRONG = [
     ((*TABLE, "--task-type", "ranking"), "'ranking' is none of regression, binary, multiclass;"),
     ((*TABLE, "--task-type", ""), "'' is none of regression, binary, multiclass"),
     ((*TABLE, "--task-type", "a"), "'a' is none of"),
-    ((*TABLE, "--task-type", "a=binary,b"), "'b' is none of"),
-    ((*TABLE, "--task-type", "a=binary,regression"), "one kind, or target=kind pairs throughout"),
-    ((*TABLE, "--split", "0.8,0.2"), "'0.8,0.2' should look like 0.8,0.1,0.1"),
-    ((*TABLE, "--split", "0.7,0.1,0.1,0.1"), "should look like 0.8,0.1,0.1"),
-    ((*TABLE, "--split", "most,some,few"), "'most,some,few' should look like 0.8,0.1,0.1"),
-    ((*TABLE, "--split", ""), "should look like 0.8,0.1,0.1"),
-    ((*TABLE, "--split", "80,10,10"), "three positive shares that sum to 1; got [80.0, 10.0, 10"),
-    ((*TABLE, "--split", "0.9,0.1,0"), "three positive shares that sum to 1; got [0.9, 0.1, 0.0]"),
-    ((*TABLE, "--split", "nan,0.5,0.5"), "three positive shares that sum to 1"),
-    ((*TABLE, "--split-type", "scafold"), "data.split_type: "),
+    ((*TABLE, "--task-type", "a=binary,b"), "or only target=kind pairs"),
+    ((*TABLE, "--task-type", "a=binary,regression"), "write one kind for all targets, or only"),
+    ((*TABLE, "--split", "0.8,0.2"), "data.split: must be three fractions, such as 0.8,0.1,0.1"),
+    ((*TABLE, "--split", "0.7,0.1,0.1,0.1"), "must be three fractions, such as 0.8,0.1,0.1"),
+    ((*TABLE, "--split", "most,some,few"), "0.8,0.1,0.1; got 'most,some,few'"),
+    ((*TABLE, "--split", ""), "must be three fractions, such as 0.8,0.1,0.1"),
+    ((*TABLE, "--split", "80,10,10"), "three positive fractions that sum to 1"),
+    ((*TABLE, "--split", "0.9,0.1,0"), "as 0.8,0.1,0.1; got '0.9,0.1,0'"),
+    ((*TABLE, "--split", "nan,0.5,0.5"), "three positive fractions that sum to 1"),
+    ((*TABLE, "--split-type", "scafold"), "'scafold' is not one of 'random', 'scaffold'"),
     ((*TABLE, "--split-seed", "-1"), "data.split_seed: "),
     ((*TABLE, "--folds", "1"), "data.folds: "),
-    ((*TABLE, "--folds", "3", "--fold", "3"), "with 3 folds it ends at 2; got 3"),
+    ((*TABLE, "--folds", "3", "--fold", "3"), "with 3 folds it is at most 2; got 3"),
     ((*TABLE, "--fold", "-1"), "data.fold: "),
-    ((*TABLE, "--featurizer", "ecfp"), "data.featurizer: "),
-    ((*TABLE, "--class-weight", "equal"), "optim.class_weight: Input should be 'balanced'"),
+    ((*TABLE, "--featurizer", "ecfp"), "'ecfp' is not one of 'zinc', 'ogb', 'rich'"),
+    ((*TABLE, "--class-weight", "equal"), "'--class-weight': 'equal' is not"),
     ((*TABLE, "--patience", "0"), "run.patience: "),
     ((*TABLE, "--patience", "soon"), "'--patience'"),
     ((*TABLE, "--preset", "maxi"), "Did you mean 'mini'? Known: base, mini, slim"),
-    ((*TABLE, "--splits-column", "p", "--folds", "3"), "data.splits_column and data.folds both sa"),
+    (
+        (*TABLE, "--splits-column", "p", "--folds", "3"),
+        "data.splits_column and data.folds both def",
+    ),
     (
         (*TABLE, "--splits-column", "p", "--splits-file", "s.json"),
-        "data.splits_column and data.splits_file both say how to split: keep one",
+        "data.splits_column and data.splits_file both define the split: keep one",
     ),
-    ((*TABLE, "--splits-file", "s.json", "--folds", "3"), "both say how to split: keep one"),
+    ((*TABLE, "--splits-file", "s.json", "--folds", "3"), "both define the split: keep one"),
     (("--dataset", "zinc", *TABLE), "--dataset and --data are both sources"),
     *(
         (("--dataset", "zinc", *option), f"data.{name} is for tables: zinc has its own")
@@ -190,10 +203,10 @@ WRONG = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("args", "message"), WRONG, ids=lambda value: str(value)[:60])
-def test_what_cannot_be_asked_for_is_a_usage_error(
+def test_invalid_options_are_usage_errors(
     nothing_is_trained, refused, tmp_path, monkeypatch, command, args, message
 ):
-    """Told before any file is read, and nothing is written."""
+    """No file is read or written before the error."""
     monkeypatch.chdir(tmp_path)
     assert message in refused(command, *args)
     assert not list(tmp_path.iterdir())
@@ -207,16 +220,61 @@ def test_what_cannot_be_asked_for_is_a_usage_error(
         (("--data", "x.csv", "--dataset", "zinc"), "name one source"),
     ],
 )
-def test_evaluation_takes_fewer_of_them(refused, tmp_path, args, message):
+def test_evaluate_has_fewer_options(refused, tmp_path, args, message):
     assert message in refused("evaluate", "--model", tmp_path, *args)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_shows_every_option(ok, command):
-    """Each with its explanation, in the order of what one decides first."""
+def test_help_lists_every_option_under_its_heading(ok, command):
     text = ok(command, "--help")
-    places = [text.index(f"--{name}") for name in ("dataset ", "targets", "splits-file", "preset")]
-    assert places == sorted(places)
-    shown = set(OPTIONS) - ({"seed"} if command == "benchmark" else set())
-    assert [name for name in shown if f"--{name.replace('_', '-')}" not in text] == []
+    headings = ["Data:", "Split:", "Recipe:", "Network:", "Optimiser:", "Training:", "Hardware:"]
+    positions = [text.index(f"\n{heading}\n") for heading in (*headings, "Output:", "Help:")]
+    assert positions == sorted(positions)
+    for setting in reference.settings():
+        if setting.options and (setting.name, command) != ("run.seed", "benchmark"):
+            after = text.partition(f"\n{setting.heading}:\n")[2]
+            assert f"\n  {setting.options[0]}" in f"\n{after}".partition("\n\n")[0]
     assert "[default: 0.8,0.1,0.1]" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "shown", "absent"),
+    [
+        (
+            ("data", "prepare"),
+            ("--data-dir", "--preset", "--set"),
+            ("--epochs", "--lr", "--device"),
+        ),
+        (("data", "check"), ("--targets", "--split-seed"), ("--preset", "--dataset", "--layers")),
+        (("evaluate",), ("--dataset", "--precision"), ("--folds", "--task-type", "--epochs")),
+        (("benchmark",), ("--seeds", "--replicates"), ("--seed INT", "--resume")),
+    ],
+)
+def test_help_lists_only_the_options_that_a_command_reads(ok, command, shown, absent):
+    text = ok(*command, "--help")
+    assert [name for name in shown if f"  {name} " not in text and f"  {name}," not in text] == []
+    assert [name for name in absent if f"  {name}" in text] == []
+
+
+def test_no_help_prints_a_default_twice(ok):
+    for command in ("train", "evaluate", "predict", "benchmark", "ablate", "analyze", "convert"):
+        for entry in ok(command, "--help").split("\n  -"):
+            assert " ".join(entry.split()).lower().count("[default") <= 1, entry
+            assert not ("[default" in entry and "By default" in entry), entry
+
+
+def test_help_of_a_command_imports_nothing_heavy_and_fits_the_terminal():
+    code = (
+        "import sys\nfrom molsepnorm.cli import main\n"
+        "try:\n    main(['train', '--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'pandas', 'rdkit', 'numpy', 'pydantic', 'yaml', 'sklearn', 'rich'}\n"
+        "sys.exit(f'imported: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)\n"
+    )
+    environment = {**os.environ, "COLUMNS": "60"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.partition("\nData:")[2].splitlines()
+    assert max(len(line) for line in lines if not line.startswith("  -")) <= 60
+    assert "\x1b" not in done.stdout

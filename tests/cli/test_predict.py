@@ -1,4 +1,4 @@
-"""`molsepnorm predict` in several processes, from streams, and stopped half way."""
+"""`molsepnorm predict` with several processes, from streams, and interrupted."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MAIN = "from molsepnorm.cli import main; main()"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model with random weights, and a table of 900 rows, two of which cannot be read."""
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with random weights, and a table of 900 rows with two invalid SMILES."""
     folder = tmp_path_factory.mktemp("predict")
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -39,15 +39,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _command(place: Path, *args: object) -> list[str]:
-    start = [sys.executable, "-c", _MAIN, "predict", "--model", place / "model", *args]
+def _command(workspace: Path, *args: object) -> list[str]:
+    start = [sys.executable, "-c", _MAIN, "predict", "--model", workspace / "model", *args]
     return [str(each) for each in start]
 
 
 @pytest.mark.parametrize("processes", ["2", "3", None])
-def test_the_number_of_processes_changes_nothing(run, ok, place, tmp_path, processes):
-    """Rows, cells, order, failures; values but for rounding. By default there is one per core."""
-    given = ("--model", place / "model", "-i", place / "in.csv")
+def test_the_number_of_processes_does_not_change_rows(run, ok, workspace, tmp_path, processes):
+    """Rows, cells, order and failures are equal, values up to rounding."""
+    given = ("--model", workspace / "model", "-i", workspace / "in.csv")
     alone = list(csv.DictReader(io.StringIO(ok("predict", *given, "--processes", "1"))))
     more = ("--processes", processes) if processes else ()
     result = run("predict", *given, *more, "-o", tmp_path / "out.csv")
@@ -63,16 +63,16 @@ def test_the_number_of_processes_changes_nothing(run, ok, place, tmp_path, proce
             assert float(one["y_pred"]) == pytest.approx(float(other["y_pred"]), rel=1e-4, abs=1e-5)
 
 
-def test_no_process_at_all_is_refused(run, place):
-    result = run("predict", "--model", place / "model", "--smiles", "C", "--processes", "0")
+def test_zero_processes_are_refused(run, workspace):
+    result = run("predict", "--model", workspace / "model", "--smiles", "C", "--processes", "0")
     assert result.exit_code == 2
     assert "0 is not in the range 1<=x<=1024" in result.stderr
 
 
-def test_smiles_given_one_by_one_need_no_tables(place):
-    """Nor the library that reads them, which takes a fifth of a second to load."""
+def test_smiles_options_do_not_import_pandas(workspace):
+    """Importing pandas takes a fifth of a second."""
     code = "import sys; sys.argv[0] = 'x'\ntry: {}\nfinally: print('pandas' in sys.modules)"
-    command = _command(place, "--smiles", "CCO", "--smiles", "C1CC")
+    command = _command(workspace, "--smiles", "CCO", "--smiles", "C1CC")
     command[2] = code.format(_MAIN)
     done = subprocess.run(command, capture_output=True, text=True)
     lines = done.stdout.splitlines()
@@ -81,8 +81,8 @@ def test_smiles_given_one_by_one_need_no_tables(place):
     assert lines[-1] == "False"
 
 
-def test_the_place_of_a_smiles_is_told_as_it_was_given(run, place):
-    given = ("predict", "--model", place / "model", "--on-invalid", "fail")
+def test_errors_locate_a_smiles_in_its_source(run, workspace):
+    given = ("predict", "--model", workspace / "model", "--on-invalid", "fail")
     result = run(*given, "--smiles", "C", "--smiles", "C1CC")
     assert "Error: --smiles, line 2: RDKit cannot read 'C1CC': unclosed ring" in result.stderr
 
@@ -90,19 +90,19 @@ def test_the_place_of_a_smiles_is_told_as_it_was_given(run, place):
 # --- streams --------------------------------------------------------------------------------------
 
 
-def test_standard_input_is_read_as_it_comes():
-    """A first piece is there while the sender has not ended."""
+def test_standard_input_is_read_in_chunks():
+    """The first chunk is available before the sender has finished."""
     reader, writer = os.pipe()
     with open(reader, encoding="utf-8") as stream, open(writer, "w", encoding="utf-8") as sender:
-        sender.write("CCO\n" * 2 * module._LINES)
+        sender.write("CCO\n" * 2 * module._CHUNK_LINES)
         sender.flush()
         first = next(module._chunks(stream, "standard input", "smiles"))
-    assert first == {"smiles": ["CCO"] * module._LINES}
+    assert first == {"smiles": ["CCO"] * module._CHUNK_LINES}
 
 
-def test_bytes_that_are_no_text_are_told(place):
+def test_binary_input_gives_a_clear_error(workspace):
     done = subprocess.run(
-        _command(place),
+        _command(workspace),
         input=b"CCO\n\xff\xfe\n",
         capture_output=True,
         env={**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict"},
@@ -113,14 +113,14 @@ def test_bytes_that_are_no_text_are_told(place):
 
 
 @pytest.mark.parametrize("stdin", ["", "\n\n", " \n"])
-def test_blank_lines_alone_are_nothing_to_predict(place, stdin):
-    done = subprocess.run(_command(place), input=stdin, capture_output=True, text=True)
+def test_only_blank_lines_are_refused(workspace, stdin):
+    done = subprocess.run(_command(workspace), input=stdin, capture_output=True, text=True)
     assert done.returncode == 2
     assert "nothing to predict: standard input holds no SMILES" in done.stderr
 
 
-def test_blank_lines_before_the_first_smiles_are_rows(place):
-    done = subprocess.run(_command(place), input="\n\nCCO\n", capture_output=True, text=True)
+def test_blank_lines_before_the_first_smiles_are_rows(workspace):
+    done = subprocess.run(_command(workspace), input="\n\nCCO\n", capture_output=True, text=True)
     assert done.returncode == 0
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["smiles", "", "", "CCO"]
 
@@ -156,11 +156,11 @@ def _two_workers(process: subprocess.Popen) -> list[int]:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
-def test_a_stopped_prediction_leaves_nothing_behind(place, tmp_path, number, code):
-    """No process, no traceback, and but for SIGKILL no half-written file. The signal goes to all
-    processes, as a terminal's Ctrl-C does."""
+def test_a_stopped_prediction_leaves_nothing_behind(workspace, tmp_path, number, code):
+    """No process and no traceback, and except after SIGKILL no incomplete file. The signal goes to
+    all processes, as with Ctrl-C on a terminal."""
     process = subprocess.Popen(
-        _command(place, "-o", tmp_path / "out.csv", "--processes", "2"),
+        _command(workspace, "-o", tmp_path / "out.csv", "--processes", "2"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -188,10 +188,10 @@ def test_a_stopped_prediction_leaves_nothing_behind(place, tmp_path, number, cod
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_worker_that_is_killed_is_an_error(place, tmp_path):
-    """As the system does where memory runs out."""
+def test_a_worker_that_is_killed_is_an_error(workspace, tmp_path):
+    """The system kills processes when memory runs out."""
     process = subprocess.Popen(
-        _command(place, "-o", tmp_path / "out.csv", "--processes", "2"),
+        _command(workspace, "-o", tmp_path / "out.csv", "--processes", "2"),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -208,9 +208,9 @@ def test_a_worker_that_is_killed_is_an_error(place, tmp_path):
     assert not any(map(_running, children))
 
 
-def test_a_reader_that_leaves_early_is_no_error_with_several_processes_either(place):
+def test_a_closed_output_pipe_is_not_an_error_with_several_processes(workspace):
     process = subprocess.Popen(
-        _command(place, "-i", place / "in.csv", "--processes", "2"),
+        _command(workspace, "-i", workspace / "in.csv", "--processes", "2"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -220,8 +220,8 @@ def test_a_reader_that_leaves_early_is_no_error_with_several_processes_either(pl
     process.stderr.close()
 
 
-def test_on_a_terminal_no_cell_is_obeyed(monkeypatch):
-    """Into a file or a pipe, cells go as they are."""
+def test_cells_are_escaped_on_a_terminal(monkeypatch):
+    """In a file or a pipe, cells are unchanged."""
     opened = sys.modules["molsepnorm.cli.predict"]._opened  # the name is the command's, too
     for terminal, written in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
         out = io.StringIO()

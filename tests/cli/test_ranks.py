@@ -1,4 +1,4 @@
-"""One of several processes of torchrun: who tells what, and who leaves how."""
+"""Messages and exit status of the processes that torchrun starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def end_by_torchrun(seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_who_is_one_of_several(become, monkeypatch):
+def test_rank_is_read_from_the_environment(become, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert ranks.rank() is None
     become(0, size=1)
@@ -50,7 +50,7 @@ def test_who_is_one_of_several(become, monkeypatch):
 
 
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
-def test_the_first_process_tells_a_mistake_at_once(run, become, monkeypatch, args):
+def test_the_first_process_prints_an_error_at_once(run, become, monkeypatch, args):
     alone = run(*args)
     become(0)
     monkeypatch.setattr(time, "sleep", end_by_torchrun)
@@ -61,7 +61,7 @@ def test_the_first_process_tells_a_mistake_at_once(run, become, monkeypatch, arg
 
 
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
-def test_another_one_leaves_with_the_same_code_and_says_nothing(run, become, monkeypatch, args):
+def test_other_processes_exit_silently_with_the_same_status(run, become, monkeypatch, args):
     become(1)
     monkeypatch.setattr(time, "sleep", end_by_torchrun)
     result = run(*args)
@@ -69,16 +69,16 @@ def test_another_one_leaves_with_the_same_code_and_says_nothing(run, become, mon
     assert result.output == ""
 
 
-def test_another_one_tells_what_it_alone_has_met(refused, become, monkeypatch):
-    """The first process has gone on: nobody ends this one while it waits."""
+def test_another_process_prints_an_error_of_its_own(refused, become, monkeypatch):
+    """The first process has no error, so torchrun does not end this one while it waits."""
     become(1)
     monkeypatch.setattr(ranks, "_SECONDS", 0)
     assert refused(*UNKNOWN).startswith("process 1: ")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_signal_that_torchrun_repeats_is_let_pass(become, capsys, rank):
-    """While the first process may still be saving; it alone tells."""
+def test_a_signal_that_torchrun_repeats_is_ignored(become, capsys, rank):
+    """The first process may still be saving; only it prints a message."""
     become(rank)
     with stop_on_signal(lambda: True) as stop:
         os.kill(os.getpid(), signal.SIGINT)
@@ -89,7 +89,7 @@ def test_a_signal_that_torchrun_repeats_is_let_pass(become, capsys, rank):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_before_training_each_process_breaks_off_at_once(become, capsys, rank):
+def test_before_training_each_process_stops_at_once(become, capsys, rank):
     become(rank)
     with pytest.raises(SystemExit) as left, stop_on_signal(lambda: False):
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Tables of any kind from the command line: train, evaluate, predict."""
+"""train, evaluate and predict with targets of every kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _rows(text: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, ok, tiny, write_table):
+def workspace(tmp_path_factory, ok, tiny, write_table):
     """A folder with data.csv and a run on its three targets of three kinds."""
     folder = tmp_path_factory.mktemp("kinds")
     write_table(folder / "data.csv", y=NUMBERS, a=YES_NO, c=COLOURS, n=[1, 2, 3])
@@ -35,8 +35,8 @@ def place(tmp_path_factory, ok, tiny, write_table):
     return folder
 
 
-def test_training_tells_the_kinds_and_what_the_labels_are(place):
-    text = (place / "printed.txt").read_text()
+def test_training_prints_the_kinds_and_distributions_of_labels(workspace):
+    text = (workspace / "printed.txt").read_text()
     for part in (
         *("Target: y (a number)", "Target: a (yes / no)", "Target: c (green, light blue, red)"),
         *("% yes", "% light blue", "by validation loss", "95 % interval"),
@@ -45,21 +45,21 @@ def test_training_tells_the_kinds_and_what_the_labels_are(place):
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
-def test_evaluation_gives_the_scores_of_metrics_json(place, ok, split):
-    told = json.loads(
+def test_evaluation_repeats_the_scores_of_metrics_json(workspace, ok, split):
+    scores = json.loads(
         ok(
-            *("evaluate", "--model", place / "run", "--data", place / "data.csv"),
+            *("evaluate", "--model", workspace / "run", "--data", workspace / "data.csv"),
             *("--split", split, "--json"),
         )
     )
-    written = _metrics(place / "run")[split]
-    assert {name: told[name] for name in written} == pytest.approx(written)
-    assert list(told) == ["data", "split", "molecules", *written]
+    written = _metrics(workspace / "run")[split]
+    assert {name: scores[name] for name in written} == pytest.approx(written)
+    assert list(scores) == ["data", "split", "molecules", *written]
 
 
-def test_lower_precision_and_the_device_are_options_everywhere(place, ok, refused, tmp_path):
-    """Scores and predictions in bf16 are near those in fp32, and not the same."""
-    run, table = ("--model", place / "run"), place / "data.csv"
+def test_evaluate_and_predict_have_precision_and_device_options(workspace, ok, refused, tmp_path):
+    """Scores and predictions in bf16 are close to those in fp32, but not equal."""
+    run, table = ("--model", workspace / "run"), workspace / "data.csv"
     asked = ("--precision", "bf16", "--device", "cpu")
     exact, near = (
         json.loads(ok("evaluate", *run, "--data", table, "--split", "val", "--json", *more))["mae"]
@@ -78,45 +78,43 @@ def test_lower_precision_and_the_device_are_options_everywhere(place, ok, refuse
     )
 
 
-def test_a_table_with_a_class_that_the_model_does_not_know(place, refused, tmp_path):
+def test_a_class_that_the_model_lacks_gives_a_clear_error(workspace, refused, tmp_path):
     (tmp_path / "new.csv").write_text("smiles,y,a,c\nCCO,1,1,red\nCCN,1,0,mauve\n")
     message = refused(
-        *("evaluate", "--model", place / "run", "--data", tmp_path / "new.csv"), code=1
+        *("evaluate", "--model", workspace / "run", "--data", tmp_path / "new.csv"), code=1
     )
     assert "line 3, column 'c': 'mauve' is none of its classes: green, light blue, red" in message
 
 
-def test_predictions_of_classes_are_names_and_probabilities(place, ok):
-    """Beside all columns of the table; those of the test rows are what training wrote."""
-    rows = _rows(ok("predict", "--model", place / "run", "-i", place / "data.csv"))
+def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
+    """All columns of the table are kept; predictions of test rows equal those of training."""
+    rows = _rows(ok("predict", "--model", workspace / "run", "-i", workspace / "data.csv"))
     probabilities = ["c_prob_green", "c_prob_light blue", "c_prob_red"]
     assert list(rows[0]) == [
         *("smiles", "y", "a", "c", "n", "y_pred", "a_pred", "c_pred", *probabilities, "error"),
     ]
     for row in rows:
         assert sum(float(row[name]) for name in probabilities) == pytest.approx(1, abs=1e-5)
-    for written in _rows((place / "run" / "predictions_test.csv").read_text()):
+    for written in _rows((workspace / "run" / "predictions_test.csv").read_text()):
         row = rows[int(written["row"])]
         assert row["c_pred"] == written["c_pred"]
         for name in ("y_pred", "a_pred", *probabilities):
             assert float(row[name]) == pytest.approx(float(written[name]), rel=1e-4, abs=1e-5)
-    again = ("predict", "--model", place / "run", "--smiles", "CCO", "--smiles", "C1CC")
+    again = ("predict", "--model", workspace / "run", "--smiles", "CCO", "--smiles", "C1CC")
     good, bad = _rows(ok(*again))
     assert good["c_pred"] in ("green", "light blue", "red")
     assert {bad[name] for name in ("y_pred", "c_pred", *probabilities)} == {""}
     assert "unclosed ring" in bad["error"]
 
 
-def test_a_column_that_is_predicted_already_is_told(place, refused, tmp_path):
+def test_an_existing_prediction_column_is_refused(workspace, refused, tmp_path):
     (tmp_path / "new.csv").write_text("smiles,c_prob_red\nCCO,1\n")
-    args = ("predict", "--model", place / "run", "-i", tmp_path / "new.csv")
+    args = ("predict", "--model", workspace / "run", "-i", tmp_path / "new.csv")
     assert "has a column 'c_prob_red' already" in refused(*args)
 
 
-def test_a_table_of_words_and_few_numbers_tells_what_was_guessed(
-    place, ok, tiny, write_table, tmp_path
-):
-    """No target is named: all columns of numbers are; `--quiet` is quiet about it."""
+def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, write_table, tmp_path):
+    """Without --targets, all numeric columns are targets. --quiet prints none of this."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
@@ -135,8 +133,8 @@ def test_a_table_of_words_and_few_numbers_tells_what_was_guessed(
     assert "few whole numbers" not in text
 
 
-def test_a_validation_split_of_one_class_is_remarked(ok, tiny, write_table, tmp_path):
-    """And the best epoch is chosen by the loss."""
+def test_a_validation_split_of_one_class_gives_a_warning(ok, tiny, write_table, tmp_path):
+    """The best epoch is then chosen by the loss."""
     labels = [0, 1, 0, 1, 0, 0, 1, 1, 0, 1]
     table = write_table(tmp_path / "data.csv", a=labels, part=PARTS)
     text = ok(
@@ -148,8 +146,8 @@ def test_a_validation_split_of_one_class_is_remarked(ok, tiny, write_table, tmp_
     assert _metrics(tmp_path / "run")["chosen_by"] == "loss"
 
 
-def test_the_runs_own_splits_file_gives_the_same_run_again(ok, tiny, write_table, tmp_path):
-    """A splits column first, with a row that is in no split; then the file it left."""
+def test_the_splits_file_of_a_run_repeats_the_run(ok, tiny, write_table, tmp_path):
+    """The first run uses a splits column with an empty cell, the second the file that it wrote."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, part=PARTS)
     train = ("train", "--data", table, "--targets", "y", *tiny)
     ok(*train, "--splits-column", "part", "-o", tmp_path / "one")
@@ -158,15 +156,13 @@ def test_the_runs_own_splits_file_gives_the_same_run_again(ok, tiny, write_table
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     test = _metrics(tmp_path / "one")["test"]
     for run in ("one", "two"):
-        told = json.loads(ok("evaluate", "--model", tmp_path / run, "--data", table, "--json"))
-        assert {name: told[name] for name in test} == pytest.approx(test)
-        assert told["split"] == "test"
+        scores = json.loads(ok("evaluate", "--model", tmp_path / run, "--data", table, "--json"))
+        assert {name: scores[name] for name in test} == pytest.approx(test)
+        assert scores["split"] == "test"
 
 
-def test_weights_patience_and_class_weight_from_the_command_line(
-    ok, tiny, write_table, tmp_path, run
-):
-    """All of them together; a run that patience ended tells so and is not trained further."""
+def test_weights_patience_and_class_weight_work_together(ok, tiny, write_table, tmp_path, run):
+    """A run that early stopping has ended is not trained further."""
     columns = {"a": YES_NO, "w": [1, 0, 2.5]}
     table = write_table(tmp_path / "data.csv", **columns)
     text = ok(
@@ -198,18 +194,18 @@ def test_weights_patience_and_class_weight_from_the_command_line(
         (("--targets", "y", "--splits-file", "none.json"), 1, "no such file"),
     ],
 )
-def test_what_does_not_fit_the_table_is_told(
-    place, refused, tiny, tmp_path, monkeypatch, args, code, message
+def test_options_that_do_not_fit_the_table_are_refused(
+    workspace, refused, tiny, tmp_path, monkeypatch, args, code, message
 ):
-    """Before a folder is made."""
+    """No folder is made."""
     monkeypatch.chdir(tmp_path)
-    args = ("train", "--data", place / "data.csv", *tiny, *args, "-o", tmp_path / "run")
+    args = ("train", "--data", workspace / "data.csv", *tiny, *args, "-o", tmp_path / "run")
     assert message in refused(*args, code=code)
     assert not list(tmp_path.iterdir())
 
 
 def test_names_in_brackets_are_printed_as_they_are(ok, tiny, write_table, tmp_path):
-    """Classes too: they are no markup."""
+    """Brackets in class names are not interpreted as markup."""
     table = write_table(tmp_path / "data.csv", c=["[red]", "[/bold]x", "[green]y"])
     text = ok(
         *("train", "--data", table, "--targets", "c", *tiny, "--epochs", 1),
@@ -219,8 +215,8 @@ def test_names_in_brackets_are_printed_as_they_are(ok, tiny, write_table, tmp_pa
     assert "% [red]" in text
 
 
-def test_many_targets_are_summed_up(ok, tiny, write_table, tmp_path):
-    """The screen shows the first of them and the means; metrics.json has them all."""
+def test_many_targets_are_summarised(ok, tiny, write_table, tmp_path):
+    """The output has the first targets and the mean scores; metrics.json has all."""
     columns = {f"t{i:02}": YES_NO[i % 5 :] + YES_NO[: i % 5] for i in range(40)}
     table = write_table(tmp_path / "data.csv", **columns)
     text = ok(

@@ -1,4 +1,4 @@
-"""A configuration is put together in a known order, and says clearly what does not fit."""
+"""Configurations are combined in a fixed order, and invalid settings give clear errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def _write(folder, text: str):
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_loads(path):
-    """And says at its head what it is for; mini, slim and base are architectures to put into
-    another, and table and ogbg need to be told what to train on."""
+    """mini, slim and base are presets; table and ogbg need a source."""
     if path.stem in PRESETS:
         config = load_config("zinc", preset=path.stem)
     elif path.stem == "table":
@@ -39,8 +38,7 @@ def test_every_recipe_loads(path):
     assert path.read_text(encoding="utf-8").startswith("#")
 
 
-def test_there_are_the_recipes_that_the_help_names():
-    """`--dataset zinc`, `--dataset ogbg-…`, `--data FILE`, `--preset mini`, slim and base."""
+def test_every_recipe_that_the_help_names_exists():
     assert {"zinc", "ogbg", "table", *PRESETS} <= {path.stem for path in RECIPES}
 
 
@@ -56,20 +54,20 @@ def test_there_are_the_recipes_that_the_help_names():
         ({"model.layers.x": 1}, r"unknown setting 'model.layers.x'"),
     ],
 )
-def test_an_unknown_setting_names_the_nearest(setting, message):
+def test_an_unknown_setting_suggests_the_nearest(setting, message):
     with pytest.raises(ConfigError, match=message):
         load_config("zinc", overrides=setting)
 
 
-def test_what_follows_from_the_data_is_not_offered_as_a_setting():
-    """`outputs` would be refused, so the list of known settings does not tempt with it."""
+def test_suggestions_leave_out_what_follows_from_the_data():
+    """`outputs` would be refused as a setting."""
     with pytest.raises(ConfigError) as caught:
         load_config("zinc", overrides={"model.outptus": 1})
     assert "outputs" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes", "outputs"])
-def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
+def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
     with pytest.raises(ConfigError, match=f"model.{name} follows from the data and cannot be set"):
         load_config("zinc", overrides={f"model.{name}": 2})
     path = _write(tmp_path, f"data: {{dataset: zinc}}\nmodel: {{{name}: 2}}\n")
@@ -113,22 +111,22 @@ def test_what_follows_from_the_data_cannot_be_set(name, tmp_path):
         ("model.max_path_length", 50, "model.max_path_length must lie in 1 … model.max_distance"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_what_would(name, value, message):
+def test_an_invalid_value_gives_a_clear_error(name, value, message):
     with pytest.raises(ConfigError, match=message) as caught:
         load_config("zinc", overrides={name: value})
     assert "pydantic" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
 
-def test_all_mistakes_are_told_at_once():
-    """One line for each."""
+def test_all_errors_are_reported_at_once():
+    """Each error has a line of its own."""
     with pytest.raises(ConfigError) as caught:
         load_config("zinc", overrides={"optim.lr": 0, "run.epochs": 0, "data.sede": 1})
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_what_comes_later_wins(tmp_path):
-    """A file, then the source, then the preset, then single settings."""
+def test_later_arguments_override_earlier_ones(tmp_path):
+    """The order is file, source, preset, single settings."""
     path = _write(
         tmp_path,
         "data: {table: old.csv, split_seed: 5}\n"
@@ -146,8 +144,8 @@ def test_what_comes_later_wins(tmp_path):
     assert (everything.optim.lr, everything.run.epochs) == (0.25, 7)
 
 
-def test_numbers_as_yaml_writes_them(tmp_path):
-    """YAML reads 1e-3 as a text; it is meant as a number."""
+def test_1e_3_is_a_number(tmp_path):
+    """PyYAML reads 1e-3 as a text."""
     path = _write(tmp_path, "data: {dataset: zinc}\noptim: {lr: 1e-3, ema: null, clip_norm: ~}\n")
     config = load_config(config=path)
     assert (config.optim.lr, config.optim.ema, config.optim.clip_norm) == (1e-3, None, None)
@@ -169,14 +167,13 @@ def test_a_source_is_a_name_or_a_file(source, dataset, table):
     assert (data.table and str(data.table)) == table
 
 
-def test_a_path_is_a_file_even_if_a_data_set_has_its_name():
-    """A caller who gives a `Path` means a file."""
+def test_a_path_object_is_a_file_even_if_a_data_set_has_its_name():
     assert load_config(Path("zinc")).data.table == Path("zinc")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_named_data_set_has_a_recipe_of_its_own(name):
-    """Or of its family; not the one for tables, whose featuriser and split mean nothing to it."""
+def test_a_named_data_set_uses_the_recipe_of_itself_or_its_family(name):
+    """The recipe for tables has a featuriser and a split, which named sets refuse."""
     config = load_config(name)
     recipe = "ogbg" if name.startswith("ogbg-") else name
     written = yaml.safe_load((config_folder() / f"{recipe}.yaml").read_text(encoding="utf-8"))
@@ -185,16 +182,14 @@ def test_a_named_data_set_has_a_recipe_of_its_own(name):
     assert asdict(config.model)["layers"] == written["model"]["layers"]
 
 
-def test_a_family_s_recipe_needs_the_name_of_the_set():
-    """configs/ogbg.yaml alone is for none of them."""
+def test_the_recipe_of_a_family_needs_the_name_of_a_data_set():
     with pytest.raises(ConfigError, match="no data: name a data set"):
         load_config(config=config_folder() / "ogbg.yaml")
     path = config_folder() / "ogbg.yaml"
     assert load_config("ogbg-molbace", config=path) == load_config("ogbg-molbace")
 
 
-def test_the_saved_configuration_reads_back_the_same(tmp_path):
-    """`config.yaml` of a run is a configuration like any other."""
+def test_a_saved_configuration_loads_unchanged(tmp_path):
     for config in (
         load_config("zinc"),
         load_config(
@@ -222,8 +217,8 @@ def test_the_saved_configuration_reads_back_the_same(tmp_path):
         assert isinstance(again, TrainConfig)
 
 
-def test_the_saved_configuration_means_the_same_from_any_folder(tmp_path, monkeypatch):
-    """So that a run can be resumed from elsewhere."""
+def test_a_saved_configuration_works_from_any_folder(tmp_path, monkeypatch):
+    """A run can be resumed from another folder."""
     monkeypatch.chdir(tmp_path)
     overrides = {"data.data_dir": "raw", "data.splits_file": "splits.json"}
     config = load_config("my.csv", overrides=overrides)
@@ -235,12 +230,12 @@ def test_the_saved_configuration_means_the_same_from_any_folder(tmp_path, monkey
     assert config.resolved().resolved() == config.resolved() != config
 
 
-def test_an_unknown_preset_names_the_nearest():
+def test_an_unknown_preset_suggests_the_nearest():
     with pytest.raises(
         ConfigError, match=r"unknown preset 'slin'. Did you mean 'slim'\? Known: ba"
     ):
         load_config("zinc", preset="slin")
-    with pytest.raises(ConfigError, match="unknown preset 'zinc'"):  # a recipe, no architecture
+    with pytest.raises(ConfigError, match="unknown preset 'zinc'"):  # a recipe, not a preset
         load_config("zinc", preset="zinc")
 
 
@@ -258,24 +253,45 @@ def test_an_unknown_preset_names_the_nearest():
         ("data: {}", "name one source"),
     ],
 )
-def test_a_file_that_is_no_configuration(tmp_path, text, message):
+def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         load_config(config=_write(tmp_path, text))
 
 
-def test_a_file_of_other_bytes(tmp_path):
+def test_a_file_that_is_not_utf_8_gives_a_clear_error(tmp_path):
     (tmp_path / "latin.yaml").write_bytes("data: {table: é.csv}".encode("latin-1"))
     with pytest.raises(ConfigError, match="latin.yaml is not valid YAML"):
         load_config(config=tmp_path / "latin.yaml")
 
 
-def test_a_missing_file_says_so(tmp_path):
+def test_a_missing_file_gives_a_clear_error(tmp_path):
     with pytest.raises(StorageError, match="cannot read .*none.yaml: there is no such file"):
         load_config(config=tmp_path / "none.yaml")
 
 
-def test_a_configuration_cannot_be_changed():
-    """What a run's folder says is what was run."""
+def test_a_configuration_is_immutable():
     config = load_config("zinc")
     with pytest.raises(ValueError, match="frozen"):
         config.run.epochs = 3
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "value"),
+    [
+        ("task_type", "classification", "binary"),
+        ("task_type", {"a": "classification"}, {"a": "binary"}),
+        ("task_type", "a=binary, b=multiclass", {"a": "binary", "b": "multiclass"}),
+        ("split", "0.7 0.2 0.1", (0.7, 0.2, 0.1)),
+        ("split", None, None),
+    ],
+)
+def test_a_file_accepts_the_spellings_of_the_command_line(tmp_path, name, written, value):
+    path = _write(tmp_path, yaml.safe_dump({"data": {"table": "x.csv", name: written}}))
+    assert getattr(load_config(config=path).data, name) == value
+
+
+def test_every_setting_of_version_0_1_still_loads(tmp_path):
+    """config.yaml of an earlier run has all settings of that time."""
+    config = load_config(config=Path(__file__).parent / "data" / "config-0.1.yaml")
+    config.save(tmp_path / "config.yaml")
+    assert load_config(config=tmp_path / "config.yaml") == config.resolved()

@@ -1,4 +1,4 @@
-"""Settings from hostile texts: refused with a reason, at once."""
+"""Hostile settings are refused at once, with a reason."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_hostile_texts_are_refused_in_one_line(name):
     assert len(str(caught.value)) < 300
 
 
-def test_what_settings_look_like_is_read_as_yaml_does():
+def test_ordinary_values_are_read_as_by_pyyaml():
     for text in ("1", "1e-3", "0.5", "yes", "null", "", "a", "[1, [2, {a: b}]]", "a: {b: 1}"):
         assert parse_yaml(text) == yaml.safe_load(text)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_of_it_is_refused_with_its_name(tmp_path, name):
+def test_a_hostile_file_is_refused_with_its_name(tmp_path, name):
     path = tmp_path / "c.yaml"
     path.write_text(HOSTILE[name][0])
     with pytest.raises(ConfigError, match=r"c\.yaml is not valid YAML: "):
@@ -60,18 +60,18 @@ def test_a_file_of_it_is_refused_with_its_name(tmp_path, name):
 def test_a_very_large_file_is_not_read(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_bytes(b"#" * 4_000_001)
-    with pytest.raises(ConfigError, match="has 4,000,001 bytes, which is no file of settings"):
+    with pytest.raises(ConfigError, match="is too large for a file of settings: 4,000,001 bytes"):
         load_config("zinc", config=path)
 
 
-def test_sections_have_names(tmp_path):
+def test_a_section_needs_a_name(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("1: {a: 2}")
     with pytest.raises(ConfigError, match="must have sections with settings"):
         load_config("zinc", config=path)
 
 
-def test_values_in_messages_are_cut():
+def test_long_values_are_shortened_in_messages():
     assert shown("x") == "'x'"
     assert len(shown("x" * 10_000)) < 210
     assert shown(1 << 20_000) == "a very large int"
@@ -113,36 +113,36 @@ def test_every_number_has_an_upper_bound(name):
 
 
 @pytest.mark.parametrize("name", ["split_seed", "folds", "fold"])
-def test_every_number_of_the_data_has_an_upper_bound(name):
+def test_every_data_number_has_an_upper_bound(name):
     with pytest.raises(ConfigError, match=f"data.{name}.*less than or equal"):
         load_config("x.csv", overrides={f"data.{name}": 2**63})
 
 
-def test_a_network_that_no_memory_holds_is_refused_before_it_is_made():
+def test_a_network_too_large_for_memory_is_refused():
     with pytest.raises(ConfigError, match=r"about 412,316,860,416 parameters in its"):
         GraphormerConfig(layers=256, width=16_384, ffn_width=16_384, heads=8)
 
 
 class DataFrame:
-    """In place of pandas'."""
+    """A stand-in for pandas' class."""
 
 
 @pytest.mark.parametrize("source", [io.StringIO("smiles,y\nC,1\n"), DataFrame(), 3, b"x.csv", []])
-def test_a_source_that_is_no_name_and_no_path_is_refused(source):
-    with pytest.raises(ConfigError, match="source must be a name or a path; got .*saved to a file"):
+def test_a_source_of_another_type_is_refused(source):
+    with pytest.raises(ConfigError, match="source must be a name or a path; got .*to a file first"):
         load_config(source)
     with pytest.raises(ConfigError, match="config must be a name or a path; got"):
         load_config("zinc", config=source)
 
 
 @pytest.mark.parametrize("source", ["", "  ", "a\0b", "smiles,y\n" * 1000])
-def test_a_source_that_can_be_no_name_is_refused(source):
+def test_an_impossible_name_is_refused(source):
     with pytest.raises(ConfigError, match="source must be a name or a path; got"):
         load_config(source)
 
 
 @pytest.mark.parametrize("overrides", ["data.targets=logS", [1], {"model.layers"}])
-def test_overrides_that_are_no_mapping_are_refused(overrides):
+def test_overrides_must_be_a_dictionary(overrides):
     with pytest.raises(ConfigError, match="overrides must be a dictionary of settings, such as"):
         load_config("zinc", overrides=overrides)
     with pytest.raises(ConfigError, match="unknown setting '1': settings are named"):
@@ -159,8 +159,7 @@ def test_overrides_that_are_no_mapping_are_refused(overrides):
         ("classes", {"a": {"x", "y"}}),
     ],
 )
-def test_a_set_has_no_order(name, value):
-    """Which of two runs would be the same?"""
+def test_a_set_is_refused_because_it_has_no_order(name, value):
     with pytest.raises(ConfigError, match=f"data.{name}.*: a set has no order: write a list"):
         load_config("data/demo.csv", overrides={f"data.{name}": value})
 
@@ -168,26 +167,26 @@ def test_a_set_has_no_order(name, value):
 @pytest.mark.parametrize(
     ("name", "value"), [("splits_column", "part"), ("splits_file", "splits.json")]
 )
-def test_settings_of_a_drawn_split_are_refused_where_none_is_drawn(tmp_path, name, value):
-    """A saved configuration, which has every setting, loads nevertheless."""
+def test_random_split_settings_are_refused_if_the_split_is_given(tmp_path, name, value):
+    """A saved configuration, which has every setting, still loads."""
     named = {f"data.{name}": value}
     for other, given in (("split_seed", 5), ("split", [0.6, 0.2, 0.2])):
-        with pytest.raises(ConfigError, match=f"data.{other} has no effect, as data.{name} says"):
+        with pytest.raises(ConfigError, match=f"data.{other} has no effect, because data.{name} "):
             load_config("data/demo.csv", overrides={**named, f"data.{other}": given})
     ranked = {"data.split_type": "scaffold-ogb"}
-    with pytest.raises(ConfigError, match=r"data.split_seed has no effect, as .* draws nothing"):
+    with pytest.raises(ConfigError, match=r"data.split_seed has no effect, .* is not random"):
         load_config("data/demo.csv", overrides={**ranked, "data.split_seed": 5})
     config = load_config("data/demo.csv", overrides={**ranked, "data.split": [0.6, 0.2, 0.2]})
     config.changed({"data.split_seed": 5}).save(tmp_path / "c.yaml")
     assert load_config(config=tmp_path / "c.yaml").data.split_seed == 5
 
 
-def test_only_a_source_is_told_of_files_to_save():
+def test_only_the_error_of_a_source_mentions_files():
     with pytest.raises(ConfigError, match=r"preset must be a name or a path; got builtins.list$"):
         load_config("zinc", preset=["mini"])
 
 
-def test_a_path_in_the_configuration_is_bounded():
+def test_a_path_has_a_maximum_length():
     for path in ("a\0b", "a" * 5000):
         with pytest.raises(ConfigError, match=r"data.table: a path has at most 4096 characters"):
             load_config(overrides={"data.table": path})

@@ -139,9 +139,7 @@ def test_the_average_follows_in_recorded_steps(trainer, graphs_on_cpu):
     both = [trainer({**EXACT, "run.step": name}) for name in ("eager", "captured")]
     for each in both:
         losses(each)
-        assert not torch.equal(
-            each.average.module.network.head.weight, each.network.head.weight
-        )
+        assert not torch.equal(each.average.module.network.head.weight, each.network.head.weight)
     weights = [each.average.module.network.embedding.atoms for each in both]
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
 

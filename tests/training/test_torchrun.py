@@ -141,7 +141,7 @@ def test_a_signal_to_torchrun_stops_all_and_resume_goes_on(two, place: Path) -> 
     done = torchrun(place / "stop.py", "train", "--config", place / "config.yaml", "-o", run)
     assert done.returncode != 0
     assert done.stderr.count("Stopping after this step …") == 1
-    assert done.stderr.count(f"Go on: molsepnorm train --resume {run}") == 1
+    assert done.stderr.count(f"Continue: molsepnorm train --resume {run}") == 1
     assert OURS not in done.stderr
     assert not (run / "metrics.json").exists()
     done = torchrun("-m", "molsepnorm", "train", "--resume", run)

@@ -1,25 +1,25 @@
-"""What to load: the `data` section of a configuration."""
+"""The `data` section of a configuration: which molecules, labels and split."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = ["MOST_SEED", "DataConfig"]
+__all__ = ["MAX_SEED", "DataConfig"]
 
-MOST_SEED = 2**63 - 1
-"""The largest seed that every generator takes."""
+MAX_SEED = 2**63 - 1
+"""The largest seed that every random generator accepts."""
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_TABLES = (
     *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split", "split_type"),
-    *("split_seed", *_WAYS_TO_SPLIT, "fold"),
+    *("split_seed", *_WAYS_TO_SPLIT, "fold", "featurizer"),
 )
 
 
@@ -29,67 +29,119 @@ def _checked_path(path: Path) -> Path:
     return path
 
 
-def _in_order(values: object) -> object:
+def _ordered(values: Any) -> Any:
     if isinstance(values, Set):
         raise ValueError("a set has no order: write a list")
     return values
 
 
-_Place = Annotated[Path, AfterValidator(_checked_path)]
-_Names = Annotated[list[str], BeforeValidator(_in_order)]
-_Shares = Annotated[tuple[float, float, float], BeforeValidator(_in_order)]
+def _parse_fractions(value: Any) -> Any:
+    """Accept three numbers, or a text such as `0.8,0.1,0.1`."""
+    if value is None:
+        return None
+    numbers = value.replace(",", " ").split() if isinstance(value, str) else _ordered(value)
+    try:
+        train, val, test = map(float, numbers)
+    except (TypeError, ValueError):
+        raise ValueError("must be three fractions, such as 0.8,0.1,0.1") from None
+    if not (min(train, val, test) > 0 and abs(train + val + test - 1) <= 1e-6):
+        raise ValueError("must be three positive fractions that sum to 1, such as 0.8,0.1,0.1")
+    return train, val, test
+
+
+def _parse_kinds(value: Any) -> Any:
+    """Accept one kind, a dictionary of kinds, or a text such as `a=binary,b=multiclass`."""
+    if value is None:
+        return None
+    if isinstance(value, str) and "=" in value:
+        pairs = [part.rpartition("=") for part in value.split(",")]
+        value = {name.strip(): kind.strip() for name, _, kind in pairs}
+        if "" in value:
+            raise ValueError("write one kind for all targets, or only target=kind pairs")
+    kinds = value if isinstance(value, dict) else {"": value}
+    kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
+    for kind in kinds.values():
+        if kind not in get_args(Kind):
+            raise ValueError(
+                f"'{kind}' is none of {', '.join(get_args(Kind))}; give one of them for all "
+                "targets, or pairs such as activity=binary,colour=multiclass"
+            )
+    return kinds if isinstance(value, dict) else kinds[""]
+
+
+_FilePath = Annotated[Path, AfterValidator(_checked_path)]
+_Names = Annotated[list[str], BeforeValidator(_ordered)]
 
 
 class DataConfig(BaseModel):
-    """A named data set, or a table of one's own."""
+    """Molecules, labels and split: a named data set, or a table of your own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
 
-    dataset: str | None = None
-    """A name from `molsepnorm.data.datasets.NAMES`."""
-    table: _Place | None = None
-    """Or a file with a column of SMILES and columns of labels: CSV, TSV, Parquet, SDF or .smi."""
-    data_dir: _Place | None = None
-    """Where raw files lie; otherwise the environment variable MOLSEPNORM_DATA, otherwise they are
+    dataset: Annotated[str | None, "--dataset"] = None
+    """Name of a data set; `molsepnorm data list` shows all names."""
+    table: Annotated[_FilePath | None, "--data"] = None
+    """File with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, optionally compressed."""
+    data_dir: Annotated[_FilePath | None, "--data-dir"] = None
+    """Folder with the raw files of named data sets. By default $MOLSEPNORM_DATA; missing files are
     downloaded."""
 
-    smiles_column: str = "smiles"
-    targets: _Names | None = None
-    """Columns to predict; None for every column of numbers but the others named here."""
-    task_type: Kind | dict[str, Kind] | None = None
-    """What the targets are: one kind for all, or one for each by its name; guessed where not
-    given."""
-    classes: dict[str, _Names] = {}
-    """Of multi-class targets, the classes in their order; as found in the table where not given."""
-    ignore_columns: _Names = []
-    """Columns that are never taken for targets."""
-    weight_column: str | None = None
-    """Column of non-negative numbers by which each row counts in the loss; a blank counts as 1."""
-    featurizer: Literal["zinc", "ogb", "rich"] = "ogb"
-    """For tables; a named data set has its own."""
-    on_invalid: Literal["skip", "fail"] = "skip"
-    """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
+    smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
+    """Name of the SMILES column."""
+    targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
+    """Columns to predict, separated by commas. By default all numeric columns.
 
-    split: _Shares | None = (0.8, 0.1, 0.1)
-    """For tables: shares of train, validation and test; None for no split, which is enough to
-    score a model on all molecules."""
-    split_type: Literal["random", "scaffold", "scaffold-ogb"] = "random"
-    """How molecules are drawn. scaffold: whole Bemis–Murcko scaffolds, the common ones to train,
-    the rest at random. scaffold-ogb: whole scaffolds from the most to the least common, whatever
-    the seed, as OGB made its splits; stereoisomers of a scaffold count as different ones, which is
-    all that DeepChem's does otherwise."""
-    split_seed: int = Field(0, ge=0, le=MOST_SEED)
-    splits_column: str | None = None
-    """Instead of drawing: a column that says train, val (or valid) or test; rows where it is blank
-    are left out."""
-    splits_file: _Place | None = None
-    """Instead of drawing: a file of rows in the form of chemprop's `splits.json`."""
-    folds: int | None = Field(None, ge=2, le=1000)
-    """Cross-validation: cut all molecules but the test share in so many folds, of which `fold`
-    validates."""
-    fold: int = Field(0, ge=0, le=1_000_000)
-    """Which fold, or which entry of `splits_file`; otherwise which replicate: training and
-    validation molecules are drawn anew for each, the test molecules are the same."""
+    In YAML, a list of names. Columns that another setting names are not targets."""
+    task_type: Annotated[
+        Kind | dict[str, Kind] | None, BeforeValidator(_parse_kinds), "--task-type"
+    ] = None
+    """Kind of all targets (regression, binary or multiclass), or pairs such as
+    a=binary,b=multiclass. By default inferred from the labels."""
+    classes: dict[str, _Names] = {}
+    """Ordered class names of multi-class targets, by target. By default the classes found in the
+    table, sorted."""
+    ignore_columns: Annotated[_Names, "--ignore-columns"] = []
+    """Columns that are never used as targets, separated by commas.
+
+    In YAML, a list of names."""
+    weight_column: Annotated[str | None, "--weight-column"] = None
+    """Column of sample weights for the loss.
+
+    Weights are non-negative numbers; an empty cell counts as 1."""
+    featurizer: Annotated[Literal["zinc", "ogb", "rich"], "--featurizer"] = "ogb"
+    """Atom and bond features of a table. Named data sets have their own."""
+    on_invalid: Annotated[Literal["skip", "fail"], "--on-invalid"] = "skip"
+    """Skip and report invalid SMILES, or fail."""
+
+    split: Annotated[
+        tuple[float, float, float] | None, BeforeValidator(_parse_fractions), "--split", "Split"
+    ] = (0.8, 0.1, 0.1)
+    """Fractions of the training, validation and test split.
+
+    For tables only. null makes no split, which is enough to score a model on all molecules."""
+    split_type: Annotated[
+        Literal["random", "scaffold", "scaffold-ogb"], "--split-type", "Split"
+    ] = "random"
+    """How molecules are split: at random or by Bemis–Murcko scaffold.
+
+    scaffold keeps each scaffold in one split: common scaffolds are used for training, the others
+    are assigned at random. scaffold-ogb assigns whole scaffolds from the most to the least common,
+    whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different scaffolds,
+    which is its only difference from DeepChem's scaffold split."""
+    split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
+    """Random seed for the split."""
+    splits_column: Annotated[str | None, "--splits-column", "Split"] = None
+    """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
+    left out."""
+    splits_file: Annotated[_FilePath | None, "--splits-file", "Split"] = None
+    """JSON file with the rows of each split, in the format of chemprop's splits.json."""
+    folds: Annotated[int | None, "--folds", "Split"] = Field(None, ge=2, le=1000)
+    """Number of cross-validation folds; the test set is held out."""
+    fold: Annotated[int, "--fold", "Split"] = Field(0, ge=0, le=1_000_000)
+    """Fold used for validation, or entry of the splits file, counted from 0.
+
+    Without folds and without a splits file, this is the number of a replicate: the training and
+    validation molecules are drawn again, the test molecules stay the same."""
 
     @property
     def label(self) -> str:
@@ -100,67 +152,65 @@ class DataConfig(BaseModel):
         return self.table.name.split(".")[0] or "table"
 
     def require_effect(self, given: Iterable[str]) -> None:
-        """Refuse settings of how to draw, given by their dotted names, where nothing is drawn.
+        """Refuse settings of the random split that another setting makes useless.
+
+        Args:
+            given: dotted names of the settings that the user set.
 
         Raises:
-            ConfigError: one has no effect.
+            ConfigError: a setting has no effect.
         """
         ways = (name for name in ("splits_column", "splits_file") if getattr(self, name))
         named = next(ways, None)
         for name in {"data.split", "data.split_seed"}.intersection(given):
             if named is not None and self.split is not None:
-                raise ConfigError(f"{name} has no effect, as data.{named} says the split: keep one")
+                raise ConfigError(
+                    f"{name} has no effect, because data.{named} defines the split: keep one"
+                )
             if name == "data.split_seed" and self.split_type == "scaffold-ogb":
                 raise ConfigError(
-                    f"{name} has no effect, as data.split_type: scaffold-ogb draws nothing: leave "
-                    "it out"
+                    f"{name} has no effect, because data.split_type: scaffold-ogb is not random: "
+                    "leave it out"
                 )
 
     @model_validator(mode="after")
-    def _one_source(self) -> DataConfig:
+    def _check(self) -> DataConfig:
         if (self.dataset is None) == (self.table is None):
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
         if self.dataset is not None:
             for name in _OF_TABLES:
                 if getattr(self, name) != type(self).model_fields[name].get_default():
                     raise ValueError(
-                        f"data.{name} is for tables: {self.dataset} has its own targets and splits"
+                        f"data.{name} is for tables: {self.dataset} has its own targets, splits "
+                        "and features"
                     )
-            if self.featurizer != type(self).model_fields["featurizer"].get_default():
-                raise ValueError(
-                    f"data.featurizer is for tables: {self.dataset} has its own features"
-                )
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):
-                raise ValueError(f"data.classes names one of '{name}' twice: {', '.join(classes)}")
+                raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")
         ways = [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
         if len(ways) > 1:
-            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both say how to split: keep one")
+            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
         if self.split_type != "random" and {"splits_column", "splits_file"} & {*ways}:
             raise ValueError(
-                f"data.split_type: {self.split_type} and data.{ways[0]} both say how to split: "
+                f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
                 "keep one"
             )
         if self.split is None and ways:
             raise ValueError(
-                f"data.split: null asks for no split, but data.{ways[0]} says how: keep one"
+                f"data.split: null means no split, but data.{ways[0]} defines one: keep one"
             )
         if self.fold and self.splits_column is not None:
             raise ValueError(
-                f"data.splits_column names one split, so data.fold must be 0; got {self.fold}"
+                f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
             )
         if self.fold and self.split_type == "scaffold-ogb" and not ways:
             raise ValueError(
-                "data.split_type: scaffold-ogb draws nothing, so there are no replicates: set "
+                "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
                 "data.folds, or leave data.fold out"
             )
         if self.folds is not None and self.fold >= self.folds:
             raise ValueError(
-                f"data.fold counts from 0, so with {self.folds} folds it ends at "
+                f"data.fold counts from 0, so with {self.folds} folds it is at most "
                 f"{self.folds - 1}; got {self.fold}"
-            )
-        if self.split and not (min(self.split) > 0 and abs(sum(self.split) - 1) <= 1e-6):
-            raise ValueError(
-                f"data.split must be three positive shares that sum to 1; got {list(self.split)}"
             )
         return self
