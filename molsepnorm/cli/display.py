@@ -59,7 +59,7 @@ class TrainingDisplay(Callback):
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
         self._tell_targets(model.task)
-        for remark in dataset.remarks:
+        for remark in dataset.warnings:
             self.console.print(remark)
         if dataset.rejected:
             first = dataset.rejected[0]
@@ -176,7 +176,7 @@ class SeriesDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
     ) -> None:
         if not self.quiet and not self.training:
-            for remark in dataset.remarks:
+            for remark in dataset.warnings:
                 self.console.print(remark)
             self.console.print(splits_table(dataset))
         self.training = True
@@ -205,7 +205,7 @@ def splits_table(dataset: Dataset) -> Table:
     for heading in ("split", "molecules", "target", "labels", "missing", "distribution"):
         table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
     for split in SPLITS:
-        labels = dataset.store.labels[dataset.splits[split]]
+        labels = dataset.labels[dataset.splits[split]]
         of_target = list(zip(dataset.targets, dataset.kinds, strict=True))
         for i, (name, kind) in enumerate(of_target[:_MANY]):
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)

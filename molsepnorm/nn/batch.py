@@ -94,7 +94,7 @@ class GraphBatch:
     paths: PathTable
     """What the path codes mean."""
 
-    most_bonds: int
+    max_bonds: int
     """D, as many as any atom has."""
 
     def __len__(self) -> int:

@@ -72,7 +72,7 @@ class Trainer:
         weights = dataset.weights
         examples = Examples(
             GraphTensors.of(dataset.store, self.device),
-            torch.from_numpy(dataset.store.labels[:]).to(self.device),
+            torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
         )
         self.graphs = examples.graphs
@@ -299,7 +299,7 @@ class Trainer:
         outputs = self.world.gather(share)
         if not outputs.isfinite().all():
             raise self._diverged("an output on a validation molecule is not finite")
-        labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
+        labels, weights = self.dataset.labels[graphs], self.dataset.weights
         given = None if weights is None else torch.from_numpy(weights[graphs])
         loss_sum, count = task.loss(outputs, torch.from_numpy(labels), given)
         # of very many targets the rest would take longer than training

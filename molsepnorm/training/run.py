@@ -164,7 +164,7 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 
 def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
     """The task, and the data set with a remark where its metric is undefined on validation."""
-    labels, weights = dataset.store.labels, dataset.weights
+    labels, weights = dataset.labels, dataset.weights
     for split, what in (("train", "training"), ("val", "validation")):
         if weights is not None and not weights[dataset.splits[split]].any():
             raise DataError(
@@ -195,7 +195,7 @@ def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
 
 
 def _with_remark(dataset: Dataset, remark: str) -> Dataset:
-    return replace(dataset, remarks=(*dataset.remarks, remark))
+    return replace(dataset, warnings=(*dataset.warnings, remark))
 
 
 def _leak_remark(molecules: int) -> str:
@@ -215,7 +215,7 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, the test split for the first and only time, and write the results."""
     task, splits = model.task, dataset.splits
-    labels = {split: dataset.store.labels[splits[split]] for split in splits}
+    labels = {split: dataset.labels[splits[split]] for split in splits}
     model.network.to(trainer.device)
     predictions = {
         split: predict(model, trainer.graphs, splits[split]) for split in ("val", "test")

@@ -50,7 +50,7 @@ class GraphTensors:
     pairs: Tensor
     """int16 (the bits of a uint16) or int32 [Σ N²]."""
     paths: PathTable
-    most_bonds: int
+    max_bonds: int
     """As many as any atom has; the same for all batches, whose shapes follow from it."""
 
     @staticmethod
@@ -70,7 +70,7 @@ class GraphTensors:
         }
         tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         paths = path_table(graphs.paths).to(device)
-        return GraphTensors(sizes, **tensors, paths=paths, most_bonds=graphs.most_bonds)
+        return GraphTensors(sizes, **tensors, paths=paths, max_bonds=graphs.max_bonds)
 
     def cut(self, graphs: np.ndarray | list[int], blocks: int = 1) -> GraphBatch:
         """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
@@ -109,7 +109,7 @@ class GraphTensors:
             pairs=pairs,
             blocks=plan,
             paths=self.paths,
-            most_bonds=self.most_bonds,
+            max_bonds=self.max_bonds,
         )
 
     def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -79,7 +79,7 @@ class EncodedGraphs:
     paths: PathVocabulary
     """What the codes mean."""
 
-    most_bonds: int
+    max_bonds: int
     """As many as any atom has."""
 
     def __len__(self) -> int:
@@ -138,7 +138,7 @@ def encode(
         degrees=degrees(int(sizes.sum()), bonds.sources, spec.max_degree),
         pairs=pairs,
         paths=paths,
-        most_bonds=int(np.bincount(bonds.sources).max(initial=0)),
+        max_bonds=int(np.bincount(bonds.sources).max(initial=0)),
     )
 
 

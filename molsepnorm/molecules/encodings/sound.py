@@ -33,7 +33,7 @@ def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[i
         raise ValueError("there are more or fewer atoms or pairs than the molecules have")
     if (graphs.atoms.max(axis=0, initial=0) >= atom_sizes).any():
         raise ValueError("an atom feature is out of range")
-    most, largest = graphs.most_bonds, int(degrees.max(initial=0))
+    most, largest = graphs.max_bonds, int(degrees.max(initial=0))
     if largest > spec.max_degree:
         raise ValueError("a degree is out of range")
     if type(most) is not int or not largest <= most <= int(sizes.max(initial=0)):

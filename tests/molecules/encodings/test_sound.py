@@ -60,7 +60,7 @@ def test_a_number_out_of_range(encoded, name, place, value, message):
 @pytest.mark.parametrize("value", [10**400, 10**9, 1, -1, 2.0, None])
 def test_the_most_bonds_are_those_of_an_atom(encoded, value):
     with pytest.raises(ValueError, match="the largest number of bonds of an atom is out of range"):
-        require_sound(replace(encoded, most_bonds=value), SPEC, ATOMS)
+        require_sound(replace(encoded, max_bonds=value), SPEC, ATOMS)
 
 
 @pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
