@@ -17,7 +17,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encode import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
-from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
 __all__ = ["GraphTensors", "path_table"]
 
@@ -31,8 +31,8 @@ class GraphTensors:
     >>> zinc = molsepnorm.molecules.featurize.get("zinc")
     >>> encoded = encode([zinc("CCO"), zinc("c1ccccc1")], EncodingSpec(bond_sizes=(3,)))
     >>> batch = GraphTensors.of(encoded).cut([1, 0])
-    >>> batch.blocks, batch.graph_token.tolist()
-    ((Block(graphs=2, slots=7),), [7, 0])
+    >>> batch.groups, batch.graph_token.tolist()
+    ((PaddedGroup(graphs=2, slots=7),), [7, 0])
     """
 
     sizes: np.ndarray
@@ -84,7 +84,7 @@ class GraphTensors:
         token = batch.graph_token[torch.from_numpy(place).to(device)]
         return replace(batch, graph_token=token)
 
-    def gather(self, graphs: Tensor, plan: tuple[Block, ...]) -> GraphBatch:
+    def gather(self, graphs: Tensor, plan: tuple[PaddedGroup, ...]) -> GraphBatch:
         """The batch of these molecules, laid out one after the other in a plan's rectangles.
 
         Nothing here waits for the device, and all shapes follow from the plan.
@@ -107,7 +107,7 @@ class GraphTensors:
             mask=mask,
             graph_token=torch.cat(tokens),
             pairs=pairs,
-            blocks=plan,
+            groups=plan,
             paths=self.paths,
             max_bonds=self.max_bonds,
         )
