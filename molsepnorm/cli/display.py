@@ -61,7 +61,7 @@ class TrainingDisplay(Callback):
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
         self._print_targets(model.task)
-        for remark in dataset.remarks:
+        for remark in dataset.warnings:
             self.console.print(remark)
         print_skipped(self.console, dataset, f". All are in {folder}/rejected.csv")
         self.console.print(splits_table(dataset))
@@ -174,7 +174,7 @@ class SeriesDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         if not self.quiet and not self.training:
-            for remark in dataset.remarks:
+            for remark in dataset.warnings:
                 self.console.print(remark)
             self.console.print(splits_table(dataset))
         self.training = True
@@ -197,7 +197,7 @@ def splits_table(dataset: Dataset) -> Table:
     headings = ("split", ">molecules", "target", ">labels", ">missing", "distribution")
     table = make_table("Splits", *headings)
     for split in SPLITS:
-        labels = dataset.store.labels[dataset.splits[split]]
+        labels = dataset.labels[dataset.splits[split]]
         for i, name in enumerate(dataset.targets[:_MAX_TARGETS]):
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")

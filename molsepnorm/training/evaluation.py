@@ -70,7 +70,7 @@ def evaluate(
     """
     place = pick_device(device)
     model, dataset, split, graphs = select(model, data, split)
-    labels = dataset.store.labels[graphs]
+    labels = dataset.labels[graphs]
     check_labels(model.task.targets, labels)
     model.network.to(place)
     predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)

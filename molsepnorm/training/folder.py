@@ -38,14 +38,13 @@ from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files.digests import fingerprint_unsealed
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import (
     clear_errors,
     csv_writer,
-    fingerprint,
     remove_leftovers,
     replacing,
     write_json,
@@ -127,9 +126,7 @@ class RunFolder:
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
-        write_json(
-            self.environment, {**_environment(), "data": _fingerprint(dataset, dataset.fingerprint)}
-        )
+        write_json(self.environment, {**_environment(), "data": dataset.fingerprint})
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
@@ -150,10 +147,8 @@ class RunFolder:
         recorded = environment.get("data", "") if isinstance(environment, dict) else None
         if not isinstance(recorded, str):
             raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
-        if recorded != _fingerprint(dataset, dataset.fingerprint):
-            earlier = fingerprint_unsealed(dataset.store.path)
-            if recorded != _fingerprint(dataset, earlier):
-                raise self._other_data("")
+        if recorded != dataset.fingerprint and recorded not in legacy_fingerprints(dataset):
+            raise self._other_data("")
         if splits and (kept := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
             raise self._other_data(", or are split in another way")
@@ -278,7 +273,7 @@ class RunFolder:
         table: dict[str, Any] = {"row": rows}
         if dataset.smiles is not None:
             table["smiles"] = [dataset.smiles[row] for row in rows]
-        labels, predicted = dataset.store.labels[graphs].T, task.tables(predictions)
+        labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
         taken = {*table, *(column for columns in predicted for column in columns)}
         for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
             name = target.name
@@ -323,13 +318,6 @@ class _Metrics:
     def __post_init__(self) -> None:
         if not self.val or self.val.keys() != self.test.keys():
             raise ValueError("val and test must have the same scores")
-
-
-def _fingerprint(dataset: Dataset, of_store: str) -> str:
-    """Stands for the encoded molecules, their labels and their weights."""
-    if dataset.weights is None:
-        return of_store
-    return fingerprint(of_store, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

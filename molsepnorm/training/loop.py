@@ -66,7 +66,7 @@ class Trainer:
         weights, train = dataset.weights, dataset.splits["train"]
         self.examples = Examples(
             GraphTensors.of(dataset.store, self.device),
-            torch.from_numpy(dataset.store.labels[:]).to(self.device),
+            torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
         )
         self.graphs = self.examples.graphs

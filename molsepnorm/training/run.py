@@ -166,7 +166,7 @@ def _train(
         model, dataset = _initial_model(config, dataset, start)
         leaked = shared_molecules(dataset)
         if leaked:
-            dataset = replace(dataset, remarks=(*dataset.remarks, _leak_warning(leaked)))
+            dataset = replace(dataset, warnings=(*dataset.warnings, _leak_warning(leaked)))
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:

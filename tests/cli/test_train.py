@@ -83,7 +83,9 @@ def test_a_class_that_the_model_lacks_gives_a_clear_error(workspace, refused, tm
     message = refused(
         *("evaluate", "--model", workspace / "run", "--data", tmp_path / "new.csv"), code=1
     )
-    assert "line 3, column 'c': 'mauve' is none of its classes: green, light blue, red" in message
+    assert (
+        "line 3, column 'c': 'mauve' is not one of its classes: green, light blue, red" in message
+    )
 
 
 def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
@@ -118,8 +120,8 @@ def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, writ
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
-    assert "Not taken for targets: id" in text
-    assert "few: few whole numbers, taken for quantities." in text
+    assert "Not used as targets: id" in text
+    assert "few: few whole numbers, treated as quantities." in text
     assert "--task-type few=multiclass" in text
     text = ok(
         *("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "classes"),

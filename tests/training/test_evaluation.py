@@ -105,7 +105,7 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (("CCO", 1, 1, "mauve"), "column 'c': 'mauve' is none of its classes: blue, green, red"),
+        (("CCO", 1, 1, "mauve"), "column 'c': 'mauve' is not one of its classes: blue, green, red"),
         (("CCO", 1, 2, "red"), "column 'a': '2' is neither 0 nor 1"),
         (("CCO", "much", 1, "red"), "column 'y': 'much' is not a number"),
     ],
@@ -198,7 +198,7 @@ def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
 
     config, result = coloured
     found = evaluate(result.folder, config.data, "test")
-    labels = found.dataset.store.labels[found.dataset.splits["test"]]
+    labels = found.dataset.labels[found.dataset.splits["test"]]
     predictions = np.full((len(labels), result.model.task.outputs), 0.25)
     plain = score_on(found.dataset, result.model.task, predictions, labels)
     given = []
@@ -207,7 +207,7 @@ def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
         given.append(both)
         return 0.125
 
-    theirs = replace(found.dataset, metric="roc_auc", official=official)
+    theirs = replace(found.dataset, metric="roc_auc", evaluator=official)
     scores = score_on(theirs, result.model.task, predictions, labels)
     assert scores == pytest.approx({**plain, "roc_auc": 0.125}, nan_ok=True)
     ((asked, about),) = given

@@ -86,6 +86,9 @@ class DataConfig(BaseModel):
     """Folder with the raw files of named data sets. By default $MOLSEPNORM_DATA; missing files are
     downloaded."""
 
+    in_memory: bool = False
+    """The data set was passed to `molsepnorm.fit`; it cannot be set."""
+
     smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
     """Name of the SMILES column."""
     targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
@@ -175,7 +178,7 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
-        if (self.dataset is None) == (self.table is None):
+        if (self.dataset is not None) + (self.table is not None) + self.in_memory != 1:
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
         if self.dataset is not None:
             for name in _OF_TABLES:

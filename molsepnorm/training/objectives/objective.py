@@ -86,7 +86,7 @@ class Objective(nn.Module, ABC):
                 f"run.metric: {config.run.metric} needs the objective supervised; the objective "
                 f"{config.objective.name} selects the best epoch by its validation loss"
             )
-        labels = dataset.store.labels[dataset.splits["train"]]
+        labels = dataset.labels[dataset.splits["train"]]
         classes = dataset.classes
         task = Task.fit(
             dataset.targets, dataset.kinds, labels, "loss", classes=classes, strict=False

@@ -41,7 +41,7 @@ class Supervised(Objective):
         If the metric is undefined on the validation split, the task selects by the loss, and the
         data set has a remark about it.
         """
-        labels, weights = dataset.store.labels, dataset.weights
+        labels, weights = dataset.labels, dataset.weights
         for split, what in (("train", "training"), ("val", "validation")):
             if weights is not None and not weights[dataset.splits[split]].any():
                 raise DataError(
@@ -57,7 +57,7 @@ class Supervised(Objective):
             classes=dataset.classes,
             class_weight=config.optim.class_weight,
             regression_loss=config.optim.regression_loss,
-            strict=config.data.table is not None,
+            strict=config.data.dataset is None,
         )
         val = labels[dataset.splits["val"]]
         anything = np.random.default_rng(0).random((len(val), task.outputs))
@@ -68,7 +68,7 @@ class Supervised(Objective):
             f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
             "all of one class), so the best epoch is chosen by the loss."
         )
-        return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+        return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, remark))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
         weights = self.examples.weights
@@ -97,7 +97,7 @@ class Supervised(Objective):
     def results(self, dataset: Dataset) -> Results:
         """Return scores, the scores of the baseline, and intervals of the test scores."""
         task, splits = self.task, dataset.splits
-        labels = {split: dataset.store.labels[splits[split]] for split in splits}
+        labels = {split: dataset.labels[splits[split]] for split in splits}
         predictions = {
             split: predict(self.model, self.examples.graphs, splits[split])
             for split in ("val", "test")
@@ -121,6 +121,6 @@ def dataset_scores(
 ) -> dict[str, float]:
     """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
     scores = task.scores(predictions, labels)
-    if dataset.official is not None and dataset.metric is not None:
-        scores[dataset.metric] = dataset.official(predictions, labels)
+    if dataset.evaluator is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.evaluator(predictions, labels)
     return scores
