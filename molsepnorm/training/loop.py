@@ -17,7 +17,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.checkpoint import Progress, load_checkpoint
+from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
@@ -126,10 +126,14 @@ class Trainer:
         return None
 
     def save(self) -> None:
-        """Write the checkpoint from which `resume` continues."""
-        random = self.world.random_states()
-        parts = (self.progress, self.objective, self.optimizer, self.average, random)
-        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))
+        """Write the checkpoint from which `resume` continues; a run in memory has none."""
+        folder = self.folder
+        if isinstance(folder, RunFolder):
+            random = self.world.random_states()
+            parts = (self.progress, self.objective, self.optimizer, self.average, random)
+            self.world.on_main_process(
+                lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
+            )
 
     def fit(self) -> bool:
         """Train to the last epoch, or until patience ends or a callback stops the run.
@@ -226,7 +230,9 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective, blocks = self.trained_objective(), self.config.run.blocks
-        shares = (self.world.share(batch, least=1) for batch in self.schedule.statistics_batches())
+        shares = (
+            self.world.share(batch, min_size=1) for batch in self.schedule.statistics_batches()
+        )
         estimate_statistics(objective.network, (self.graphs.cut(each, blocks) for each in shares))
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 

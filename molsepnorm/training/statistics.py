@@ -1,4 +1,4 @@
-"""Batch-norm statistics of the weights as they are, not as they were."""
+"""Batch-norm statistics of the current weights."""
 
 from __future__ import annotations
 
@@ -15,37 +15,36 @@ from molsepnorm.training.config import RunConfig
 
 __all__ = ["estimate_statistics", "statistics_batches"]
 
-_SAMPLE = 1024  # molecules that say enough
+_SAMPLE = 1024  # molecules, enough for accurate statistics
 
 
 def statistics_batches(
-    graphs: np.ndarray, sizes: np.ndarray, run: RunConfig, fewest: int = 2
+    graphs: np.ndarray, sizes: np.ndarray, run: RunConfig, min_batch: int = 2
 ) -> list[np.ndarray]:
-    """Random batches of some of the training molecules, for `estimate_statistics`.
+    """Return random batches of some training molecules, for `estimate_statistics`.
 
     Args:
         graphs: int64 [n]: the training molecules.
         sizes: int64 [G]: atoms of every molecule.
-        run: batches are like those of its steps; the same ones for the same seed.
-        fewest: molecules of a batch.
+        run: batch size, seed and limits, as for the steps of the run.
+        min_batch: the minimum batch size.
     """
     rng = np.random.default_rng(run.seed)
     some = rng.permutation(graphs)[:_SAMPLE]
-    return epoch_batches(some, sizes, run.batch_size, rng, run.blocks, run.max_pairs, fewest)
+    return epoch_batches(some, sizes, run.batch_size, rng, run.blocks, run.max_pairs, min_batch)
 
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
     """Replace the running statistics of every batch norm by their mean over these batches.
 
-    Running averages lag behind: in the first hundred steps they still hold their initial values,
-    which spoils the evaluation of a small data set, and under an average of weights they belong
-    to other weights. This is done without dropout, as in evaluation; the network is left in
-    evaluation mode.
+    Running averages lag behind the weights. In the first hundred steps they are still close to
+    their initial values, which degrades scores on small data sets, and an average of the weights
+    has no running averages of its own. Dropout is off. The network is left in evaluation mode.
 
     Args:
-        network: whose statistics to replace.
-        batches: random ones, of the training molecules, such as those of `statistics_batches`.
+        network: the network with the batch norms.
+        batches: random batches of training molecules, as `statistics_batches` returns them.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

@@ -43,7 +43,7 @@ def test_each_run_is_what_train_would_do(configure, tmp_path, norms, outcome):
         "sep": {"model.norm": "sep"},
         "sep-ln": {"model.norm": "sep-ln"},
     }
-    assert list(norms.series) == list(settings)
+    assert list(norms.replicates) == list(settings)
     for name, own in settings.items():
         for seed in (0, 2):
             alone = tmp_path / f"{name}-{seed}"
@@ -59,13 +59,13 @@ def test_differences_are_of_the_same_seeds(norms):
     told = json.loads((norms.folder / "ablation.json").read_text())
     for name, by_split in norms.differences.items():
         for split, difference in by_split.items():
-            runs = [norms.series[each].runs for each in (name, "shared")]
+            runs = [norms.replicates[each].runs for each in (name, "shared")]
             scores = [[run[split]["rmse"] for run in each.values()] for each in runs]
             assert difference == paired_difference(*scores)
             assert difference.pairs == 2
             assert told["differences"][name][split]["mean"] == difference.mean
     assert told["variants"]["sep"]["test"]["rmse"]["values"] == [
-        run["test"]["rmse"] for run in norms.series["sep"].runs.values()
+        run["test"]["rmse"] for run in norms.replicates["sep"].runs.values()
     ]
     assert (norms.folder / "ablation.png").read_bytes().startswith(b"\x89PNG")
 
@@ -119,8 +119,8 @@ def test_what_a_test_cannot_say():
         ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "norm has a value twice"),
         ({"norm": "sep"}, "norm must be a list, and is one text: write"),
-        ({"norm": ["sep"]}, "compares two variants or more, such as norm=shared,sep"),
-        ({}, "compares two variants or more"),
+        ({"norm": ["sep"]}, "needs at least two variants, such as norm=shared,sep"),
+        ({}, "needs at least two variants"),
         ({"model.layer": [1, 2]}, "unknown setting 'model.layer'"),
         ({"model.layers": [1, 0]}, "model.layers must be at least 1; got 0"),
     ],
@@ -132,7 +132,7 @@ def test_nothing_is_trained_where_there_is_nothing_to_compare(configure, tmp_pat
 
 
 def test_seeds_are_needed(configure, tmp_path):
-    with pytest.raises(ConfigError, match="needs one seed or more"):
+    with pytest.raises(ConfigError, match="at least one seed is needed"):
         ablate(configure(ONE), tmp_path / "none", NORMS, seeds=[])
 
 

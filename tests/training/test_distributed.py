@@ -208,8 +208,8 @@ def test_each_process_draws_its_own_random_numbers_and_goes_on_with_them(both) -
 
 def test_a_process_that_is_gone_is_told(out: Path) -> None:
     message = (out / "lost.txt").read_text()
-    assert message.startswith("process 0 of 2 lost another one, which may have said why: ")
-    assert message.endswith("Go on with the run by --resume")
+    assert message.startswith("process 0 of 2 lost another process, whose output may say why: ")
+    assert message.endswith("Continue the run with --resume")
 
 
 def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> None:
@@ -274,10 +274,10 @@ def test_a_process_needs_two_molecules_of_a_batch() -> None:
 def test_a_step_needs_a_molecule_for_every_process() -> None:
     """Evaluation does not: a share may be empty."""
     graphs = np.arange(3)
-    assert DistributedContext(2, 3).share(graphs, least=1).tolist() == [2]
+    assert DistributedContext(2, 3).share(graphs, min_size=1).tolist() == [2]
     assert len(DistributedContext(3, 4).share(graphs)) == 0
     with pytest.raises(ConfigError, match="a step of 3 molecules cannot be divided among 4 proc"):
-        DistributedContext(0, 4).share(graphs, least=1)
+        DistributedContext(0, 4).share(graphs, min_size=1)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, tex
     write_sealed(path, [save(tensors, metadata=metadata)])
     history = (resumable / "history.csv").read_bytes()
     (resumable / "history.csv").write_bytes(text)
-    with pytest.raises(ModelError, match="history.csv is damaged: .*Put a good copy back, or rem"):
+    with pytest.raises(ModelError, match="history.csv is damaged: .*Restore a good copy, or rem"):
         train(folder=resumable, resume=True)
     (resumable / "history.csv").write_bytes(b"epoch,step\n1,2\n")
     with pytest.raises(ModelError, match="history.csv is damaged: its columns are not epoch, s"):
@@ -242,7 +242,7 @@ def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path)
     train(configure(), run, callback=stop_at(2))
     splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
     (run / "splits.json").write_text('[{"train": [0], "val": [1], "test": [2]}]')
-    with pytest.raises(DataError, match="that .*run began with, or are split in another way: put"):
+    with pytest.raises(DataError, match="that .*run began with or have another split: restore"):
         train(folder=run, resume=True)
     (run / "splits.json").write_text(splits)
     (run / "environment.json").write_text(re.sub('"data": ".*"', '"data": "0"', environment))

@@ -265,13 +265,13 @@ def test_more_seeds_on_a_table_that_changed_are_refused(configure, tmp_path, tab
 @pytest.mark.parametrize(
     ("seeds", "splits", "settings", "message"),
     [
-        ([], None, {}, "needs one seed or more, each once, such as 0-9 or 0,1,2"),
-        ([0, 1, 0], None, {}, "needs one seed or more, each once"),
-        ([-1], None, {}, "needs one seed or more, each once, such as"),
-        ([0], 0, {}, "needs one split or more; got 0"),
-        ([0], -2, {}, "needs one split or more; got -2"),
-        ([0], 4, {"data.folds": 3}, "data.folds is 3, which is how many splits there are"),
-        ([0], 2, {"data.splits_column": "active"}, "the column 'active' says how to split, so"),
+        ([], None, {}, "at least one seed is needed, each once, such as 0-9 or 0,1,2"),
+        ([0, 1, 0], None, {}, "at least one seed is needed, each once"),
+        ([-1], None, {}, "at least one seed is needed, each once, such as"),
+        ([0], 0, {}, "at least one split is needed; got 0"),
+        ([0], -2, {}, "at least one split is needed; got -2"),
+        ([0], 4, {"data.folds": 3}, "data.folds is 3, which is the number of splits; got 4"),
+        ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 2, {"data.split_type": "scaffold-ogb"}, "scaffold-ogb draws nothing"),
         ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 split\(s\)"),
     ],
@@ -293,7 +293,7 @@ def test_a_plan_that_makes_no_sense_is_refused(
 
 def test_a_named_set_has_one_split(tmp_path):
     """Its own: three replicates of it would be three times the same."""
-    with pytest.raises(ConfigError, match="zinc says how to split, so there is one split and no r"):
+    with pytest.raises(ConfigError, match="zinc defines the split, so there is one split and no r"):
         train_replicates(load_config("zinc"), tmp_path / "series", seeds=[0], splits=3)
     assert not (tmp_path / "series").exists()
 

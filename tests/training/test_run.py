@@ -220,7 +220,7 @@ def test_a_beginning_without_a_checkpoint_is_begun_anew(
         with pytest.raises(KeyboardInterrupt):
             train(config, tmp_path / "run")
     assert (tmp_path / "run" / "config.yaml").exists()
-    with pytest.raises(ModelError, match="no run to resume"):
+    with pytest.raises(ModelError, match="not a run that can be resumed"):
         train(folder=tmp_path / "run", resume=True)
     assert train(config, tmp_path / "run").finished
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
@@ -258,7 +258,9 @@ def test_there_must_be_something_to_resume(configure, tmp_path, what):
         folder.mkdir()
     if what == "no checkpoint":
         configure().save(folder / "config.yaml")
-    with pytest.raises(ModelError, match="run is no run to resume: it needs config.yaml and check"):
+    with pytest.raises(
+        ModelError, match="run is not a run that can be resumed: it needs config.yaml"
+    ):
         train(folder=folder, resume=True)
 
 
