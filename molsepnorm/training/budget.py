@@ -33,10 +33,10 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
         raise ConfigError(
             f"run.budget is for one process, and there are {trainer.world.size}: give --epochs"
         )
-    begun = time.perf_counter()
+    started = time.perf_counter()
     step, validation = _measure(trainer, seconds * _MAX_SHARE)
     epoch = step * len(trainer.schedule.batches(0))
-    left = seconds * _MARGIN - (time.perf_counter() - begun) - 2 * validation  # the final scores
+    left = seconds * _MARGIN - (time.perf_counter() - started) - 2 * validation  # the final scores
     epochs = int(left / (epoch + validation / trainer.config.run.validate_every))
     if epochs < 1:
         raise ConfigError(
@@ -53,10 +53,10 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
     times: list[float] = []
 
     def time_of(work: Callable[[], object]) -> float:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         work()
         trainer.wait()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     def step(number: int) -> float:
         """Return the mean seconds of a step."""

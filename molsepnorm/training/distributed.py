@@ -81,16 +81,16 @@ class DistributedContext:
         if world.size == 1:
             yield world
             return
-        place = device_of_rank(device, world)
-        if place.type == "cuda":
-            torch.cuda.set_device(place)
+        chosen = device_of_rank(device, world)
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)
         _let_groups_end_before_python()
         try:
             with _clear_lost_process(world):
-                dist.init_process_group(_BACKENDS[place.type], timeout=_TIMEOUT)
+                dist.init_process_group(_BACKENDS[chosen.type], timeout=_TIMEOUT)
                 yield world
         except MolsepnormError as error:
-            if place.type == "cpu" or not isinstance(error, _LostProcess):
+            if chosen.type == "cpu" or not isinstance(error, _LostProcess):
                 _leave()  # NCCL might wait for the lost process
             raise  # after any other error, leaving could wait for the other processes
         _leave()
@@ -177,11 +177,11 @@ class DistributedContext:
         cache. An error in one process is raised in all."""
         if self.size == 1:
             return action()
-        result, error = _attempt(action) if self.first else (None, None)
-        self._agree(error)
-        if not self.first:
-            result, error = _attempt(action)
-        self._agree(error)
+        result, error = None, None
+        for turn in (True, False):
+            if self.first == turn:
+                result, error = _attempt(action)
+            self._agree(error)
         return cast(T, result)
 
     def spread_random(self, *key: int) -> None:

@@ -93,14 +93,14 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
-        begun = {path.name for path in (self.environment, self.config, self.splits)}
-        begun |= {"rejected.csv", self.checkpoint.parent.name}
+        initial = {path.name for path in (self.environment, self.config, self.splits)}
+        initial |= {"rejected.csv", self.checkpoint.parent.name}
         with clear_errors(self.path, "write"):
             if self.path.is_dir():
                 remove_leftovers(self.path)
-            there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-            ours = self.environment.name in there and not self.checkpoint.exists()
-            if there - {LOCK} - (begun if ours else set()):
+            present = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+            unfinished = self.environment.name in present and not self.checkpoint.exists()
+            if present - {LOCK} - (initial if unfinished else set()):
                 resume = f", or continue that run with --resume {self.path}"
                 raise ConfigError(
                     f"{self.path} exists and is not empty: choose another folder"
@@ -144,8 +144,8 @@ class RunFolder:
             earlier = fingerprint_unsealed(dataset.store.path)
             if recorded != _fingerprint(dataset, earlier):
                 raise self._other_data("")
-        if splits and (kept := read_json(self.splits)) != _splits(dataset):
-            check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
+        if splits and (saved := read_json(self.splits)) != _splits(dataset):
+            check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
             raise self._other_data(" or have another split")
 
     def _other_data(self, why: str) -> DataError:
@@ -198,8 +198,8 @@ class RunFolder:
         row = {key: value for key, value in asdict(record).items() if key != "scores"}
         row |= {f"val_{name}": score for name, score in record.scores.items()}
         row["best"] = int(record.best)
-        kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
-        if kept and list(kept[0]) != list(row):
+        earlier = [old for old in self._history() if int(old["epoch"]) < record.epoch]
+        if earlier and list(earlier[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
         with (
             replacing(self.history) as scratch,
@@ -207,7 +207,7 @@ class RunFolder:
         ):
             writer = csv.DictWriter(file, fieldnames=list(row))
             writer.writeheader()
-            writer.writerows([*kept, row])
+            writer.writerows([*earlier, row])
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""

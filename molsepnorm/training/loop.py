@@ -143,12 +143,12 @@ class Trainer:
         """
         progress = self.progress
         while not self._finished():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             stopped = self._train_epoch()
             validate = not stopped and self._validates(progress.epoch + 1)
             if validate or stopped:
                 self._collect()
-            progress.epoch_seconds += time.perf_counter() - begun
+            progress.epoch_seconds += time.perf_counter() - started
             if stopped:
                 self.save()
                 return False
@@ -175,14 +175,14 @@ class Trainer:
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
         batches = self.schedule.batches(progress.epoch)
         for molecules in self._steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
             progress.graphs += molecules
             if self._reads_losses:
                 self._collect()
-            seconds = progress.epoch_seconds + time.perf_counter() - begun
+            seconds = progress.epoch_seconds + time.perf_counter() - started
             done, rate = progress.step_in_epoch, progress.graphs / seconds
             stop = self.callback.on_step(progress.epoch, done, len(batches), self._last_loss, rate)
             if self.world.any(bool(stop)):
@@ -238,7 +238,7 @@ class Trainer:
 
     def _end_epoch(self) -> bool:
         """Validate, keep the best model, write the history; return whether a callback stops."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
         val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
@@ -258,7 +258,7 @@ class Trainer:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
         self.world.on_main_process(lambda: self._write(record))
-        progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
+        progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))

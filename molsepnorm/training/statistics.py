@@ -4,34 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.training.config import RunConfig
 
-__all__ = ["estimate_statistics", "statistics_batches"]
-
-_SAMPLE = 1024  # molecules, enough for accurate statistics
-
-
-def statistics_batches(
-    graphs: np.ndarray, sizes: np.ndarray, run: RunConfig, min_batch: int = 2
-) -> list[np.ndarray]:
-    """Return random batches of some training molecules, for `estimate_statistics`.
-
-    Args:
-        graphs: int64 [n]: the training molecules.
-        sizes: int64 [G]: atoms of every molecule.
-        run: batch size, seed and limits, as for the steps of the run.
-        min_batch: the minimum batch size.
-    """
-    rng = np.random.default_rng(run.seed)
-    some = rng.permutation(graphs)[:_SAMPLE]
-    return epoch_batches(some, sizes, run.batch_size, rng, run.blocks, run.max_pairs, min_batch)
+__all__ = ["estimate_statistics"]
 
 
 @torch.no_grad()
@@ -44,7 +23,7 @@ def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> No
 
     Args:
         network: the network with the batch norms.
-        batches: random batches of training molecules, as `statistics_batches` returns them.
+        batches: random batches of training molecules, as `Schedule.statistics_batches` returns.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

@@ -39,7 +39,7 @@ class StepBatch:
     """int64 [B], on the device, sorted by size."""
     layout: Layout
     fixed: bool
-    """Whether the layout is one of the few fixed ones."""
+    """True if the layout is one of the few fixed ones."""
 
 
 class TrainStep:

@@ -217,7 +217,7 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
     """Otherwise a thread that releases a tensor then may abort the process."""
     before, after = ((out / f"threads{when}.txt").read_text() for when in ("-before", ""))
     if not before:
-        pytest.skip("threads are told by name in /proc, which is Linux's")
+        pytest.skip("only Linux lists the names of threads in /proc")
     assert before.count("gloo") > 0
     assert after.count("gloo") == after.count("tcpstore") == 0
 

@@ -82,7 +82,7 @@ def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
 
 
 def test_a_folder_with_only_a_lock_file_counts_as_empty(tmp_path):
-    """The same holds for partly written files of a killed process."""
+    """So does one with partly written files of a killed process."""
     (tmp_path / LOCK).write_text("1 on a machine")
     scratch, lock = files._new_scratch(tmp_path / "splits.json", "partial", folder=False)
     assert lock is not None

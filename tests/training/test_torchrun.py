@@ -152,7 +152,7 @@ def test_a_signal_to_torchrun_stops_all_processes_and_the_run_resumes(two, place
 
 
 def test_an_error_is_printed_once(place: Path, config: TrainConfig) -> None:
-    """Whether all processes or only the first one find it."""
+    """The error may occur in all processes or only in the first."""
     (place / "full").mkdir()
     (place / "full" / "file").touch()
     start = ("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", place / "full")
