@@ -244,7 +244,9 @@ def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_pa
         train(folder=run, resume=True)
     (run / "splits.json").write_text(splits)
     (run / "environment.json").write_text(re.sub('"data": ".*"', '"data": "0"', environment))
-    with pytest.raises(DataError, match="the data are no longer those that .*run began with: put"):
+    with pytest.raises(
+        DataError, match="the data are no longer those that .*run began with: restore"
+    ):
         train(folder=run, resume=True)
     (run / "environment.json").write_text(environment)
     assert train(folder=run, resume=True).finished

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from molsepnorm.training import Callback, StopWhen, train
-from molsepnorm.training import run as module
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.objectives import supervised
 
 NAN = float("nan")
 
@@ -85,21 +86,21 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     result = train(configure({"run.epochs": 6, "run.patience": 2}), tmp_path / "run")
     before = tree(tmp_path / "run")
-    told = []
+    events = []
 
     class Spy(Callback):
         def on_step(self, *args) -> None:
-            told.append(args)
+            events.append(args)
 
         def on_epoch(self, *args) -> None:
-            told.append(args)
+            events.append(args)
 
     def look(*args):
         raise AssertionError("predicts once more")
 
-    monkeypatch.setattr(module, "predict", look)
+    monkeypatch.setattr(supervised, "predict", look)
     again = train(folder=tmp_path / "run", resume=True, callback=Spy())
-    assert (again.finished, again.metrics, told) == (True, result.metrics, [])
+    assert (again.finished, again.metrics, events) == (True, result.metrics, [])
     assert tree(tmp_path / "run") == before
 
 
@@ -116,7 +117,7 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_json", killed)
+        patch.setattr(RunFolder, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             train(config, tmp_path / "parts")
     assert not (tmp_path / "parts" / "metrics.json").exists()

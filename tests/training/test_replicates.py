@@ -154,7 +154,6 @@ def test_seeds_may_be_added_later(configure, tmp_path):
 @pytest.mark.parametrize("what", ["no metrics", "no checkpoint", "half begun"])
 def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, what):
     """Killed before the scores or before the first checkpoint of a run."""
-    from molsepnorm.training import run as module
     from molsepnorm.training.loop import Trainer
 
     config = configure(ONE)
@@ -165,7 +164,7 @@ def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, w
 
     with monkeypatch.context() as patch:
         if what == "no metrics":
-            patch.setattr(module, "write_json", killed)
+            patch.setattr(RunFolder, "finish", killed)
         elif what == "no checkpoint":
             patch.setattr(Trainer, "save", killed)
         else:
