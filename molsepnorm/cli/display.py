@@ -257,11 +257,11 @@ def series_table(summary: Mapping[str, Any]) -> Table:
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """Return the scores of each variant, and the differences from the first one on each split."""
-    first, *_ = ablation.series
+    first, *_ = ablation.replicates
     label = METRICS[ablation.metric].label
-    title = f"{label}: mean ± sd of {len(ablation.series[first].runs)} run(s)"
+    title = f"{label}: mean ± sd of {len(ablation.replicates[first].runs)} run(s)"
     scores = make_table(title, "variant", ">val", ">test", ">parameters")
-    for name, series in ablation.series.items():
+    for name, series in ablation.replicates.items():
         spreads = _spreads(series.summary, ablation.metric)
         scores.add_row(cell(name), *spreads, f"{series.summary['parameters']:,}")
     title = f"{label}: difference from {first}, by pairs of runs"

@@ -62,7 +62,7 @@ def train(
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -80,7 +80,7 @@ def train(
             _require_device(config, world)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(config, dataset, storage, None, resume, callback, world, begun)
+            return _train(config, dataset, storage, None, resume, callback, world, started)
 
 
 def train_on(
@@ -108,7 +108,7 @@ def train_on(
         ConfigError: the model does not fit the data set, or as in `train`.
         DataError, ModelError, StorageError: as in `train`.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
     with (
@@ -116,7 +116,7 @@ def train_on(
         _opened(folder, resume, world) as storage,
     ):
         _require_device(config, world)
-        return _train(config, dataset, storage, model, resume, callback, world, begun)
+        return _train(config, dataset, storage, model, resume, callback, world, started)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -157,7 +157,7 @@ def _train(
     resume: bool,
     callback: Callback | Iterable[Callback] | None,
     world: DistributedContext,
-    begun: float,
+    started: float,
 ) -> TrainingResult:
     callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
@@ -175,7 +175,7 @@ def _train(
             trainer.resume()
         else:
             if config.run.budget is not None:
-                left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
+                left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
             world.on_main_process(lambda: run.begin(config, dataset))
             trainer.save()
@@ -197,7 +197,7 @@ def _train(
 def _initial_model(
     config: TrainConfig, dataset: Dataset, start: PropertyModel | None
 ) -> tuple[PropertyModel, Dataset]:
-    """Return the model before its first step, and the data set, possibly with another remark."""
+    """Return the model before its first step, and the data set, possibly with another warning."""
     if start is None:
         task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
