@@ -20,6 +20,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import infer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
+from molsepnorm.tasks import Loss
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -301,7 +302,7 @@ class Trainer:
             raise self._diverged("an output on a validation molecule is not finite")
         labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
         given = None if weights is None else torch.from_numpy(weights[graphs])
-        loss_sum, count = task.loss(outputs, torch.from_numpy(labels), given)
+        loss_sum, count = Loss(task)(outputs, torch.from_numpy(labels), given)
         # of very many targets the rest would take longer than training
         only = METRICS if len(task.targets) <= _MANY_TARGETS else [task.metric]
         scores = task.scores(task.predictions(outputs).numpy(), labels, only)

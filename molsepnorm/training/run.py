@@ -226,7 +226,7 @@ def _finish(
         split: score_on(dataset, task, values, labels[split])
         for split, values in predictions.items()
     }
-    constant = np.tile(task.constant(labels["train"]), (len(splits["test"]), 1))
+    constant = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
     scores["test_constant"] = task.scores(constant, labels["test"])
     progress = trainer.progress
     metrics = {

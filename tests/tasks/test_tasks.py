@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.tasks import Target, Task, check_labels, json_scores
+from molsepnorm.tasks import Loss, Target, Task, check_labels, json_scores
 from molsepnorm.tasks.metrics import METRICS, Kind, score
 
 NAN = float("nan")
@@ -46,6 +46,12 @@ def weighted(task: Task) -> Task:
             for t in task.targets
         ),
     )
+
+
+def loss_of(
+    task: Task, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    return Loss(task)(outputs, labels, weights)
 
 
 SUBSETS = {
@@ -160,19 +166,19 @@ def test_a_published_set_is_taken_as_it_is(class_weight: None) -> None:
     assert task.targets[0].scale == 1
     assert task.targets[1] == Target("b", "regression")
     later = torch.tensor([[5.0, 3.0, 0.0, 1.0, 1.0]])
-    total, weight = task.loss(torch.zeros(1, 7), later)
+    total, weight = loss_of(task, torch.zeros(1, 7), later)
     assert total.isfinite()
     assert weight.isfinite()
-    assert np.isfinite(task.constant(labels)).all()
+    assert np.isfinite(task.baseline_prediction(labels)).all()
 
 
 @pytest.mark.parametrize(
     ("target", "label", "message"),
     [
-        (TOXIC, 2.0, "target 'toxic' is yes/no, so its labels must be 0, 1 or blank; found 2"),
-        (TOXIC, -1.0, "'toxic' is yes/no, .* found -1"),
-        (TOXIC, 0.5, "'toxic' is yes/no, .* found 0.5"),
-        (TOXIC, math.inf, "'toxic' is yes/no, .* found inf"),
+        (TOXIC, 2.0, "target 'toxic' is binary, so its labels must be 0, 1 or empty; found 2"),
+        (TOXIC, -1.0, "'toxic' is binary, .* found -1"),
+        (TOXIC, 0.5, "'toxic' is binary, .* found 0.5"),
+        (TOXIC, math.inf, "'toxic' is binary, .* found inf"),
         (ODOUR, 3.0, "target 'odour' has 3 classes, so its labels must be 0 … 2; found 3"),
         (ODOUR, -1.0, "'odour' has 3 classes, .* found -1"),
         (ODOUR, 1.5, "'odour' has 3 classes, .* found 1.5"),
@@ -236,7 +242,7 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
     for task in tasks:
         (target,) = task.targets
         assert target.class_weights == pytest.approx(expected.tolist())
-        total, weight = task.loss(torch.zeros(len(labels), task.outputs), torch.tensor(labels))
+        total, weight = loss_of(task, torch.zeros(len(labels), task.outputs), torch.tensor(labels))
         assert float(weight) == pytest.approx(len(column))
         assert float(total / weight) == pytest.approx(math.log(len(counts)))
 
@@ -257,7 +263,7 @@ def test_balancing_leaves_regression_alone() -> None:
     assert [target.class_weights for target in task.targets] == [(), (0.75, 1.5)]
     task = Task.fit(["a", "b"], ["regression", "binary"], labels)
     assert [target.class_weights for target in task.targets] == [(), ()]
-    with pytest.raises(ConfigError, match="class_weight is for yes/no and multi-class .* a, b are"):
+    with pytest.raises(ConfigError, match="class_weight is for binary and multi-class .* a, b are"):
         Task.fit(["a", "b"], ["regression"] * 2, labels, class_weight="balanced")
 
 
@@ -299,7 +305,7 @@ def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> No
     labels = labels_of(task)
     outputs = (3 * torch.randn(6, task.outputs)).requires_grad_()
     given = None if weights is None else torch.tensor(weights)
-    total, weight = task.loss(outputs, labels, given)
+    total, weight = loss_of(task, outputs, labels, given)
     expected, expected_weight = plain_loss(task, outputs, labels, weights or [1.0] * 6)
     torch.testing.assert_close(total, expected)
     assert float(weight) == pytest.approx(expected_weight)
@@ -316,7 +322,7 @@ def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
     torch.manual_seed(1)
     labels = labels_of(task)
     outputs = (size * torch.randn(6, task.outputs)).requires_grad_()
-    total, _ = task.loss(outputs, labels, torch.rand(6))
+    total, _ = loss_of(task, outputs, labels, torch.rand(6))
     total.backward()
     assert total.isfinite() or (task.regression_loss == "mse" and size > 1e19)
     assert outputs.grad.isfinite().all()
@@ -330,7 +336,7 @@ def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
 def test_loss_without_any_label(task: Task) -> None:
     """Zero of zero weight, with a zero gradient."""
     outputs = torch.randn(3, task.outputs, requires_grad=True)
-    total, weight = task.loss(outputs, torch.full((3, len(task.targets)), NAN), torch.rand(3))
+    total, weight = loss_of(task, outputs, torch.full((3, len(task.targets)), NAN), torch.rand(3))
     total.backward()
     assert (total.item(), weight.item()) == (0.0, 0.0)
     assert not outputs.grad.any()
@@ -343,20 +349,20 @@ def test_a_weight_is_so_many_copies(task: Task, copies: list[int]) -> None:
     torch.manual_seed(2)
     outputs, labels = torch.randn(6, task.outputs), labels_of(task)
     times = torch.tensor(copies)
-    one = task.loss(outputs, labels, times.float())
-    other = task.loss(outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
+    one = loss_of(task, outputs, labels, times.float())
+    other = loss_of(task, outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
     torch.testing.assert_close(one, other)
 
 
 def test_a_molecule_of_weight_0_has_no_gradient() -> None:
     """Weights of 1 are no weights."""
     outputs = torch.randn(6, 7, requires_grad=True)
-    total, _ = MIXED.loss(outputs, torch.tensor(LABELS), torch.tensor([1.0, 0, 1, 1, 0, 1]))
+    total, _ = loss_of(MIXED, outputs, torch.tensor(LABELS), torch.tensor([1.0, 0, 1, 1, 0, 1]))
     total.backward()
     assert not outputs.grad[[1, 4]].any()
     assert outputs.grad[[0, 2, 5]].any()
-    ones = MIXED.loss(outputs, torch.tensor(LABELS), torch.ones(6))
-    torch.testing.assert_close(ones, MIXED.loss(outputs, torch.tensor(LABELS)), rtol=0, atol=0)
+    ones = loss_of(MIXED, outputs, torch.tensor(LABELS), torch.ones(6))
+    torch.testing.assert_close(ones, loss_of(MIXED, outputs, torch.tensor(LABELS)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("class_weights", [(), (0.2, 5.0)])
@@ -368,7 +374,7 @@ def test_two_classes_are_yes_or_no(class_weights: tuple[float, ...]) -> None:
     both = torch.cat([torch.zeros(50, 1), z], dim=1)
     labels = torch.randint(0, 2, (50, 1)).float()
     labels[::6] = NAN
-    one, other = binary.loss(z, labels), two.loss(both, labels)
+    one, other = loss_of(binary, z, labels), loss_of(two, both, labels)
     torch.testing.assert_close(one, other)
     gradients = (torch.autograd.grad(total, z)[0] for total, _ in (one, other))
     torch.testing.assert_close(*gradients)
@@ -379,12 +385,12 @@ def test_loss_of_half_precision_outputs_is_computed_in_float32() -> None:
     """With bfloat16 outputs, as autocast gives them, neither scaling nor sum is in bfloat16."""
     outputs = torch.ones(3000, 1, dtype=torch.bfloat16)
     task = Task((Target("a", "regression", mean=100.3, scale=0.7),), "mae")
-    total, _ = task.loss(outputs, torch.full((3000, 1), 100.1))
+    total, _ = loss_of(task, outputs, torch.full((3000, 1), 100.1))
     assert total.dtype == torch.float32
     assert total.item() == pytest.approx(3000 * (1 + 0.2 / 0.7), rel=1e-5)
     outputs = torch.randn(6, 7).bfloat16()
-    exact = weighted(MIXED).loss(outputs.float(), torch.tensor(LABELS))
-    torch.testing.assert_close(weighted(MIXED).loss(outputs, torch.tensor(LABELS)), exact)
+    exact = loss_of(weighted(MIXED), outputs.float(), torch.tensor(LABELS))
+    torch.testing.assert_close(loss_of(weighted(MIXED), outputs, torch.tensor(LABELS)), exact)
 
 
 # Predictions
@@ -422,7 +428,7 @@ def test_the_loss_is_zero_where_the_prediction_is_the_label() -> None:
     """Whatever the standardisation."""
     task = Task((Target("a", "regression", mean=-7.0, scale=3.0),), "mae")
     outputs = torch.randn(9, 1)
-    total, _ = task.loss(outputs, task.predictions(outputs))
+    total, _ = loss_of(task, outputs, task.predictions(outputs))
     assert float(total) == pytest.approx(0, abs=1e-5)
 
 
@@ -442,7 +448,7 @@ def test_probabilities_of_classes_sum_to_1(size: float, seed: int) -> None:
         assert (highest == part.max(1).values).all()
     if size <= 1:
         task, classes = Task((ODOUR,), "loss"), torch.arange(20.0) % 3
-        total, _ = task.loss(outputs[:, :3], classes[:, None])
+        total, _ = loss_of(task, outputs[:, :3], classes[:, None])
         chosen = task.predictions(outputs[:, :3]).gather(1, classes.long()[:, None])
         assert float(total) == pytest.approx(float(-chosen.log().sum()), rel=1e-4)
 
@@ -479,14 +485,14 @@ def test_tables_name_the_columns() -> None:
     assert {len(values) for table in empty for values in table.values()} == {0}
 
 
-def test_the_constant_is_the_median_or_the_shares() -> None:
+def test_the_baseline_is_the_median_or_the_frequencies() -> None:
     """Blanks count for nothing, and no other constant has a lower MAE or log loss."""
     expected = [2 / 4, 1 / 4, 1 / 4, 2.0, 0.5, 0.5, 0.5]
-    assert MIXED.constant(np.array(LABELS)).tolist() == pytest.approx(expected)
+    assert MIXED.baseline_prediction(np.array(LABELS)).tolist() == pytest.approx(expected)
     rng = np.random.default_rng(3)
     column = rng.exponential(size=(101, 1))
     task = Task((LOGP,), "mae")
-    best = np.abs(column - task.constant(column)).mean()
+    best = np.abs(column - task.baseline_prediction(column)).mean()
     assert all(np.abs(column - other).mean() >= best for other in np.linspace(0, 3, 301))
     classes = rng.choice(3, size=(101, 1), p=[0.6, 0.3, 0.1]).astype(float)
     task = Task((ODOUR,), "log_loss")
@@ -494,22 +500,22 @@ def test_the_constant_is_the_median_or_the_shares() -> None:
     def log_loss(shares: np.ndarray) -> float:
         return task.scores(np.tile(shares, (101, 1)), classes)["log_loss"]
 
-    best = log_loss(task.constant(classes))
+    best = log_loss(task.baseline_prediction(classes))
     assert all(log_loss(shares) > best for shares in rng.dirichlet([1, 1, 1], 50))
 
 
-def test_the_constant_of_squared_errors_is_the_mean() -> None:
+def test_the_baseline_of_squared_errors_is_the_mean() -> None:
     """No other constant has a lower RMSE."""
     column = np.random.default_rng(3).exponential(size=(101, 1))
     task = Task((Target("a", "regression"),), "rmse", regression_loss="mse")
-    assert task.constant(column) == pytest.approx(column.mean(axis=0))
-    best = np.square(column - task.constant(column)).mean()
+    assert task.baseline_prediction(column) == pytest.approx(column.mean(axis=0))
+    best = np.square(column - task.baseline_prediction(column)).mean()
     assert all(np.square(column - other).mean() >= best for other in np.linspace(0, 3, 301))
 
 
-def test_the_constant_without_labels_is_a_prediction_like_any_other() -> None:
+def test_the_baseline_without_labels_is_finite() -> None:
     """Numbers, such as can be scored."""
-    constant = MIXED.constant(np.full((3, 4), np.nan))
+    constant = MIXED.baseline_prediction(np.full((3, 4), np.nan))
     assert constant.shape == (7,)
     assert np.isfinite(constant).all()
 
