@@ -50,7 +50,7 @@ class TrainingDisplay(Callback):
         self._since: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
     def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         self.training = True
         self._metric = model.task.metric
@@ -65,7 +65,7 @@ class TrainingDisplay(Callback):
             first = dataset.rejected[0]
             self.console.print(
                 f"Left out: {len(dataset.rejected)} row(s) that cannot be read, such as "
-                f"'{first.smiles}': {first.reason}. All are in {folder / 'rejected.csv'}",
+                f"'{first.smiles}': {first.reason}. All are in {folder}/rejected.csv",
                 style="yellow",
             )
         self.console.print(splits_table(dataset))
@@ -173,7 +173,7 @@ class SeriesDisplay(Callback):
         self.training = False
 
     def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         if not self.quiet and not self.training:
             for remark in dataset.remarks:
@@ -191,6 +191,7 @@ class SeriesDisplay(Callback):
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         took = _clock(metrics["seconds"])
         folder = result.folder
+        assert folder is not None
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {took}")
 

@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import FiniteFloat
+from torch import nn
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
@@ -47,8 +48,10 @@ from molsepnorm.files.writing import (
     replacing,
     write_json,
 )
+from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
+from molsepnorm.training.checkpoint import Progress, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.lock import LOCK
 
@@ -167,6 +170,33 @@ class RunFolder:
         metrics = read_json(self.metrics)
         check_types(_Metrics, metrics, f"{self.metrics} is damaged")
         return metrics
+
+    def keep_model(self, model: PropertyModel) -> None:
+        """Write the best model so far."""
+        model.save_pretrained(self.model)
+
+    def best_model(self) -> PropertyModel:
+        """Read the best model."""
+        return PropertyModel.from_pretrained(self.model)
+
+    def save_checkpoint(
+        self,
+        progress: Progress,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        average: nn.Module | None,
+        random: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Write the checkpoint, with the history so far."""
+        history = self.read_history()
+        save_checkpoint(self.checkpoint, progress, network, optimizer, average, random, history)
+
+    def finish(
+        self, dataset: Dataset, task: Task, predictions: np.ndarray, metrics: dict[str, Any]
+    ) -> None:
+        """Write the results of a finished run."""
+        self.write_predictions(dataset, task, predictions)
+        write_json(self.metrics, metrics)
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
