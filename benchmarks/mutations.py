@@ -900,8 +900,8 @@ MUTATIONS = [
     Mutation(
         "captured steps: the learning rate stays as it was while recording",
         "training/step.py",
-        'group["lr"] = self._rate if self._captured else rate',
-        'group["lr"] = rate',
+        'group["lr"] = on_device if self._captured else own',
+        'group["lr"] = own',
         SAME_STEPS,
     ),
     Mutation(

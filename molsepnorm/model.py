@@ -28,7 +28,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 
-__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place"]
+__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place", "weights_digest"]
 
 SCHEMA = 1
 """Raised whenever the meaning of a model folder changes."""
@@ -161,6 +161,18 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
         max_distance=config.max_distance,
         max_path_length=config.max_path_length,
     )
+
+
+def weights_digest(folder: Path | str) -> str:
+    """Return the SHA-256 digest of the weights file in a model folder, or in a run's folder.
+
+    Raises:
+        ModelError: the folder is not a model folder.
+        StorageError: the file cannot be read.
+    """
+    path = _find(Path(folder)) / _WEIGHTS
+    with clear_errors(path, "read"):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _find(folder: Path) -> Path:

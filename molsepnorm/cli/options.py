@@ -169,6 +169,16 @@ recipe_options = (
     click.option("--config", type=PLACE, help="A YAML file of settings."),
     click.option("--preset", help="An architecture: mini, slim, base."),
     click.option(
+        "--from",
+        type=PLACE,
+        help="Folder of a run or a model to start from. Its architecture and featuriser are used.",
+    ),
+    click.option(
+        "--freeze-epochs",
+        type=int,
+        help="Number of epochs at the beginning that train only the output weights.",
+    ),
+    click.option(
         "--set",
         "settings",
         multiple=True,
@@ -271,6 +281,8 @@ _SETTINGS = {
     },
     **{name: f"optim.{name}" for name in ("lr", "class_weight")},
     **{name: f"model.{name}" for name in ("layers", "norm")},
+    "from": "finetune.start",
+    "freeze_epochs": "finetune.freeze_epochs",
 }
 """Options that stand for a setting."""
 

@@ -16,6 +16,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict.inference import Precision
 from molsepnorm.training.budget import seconds_of
+from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.settings import parse_yaml, shown
 
 __all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
@@ -96,6 +97,7 @@ class TrainConfig(_Section):
     data: DataConfig
     model: GraphormerConfig = GraphormerConfig()
     optim: OptimConfig = OptimConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
 
     def resolved(self) -> TrainConfig:
@@ -107,7 +109,11 @@ class TrainConfig(_Section):
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }
-        return self.model_copy(update={"data": self.data.model_copy(update=paths)})
+        finetune = self.finetune
+        if finetune.start is not None:
+            finetune = finetune.model_copy(update={"start": finetune.start.resolve()})
+        data = self.data.model_copy(update=paths)
+        return self.model_copy(update={"data": data, "finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """The same with other settings, by their dotted names.
@@ -115,7 +121,7 @@ class TrainConfig(_Section):
         Raises:
             ConfigError: an unknown setting, or a value that does not fit.
         """
-        content = self._content()
+        content = with_start(self._content(), settings)
         for name, value in settings.items():
             _set(content, name, value)
         return _validate(content, "the configuration")
@@ -191,6 +197,7 @@ def load_config(
         if preset not in known:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, known)}")
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
+    content = with_start(content, overrides or {}, preset)
     for name, value in (overrides or {}).items():
         _set(content, name, value)
     made = _validate(content, config or "the configuration")

@@ -26,6 +26,7 @@ from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.finetuning import Body
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
@@ -68,7 +69,8 @@ class Trainer:
         self.network = model.network.to(self.device)
         if world.size > 1:
             synchronize_norms(self.network)
-        self.optimizer = make_optimizer(self.network, config.optim)
+        self.optimizer = make_optimizer(self.network, config.optim, config.finetune)
+        self.body = Body(self.network)
         ema = config.optim.ema
         self.average = WeightAverage(self.network, ema) if ema else None
         weights = dataset.weights
@@ -172,7 +174,8 @@ class Trainer:
     def validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the validation split, after batch norms got the statistics of the
         weights as they are."""
-        estimate_statistics(self.trained_network(), self._sample())
+        if not self.body.frozen:
+            estimate_statistics(self.trained_network(), self._sample())
         return self._validate()
 
     def wait(self) -> None:
@@ -197,6 +200,8 @@ class Trainer:
         """The same; after each step, how many molecules it had."""
         progress = self.progress
         self.network.train()
+        if self.body.frozen:
+            self.body.eval()
         for batch, planned in zip(batches, self.step.plan(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
@@ -207,6 +212,8 @@ class Trainer:
     def _train_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the epoch that is under way; false if it was stopped before its end."""
         progress, begun = self.progress, time.perf_counter()
+        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
+            self.step.rebuild()
         batches = self.plan(progress.epoch)
         for molecules in self._steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1

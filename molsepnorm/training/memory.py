@@ -12,7 +12,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
-from molsepnorm.training.config import TrainConfig
 
 __all__ = ["RunInMemory"]
 
@@ -25,7 +24,7 @@ class RunInMemory:
     def __init__(self) -> None:
         self._best: PropertyModel | None = None
 
-    def begin(self, config: TrainConfig, dataset: Dataset) -> None:
+    def begin(self, *parts: Any) -> None:
         """Do nothing."""
 
     def keep_model(self, model: PropertyModel) -> None:

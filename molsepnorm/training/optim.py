@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.finetuning import FinetuneConfig
 
 __all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
 
 
-def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW over all parameters, as in Graphormer v1: the weight decay spares none."""
-    parameters = list(network.parameters())
+def make_optimizer(
+    network: Graphormer, config: OptimConfig, finetune: FinetuneConfig | None = None
+) -> torch.optim.Optimizer:
+    """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
+
+    Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
+    `lr_factor` of a group is the factor on the learning rate.
+    """
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in network.named_parameters():
+        factor = (finetune or FinetuneConfig()).lr_factor(name, network.config.layers)
+        groups.setdefault(factor, []).append(parameter)
+    listed: list[dict[str, Any]] = [
+        {"params": parameters, "lr_factor": factor} for factor, parameters in groups.items()
+    ]
     return torch.optim.AdamW(
-        parameters,
+        listed,
         lr=config.lr,
         weight_decay=config.weight_decay,
         fused=True,
-        capturable=parameters[0].is_cuda,
+        capturable=listed[0]["params"][0].is_cuda,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,6 +28,7 @@ from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.evaluation import score_on
+from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
@@ -82,10 +82,11 @@ def train(
         chosen = world.on_main_process(lambda: folder or RunFolder.numbered("run"))
         with _opened(chosen, resume, world) as storage:
             _require_device(config, world)
+            start = None if resume else _start(config)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
             return _train(
-                config, dataset, storage, None, resume, callback or Callback(), stop, world, begun
+                config, dataset, storage, start, resume, callback or Callback(), stop, world, begun
             )
 
 
@@ -107,8 +108,8 @@ def train_on(
         folder: the run folder as in `train`. None keeps the best model in memory: there is no
             checkpoint, and `TrainingResult.folder` is None.
         resume: continue the run in `folder` with the same data set.
-        model: where training starts. Its network is copied, and its task is used as it is. By
-            default the weights are drawn and the task is fitted to the training labels.
+        model: trained model to start from, in place of the one that `finetune.start` names. Its
+            weights are copied, and targets that it does not have get new output weights.
         callback: as in `train`.
         stop: as in `train`.
 
@@ -124,8 +125,9 @@ def train_on(
         _opened(folder, resume, world) as storage,
     ):
         _require_device(config, world)
+        start = None if resume else _start(config, model)
         return _train(
-            config, dataset, storage, model, resume, callback or Callback(), stop, world, begun
+            config, dataset, storage, start, resume, callback or Callback(), stop, world, begun
         )
 
 
@@ -168,16 +170,16 @@ def _train(
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
         torch.manual_seed(config.run.seed)
+        task, dataset = fit_task(config, dataset)
         leaked = shared_molecules(dataset)
-        if start is None:
-            task, dataset = fit_task(config, dataset)
-            network = Graphormer(replace(architecture(config), outputs=task.outputs))
-            model = PropertyModel(network, dataset.store.featurizer, task)
-        else:
-            _require_fit(start, dataset)
-            model = replace(start, network=copy.deepcopy(start.network))
         if leaked:
             dataset = _with_remark(dataset, _leak_remark(leaked))
+        network = Graphormer(replace(architecture(config), outputs=task.outputs))
+        model = PropertyModel(network, dataset.store.featurizer, task)
+        loaded = None if start is None else load_weights(network, task, start)
+        if loaded is not None:
+            name = config.finetune.start or "a model in memory"
+            dataset = _with_remark(dataset, f"Training starts from {name}: {loaded}.")
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
@@ -188,7 +190,7 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
                 trainer.plan_epochs(epochs_within(trainer, left))
-            world.on_main_process(lambda: run.begin(config, dataset))
+            world.on_main_process(lambda: run.begin(config, dataset, loaded))
             trainer.save()
         planned = config.run.model_copy(update={"epochs": trainer.epochs})
         callback.on_start(config.model_copy(update={"run": planned}), dataset, model, run.path)
@@ -205,15 +207,13 @@ def _train(
     return result
 
 
-def _require_fit(model: PropertyModel, dataset: Dataset) -> None:
-    """Check that a model to start from reads the data set's molecules and predicts its targets."""
-    for what, mine, theirs in (
-        ("features", model.featurizer, dataset.store.featurizer),
-        ("encoding", model.encoding, dataset.store.encoding),
-        ("targets", model.task.names, dataset.targets),
-    ):
-        if mine != theirs:
-            raise ConfigError(f"the model has the {what} {mine} and the data have {theirs}")
+def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyModel | None:
+    """Return the model to start from, once it is known to fit the configuration."""
+    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    if model is None:
+        return open_start(config.finetune, network, featurizer)
+    require_fit(model, network, featurizer)
+    return model
 
 
 def _require_readable(config: TrainConfig, run: RunFolder) -> None:
@@ -323,6 +323,7 @@ def _finish(
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
+        **config.finetune.origin(),
         **{split: json_scores(values) for split, values in scores.items()},
         "test_interval_95": {
             name: list(both)

@@ -87,7 +87,7 @@ class TrainStep:
         """Sum of this process's losses and of their weights, since it was last set to zero."""
         self._loss = Loss(model.task, self.device)
         self._train_sizes = examples.graphs.sizes[train]
-        self._rate = torch.zeros((), device=self.device)
+        self._rates = [torch.zeros((), device=self.device) for _ in optimizer.param_groups]
         self._weight = torch.ones((), device=self.device)
         self._plans: dict[int, tuple[Block, ...]] = {}
         self._recorded: dict[tuple[Block, ...], tuple[Tensor, Callable[[], None]]] = {}
@@ -115,9 +115,10 @@ class TrainStep:
             weight: of the new weights in the average.
         """
         self._weight.fill_(weight)
-        self._rate.fill_(rate)  # where steps are recorded it must not be a number of the host's
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._rate if self._captured else rate
+        for group, on_device in zip(self.optimizer.param_groups, self._rates, strict=True):
+            own = rate * group["lr_factor"]
+            on_device.fill_(own)  # recorded steps read the rate from the device
+            group["lr"] = on_device if self._captured else own
         replay = self._recording(planned) if planned.fixed and self._captured else None
         if replay is None:
             self._take(planned.graphs, planned.plan, planned.fixed)
@@ -128,6 +129,11 @@ class TrainStep:
     def recordings(self) -> int:
         """The number of batch shapes that have a recorded step."""
         return len(self._recorded)
+
+    def rebuild(self) -> None:
+        """Drop all that depends on which parameters are trained; call it when these change."""
+        self._recorded.clear()
+        self._forward = _in_parallel(self.network, self.world, self.device)
 
     def state(self) -> Iterator[Tensor]:
         """All that a step changes."""
