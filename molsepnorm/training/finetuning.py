@@ -93,7 +93,7 @@ class FinetuneConfig(BaseModel):
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """What a network took from the model that it starts from."""
+    """The weights that a network has from the model that it starts from."""
 
     loaded: int
     """Number of parameters that were loaded."""
@@ -142,15 +142,16 @@ def with_start(
             f"preset {preset} and finetune.start both choose an architecture: leave the preset out"
         )
     data = content.get("data", {})
+    is_table = overrides.get("data.dataset", data.get("dataset")) is None
     if finetune.get("weights_sha256") is None:
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
         architecture = asdict(model.network.config)
         content["model"] = {k: v for k, v in architecture.items() if k not in _FROM_DATA}
-        if data.get("dataset") is None:
+        if is_table:
             data = content["data"] = {**data, "featurizer": model.featurizer}
     expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in _FREE}
-    if data.get("dataset") is None:
+    if is_table:
         expected["data.featurizer"] = data.get("featurizer")
     wrong = [
         f"{name} is {expected[name]}, not {value}"

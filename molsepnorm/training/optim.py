@@ -43,9 +43,12 @@ def make_optimizer(
 class WeightAverage(nn.Module):
     """An exponential moving average of a network's weights.
 
-    The first steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n
-    steps, so that the initial weights are soon forgotten. Batch-norm statistics are not averaged:
-    they would not be those of the averaged weights, and `estimate_statistics` makes them anew.
+    After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
+    forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
+    weights; `estimate_statistics` computes them.
+
+    `torch.optim.swa_utils.AveragedModel` waits for the device at every update, which recorded steps
+    cannot do.
     """
 
     def __init__(self, network: Graphormer, decay: float) -> None:
@@ -54,12 +57,17 @@ class WeightAverage(nn.Module):
         self.decay = decay
 
     def weight(self, step: int) -> float:
-        """What the weights after a step, counted from 0, count in the average."""
+        """Return the weight in the average of the network after a step, counted from 0."""
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
     def update(self, network: Graphormer, weight: Tensor) -> None:
-        """Take in the network's weights, with this weight (a number on their device)."""
+        """Update the average with the network's weights.
+
+        Args:
+            network: network after the step.
+            weight: scalar on the network's device, from `weight`.
+        """
         averages: list[Tensor] = list(self.module.parameters())
         weights: list[Tensor] = list(network.parameters())
         torch._foreach_add_(
@@ -68,7 +76,7 @@ class WeightAverage(nn.Module):
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
-    """The rate of a step, counted from 0, of `total` steps.
+    """Return the learning rate of a step, counted from 0, of `total` steps.
 
     >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
     >>> [learning_rate(step, 4, config) for step in range(4)]
