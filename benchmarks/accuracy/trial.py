@@ -19,7 +19,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import MolsepnormError
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import Callback, EpochRecord, TrainConfig, load_config, train
+from molsepnorm.training import Callback, EpochRecord, StopWhen, TrainConfig, load_config, train
 from molsepnorm.training.folder import RunFolder
 
 __all__ = ["code", "described", "interval", "settings_of", "source", "trial"]
@@ -56,8 +56,7 @@ def trial(
         result = train(
             config,
             RunFolder.numbered(f"{name}-{seed}", runs),
-            callback=heard,
-            stop=lambda: stopped_by() is not None,
+            callback=[heard, StopWhen(lambda: stopped_by() is not None)],
         )
         metrics = result.metrics
         if not result.finished:

@@ -16,6 +16,7 @@ import torch
 from click.testing import CliRunner
 
 from molsepnorm import Predictor, load_config, train
+from molsepnorm.training import StopWhen
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["logp", "active", "colour"]
@@ -84,7 +85,7 @@ def prepare(root: Path) -> Work:
     long.save(root / "long.yaml")
     apart(lambda: train(config, root / "run"))
     apart(lambda: train(long, root / "whole"))
-    apart(lambda: train(long, root / "stopped", stop=lambda: next(steps) == 8))
+    apart(lambda: train(long, root / "stopped", callback=StopWhen(lambda: next(steps) == 8)))
     shutil.copytree(root / "cache", root / "store")
     predict = f"predict --model {root}/run -i {root}/table.csv -o {root}/out.csv --processes 1"
     apart(lambda: command(predict.split()))

@@ -61,7 +61,7 @@ class Counting(TorchDispatchMode):
 
 def launches(trainer: Trainer) -> Counter[str]:
     """Of the trainer's third step."""
-    batches = trainer.plan(0)[:3]
+    batches = trainer.schedule.batches(0)[:3]
     counting = Counting()
 
     def launched(name: str, qkv: Tensor, bias: list[Tensor], *rest: Any) -> None:

@@ -143,7 +143,7 @@ def first_batches(trainer: Trainer, wanted: int) -> list[np.ndarray]:
     """The batches of the first so many steps."""
     batches: list[np.ndarray] = []
     for epoch in count():
-        batches += trainer.plan(epoch)
+        batches += trainer.schedule.batches(epoch)
         if len(batches) >= wanted:
             return batches[:wanted]
     raise AssertionError

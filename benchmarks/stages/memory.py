@@ -29,10 +29,11 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import Target, Task
+from molsepnorm.training import StopWhen
 from molsepnorm.training.run import architecture
 
 config, steps = molsepnorm.load_config({name!r}), itertools.count(1)
-molsepnorm.train(config, sys.argv[1], stop=lambda: next(steps) >= {steps})
+molsepnorm.train(config, sys.argv[1], callback=StopWhen(lambda: next(steps) >= {steps}))
 network = architecture(config)
 dataset = datasets.load(config.data, encoding_of(network))
 task = Task((Target("y", "regression"),), "mae")

@@ -79,6 +79,7 @@ def ablate(
     molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
     """
     from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.training import StopWhen
     from molsepnorm.training import ablate as run
 
     config = series_configuration(given)
@@ -89,8 +90,7 @@ def ablate(
             output or Path("runs") / f"{config.data.label}-ablation",
             vary,
             seeds=seeds,
-            callback=display,
-            stop=lambda: stop.signal is not None,
+            callback=[display, StopWhen(lambda: stop.signal is not None)],
         )
     if not ablation.finished:
         leave_saved(stop)

@@ -20,7 +20,7 @@ from molsepnorm.cli.options import (
 from molsepnorm.cli.signals import leave_saved, stop_on_signal
 
 if TYPE_CHECKING:
-    from molsepnorm.training import Series
+    from molsepnorm.training import Replicates
 
 __all__ = ["benchmark"]
 
@@ -56,25 +56,24 @@ def benchmark(
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
     from molsepnorm.cli.display import SeriesDisplay
-    from molsepnorm.training import train_series
+    from molsepnorm.training import StopWhen, train_replicates
 
     config = series_configuration(given, replicates)
     display = SeriesDisplay(quiet=as_json)
     with stop_on_signal(lambda: display.training) as stop:
-        series = train_series(
+        series = train_replicates(
             config,
             output or Path("runs") / f"{config.data.label}-series",
             seeds=seeds,
             splits=replicates,
-            callback=display,
-            stop=lambda: stop.signal is not None,
+            callback=[display, StopWhen(lambda: stop.signal is not None)],
         )
     if not series.finished:
         leave_saved(stop)
     _show(series, as_json)
 
 
-def _show(series: Series, as_json: bool) -> None:
+def _show(series: Replicates, as_json: bool) -> None:
     from molsepnorm.cli.console import make_console
     from molsepnorm.cli.display import series_table
 

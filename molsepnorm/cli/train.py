@@ -52,6 +52,7 @@ def train(
     torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """
     from molsepnorm.cli.display import TrainingDisplay
+    from molsepnorm.training import StopWhen
     from molsepnorm.training import train as run_training
     from molsepnorm.training.folder import RunFolder
 
@@ -70,8 +71,7 @@ def train(
                 config,
                 folder,
                 resume=resume is not None,
-                callback=display,
-                stop=lambda: stop.signal is not None,
+                callback=[display, StopWhen(lambda: stop.signal is not None)],
             )
         finally:
             display.close()

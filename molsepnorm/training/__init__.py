@@ -1,10 +1,10 @@
 """From a configuration to a trained model and its scores."""
 
 from molsepnorm.training.ablation import Ablation, ablate
-from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
+from molsepnorm.training.callback import Callback, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.evaluation import Evaluation, evaluate
-from molsepnorm.training.replicates import Series, train_series
+from molsepnorm.training.replicates import Replicates, train_replicates
 from molsepnorm.training.run import train, train_on
 
 __all__ = [
@@ -12,7 +12,8 @@ __all__ = [
     "Callback",
     "EpochRecord",
     "Evaluation",
-    "Series",
+    "Replicates",
+    "StopWhen",
     "TrainConfig",
     "TrainingResult",
     "ablate",
@@ -20,5 +21,5 @@ __all__ = [
     "load_config",
     "train",
     "train_on",
-    "train_series",
+    "train_replicates",
 ]

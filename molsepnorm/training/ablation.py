@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,7 +18,7 @@ from molsepnorm.nn.config import NORMS
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.replicates import Series, train_series
+from molsepnorm.training.replicates import Replicates, train_replicates
 
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
 
@@ -48,7 +48,7 @@ class Ablation:
     folder: Path
     metric: str
     """By which the variants are compared: that by which models are chosen."""
-    series: dict[str, Series]
+    series: dict[str, Replicates]
     """By the variants' names, the first one being what the others are compared with."""
     differences: dict[str, dict[str, Difference]]
     """Variant -> split -> difference from the first."""
@@ -73,8 +73,7 @@ def ablate(
     vary: Mapping[str, Sequence[Any]],
     *,
     seeds: Sequence[int],
-    callback: Callback | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    callback: Callback | Iterable[Callback] | None = None,
 ) -> Ablation:
     """Train every variant with every seed, one after the other.
 
@@ -92,10 +91,9 @@ def ablate(
         vary: settings and their values, see `variants_of`; all combinations are trained.
         seeds: of initial weights, order and dropout, the same for every variant.
         callback: is told of each run.
-        stop: asked after every step; once it answers true the run is saved and this returns.
 
     Raises:
-        ConfigError: nothing to compare, an unknown setting, or as `train_series`.
+        ConfigError: nothing to compare, an unknown setting, or as `train_replicates`.
         DataError, ModelError, StorageError: as `train`.
     """
     folder = Path(folder)
@@ -105,12 +103,10 @@ def ablate(
     result = Ablation(folder, "", {}, {}, finished=False)
     with hold(config.data.table, config.data.splits_file):
         for count in range(1, max(len(seeds), 1) + 1):
-            series: dict[str, Series] = {}
+            series: dict[str, Replicates] = {}
             for name, variant in configs.items():
                 some = seeds[:count]
-                each = train_series(
-                    variant, folder / name, seeds=some, callback=callback, stop=stop
-                )
+                each = train_replicates(variant, folder / name, seeds=some, callback=callback)
                 if not each.finished:
                     return result
                 series[name] = each
@@ -178,7 +174,7 @@ def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Differe
     return Difference(mean, (mean - reach, mean + reach), p, count)
 
 
-def _compared(folder: Path, series: dict[str, Series], finished: bool) -> Ablation:
+def _compared(folder: Path, series: dict[str, Replicates], finished: bool) -> Ablation:
     base, *_ = series.values()
     metric = base.summary["chosen_by"]
     if metric not in base.summary["test"]:
@@ -194,7 +190,9 @@ def _compared(folder: Path, series: dict[str, Series], finished: bool) -> Ablati
     return Ablation(folder, metric, series, differences, finished)
 
 
-def _pairs(series: Series, base: Series, split: str, metric: str) -> Iterator[tuple[float, float]]:
+def _pairs(
+    series: Replicates, base: Replicates, split: str, metric: str
+) -> Iterator[tuple[float, float]]:
     """Scores of runs of the same seed and split, where both are defined."""
     for name, run in series.runs.items():
         both = run[split][metric], base.runs[name][split][metric]

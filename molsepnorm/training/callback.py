@@ -1,7 +1,8 @@
-"""How training reports: the library prints nothing, it tells a callback."""
+"""How training reports its progress. The library prints nothing; callbacks receive the events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,65 +11,122 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["Callback", "EpochRecord", "TrainingResult"]
+__all__ = ["Callback", "Callbacks", "EpochRecord", "StopWhen", "TrainingResult"]
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One line of `history.csv`: the epochs since the last validation, up to this one's."""
+    """One line of `history.csv`: a validation and the epochs since the previous one."""
 
     epoch: int
-    """Epochs finished, so the first one's record says 1."""
+    """Epochs finished; 1 after the first."""
     step: int
     """Optimiser steps taken so far."""
     lr: float
     """Learning rate of the last step."""
     train_loss: float
-    """Mean over all labels of these epochs, each under the weights of its step, dropout on."""
+    """Mean loss of all labels in these epochs, with dropout and the weights at each step."""
     val_loss: float
     scores: dict[str, float]
-    """Of the validation split, by the metric's name."""
+    """Scores of the validation split by metric."""
     seconds: float
-    """Of training in these epochs, validation aside."""
+    """Time of the steps in these epochs, without validation."""
     graphs_per_second: float
     best: bool
-    """Whether the model of this epoch became the one that is kept."""
+    """Whether this model is the best so far."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to."""
+    """The result of a run."""
 
     folder: Path | None
-    """The run folder; None of a run in memory."""
+    """The run folder; None for a run in memory."""
     finished: bool
-    """False if the run was stopped before its last epoch; `train(resume=True)` continues it."""
+    """False if a callback stopped the run before its last epoch; `resume=True` continues it."""
     model: PropertyModel | None
-    """The best one by validation; None where no epoch ended."""
+    """The best model by validation; None if no epoch ended."""
     metrics: dict[str, Any]
-    """The content of `metrics.json`; empty where the run did not finish."""
+    """The content of `metrics.json`; empty if the run is not finished."""
 
 
 class Callback:
-    """Override what you want to hear of; every method here does nothing."""
+    """Receives the events of training; override the methods that you need.
+
+    `on_step` and `on_epoch` may return True to stop the run. A run with a folder then saves its
+    state, and `train(folder=..., resume=True)` continues it exactly.
+
+    >>> class StopAtLoss(Callback):
+    ...     def on_epoch(self, record, epochs):
+    ...         return record.val_loss < 0.1
+    """
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        """The data are loaded and training begins or goes on."""
+        """Called when the data are loaded and training starts or continues.
 
-    def on_warning(self, remark: str) -> None:
-        """Something is not done in the way that was asked for."""
-
-    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
-        """A step was taken: `done` of `of` in this epoch (counted from 0), at `rate` graphs/s.
-
-        `loss` is the step's on a CPU. A GPU is not waited for: there it is the mean of the epochs
-        before the last validation, NaN until the first, and the step may still be under way.
+        `model` is trained in place; `folder` is None for a run in memory.
         """
 
-    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
-        """An epoch of `epochs` ended with a validation."""
+    def on_warning(self, message: str) -> None:
+        """Called when something is not done as configured."""
+
+    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
+        """Called after every step; return True to stop the run.
+
+        Args:
+            epoch: epochs finished, counted from 0.
+            done: steps taken in this epoch.
+            of: steps of this epoch.
+            loss: on a CPU, the mean loss of the step. A GPU is not synchronised: there it is the
+                mean loss up to the last validation, and NaN before the first one.
+            rate: molecules per second in these epochs.
+        """
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> bool | None:
+        """Called after every validation of a run of `epochs` epochs; return True to stop it."""
 
     def on_end(self, result: TrainingResult) -> None:
-        """The run's folder is complete, or the run was stopped."""
+        """Called when the run is finished or stopped."""
+
+
+class StopWhen(Callback):
+    """Stops the run after the first step at which a condition holds."""
+
+    def __init__(self, condition: Callable[[], bool]) -> None:
+        self.condition = condition
+
+    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool:
+        return self.condition()
+
+
+class Callbacks(Callback):
+    """Calls several callbacks in order; the run stops if any of them returns True."""
+
+    def __init__(self, callbacks: Callback | Iterable[Callback] | None) -> None:
+        if isinstance(callbacks, Callback):
+            callbacks = [callbacks]
+        self.callbacks = list(callbacks or ())
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        for each in self.callbacks:
+            each.on_start(config, dataset, model, folder)
+
+    def on_warning(self, message: str) -> None:
+        for each in self.callbacks:
+            each.on_warning(message)
+
+    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool:
+        answers = [each.on_step(epoch, done, of, loss, rate) for each in self.callbacks]
+        return any(answers)
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
+        answers = [each.on_epoch(record, epochs) for each in self.callbacks]
+        return any(answers)
+
+    def on_end(self, result: TrainingResult) -> None:
+        for each in self.callbacks:
+            each.on_end(result)

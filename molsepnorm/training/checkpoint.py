@@ -1,7 +1,7 @@
-"""The state from which a run goes on exactly where it was.
+"""The state from which a run continues exactly.
 
-One safetensors file: tensors by name, and the plain numbers as JSON in its header, with a digest of
-all. Nothing is pickled.
+It is one safetensors file with the tensors by name. Plain numbers are JSON in its header, together
+with a digest of everything. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -16,43 +16,45 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor, nn
+from torch import Tensor
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.training.objectives.objective import Objective
+from molsepnorm.training.optim import WeightAverage
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
 SCHEMA = 3
-"""Raised whenever the meaning of the file changes."""
+"""Version of the format; increased whenever the meaning of the file changes."""
 
-_WITHOUT_DIGEST = 2  # the schema before files held their digest; still read
+_WITHOUT_DIGEST = 2  # earlier files without a digest can still be read
 
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """The position of a run."""
 
     epoch: int = 0
     """Epochs finished."""
     step_in_epoch: int = 0
-    """Steps taken in the epoch that is under way."""
+    """Steps taken in the current epoch."""
     step: int = 0
-    """Steps taken altogether."""
+    """Steps taken in total."""
     loss_sum: float = 0.0
-    """Of the steps since the last validation, over all labels."""
+    """Sum of the losses of all labels since the last validation."""
     loss_count: float = 0.0
-    """The sum of their weights: how many labels that were, where all count alike."""
+    """Sum of the weights of these labels; their number if all weights are 1."""
     graphs: int = 0
     """Molecules seen since the last validation."""
     epoch_seconds: float = 0.0
-    """Spent on steps since the last validation."""
+    """Time of the steps since the last validation."""
     seconds: float = 0.0
-    """Spent on all steps and validations up to the last validation."""
+    """Time of all steps and validations up to the last validation."""
     epochs: int = 0
-    """How many the run shall have."""
+    """Epochs in total when the run is finished."""
     best_score: float | None = None
     best_epoch: int | None = None
 
@@ -72,24 +74,25 @@ _SIGNED = ("loss_sum", "best_score")
 def save_checkpoint(
     path: Path,
     progress: Progress,
-    network: nn.Module,
+    objective: Objective,
     optimizer: torch.optim.Optimizer,
-    average: nn.Module | None,
+    average: WeightAverage | None,
     random: Mapping[str, Tensor],
     history: bytes = b"",
 ) -> None:
-    """Write the state of training and of random generators, and the history so far, replacing the
-    last checkpoint.
+    """Write the state of training, the random states and the history, replacing the checkpoint.
 
     Raises:
-        StorageError: the place cannot be written, or the disk is full.
+        StorageError: the path cannot be written, or the disk is full.
     """
-    tensors = _flatten("network", network.state_dict())
+    tensors = _flatten("network/", objective.network.state_dict())
+    tensors |= _flatten("objective/", objective.own_state())
     if average is not None:
-        tensors |= _flatten("average", average.state_dict())
+        tensors |= _flatten("average/module.", average.module.network.state_dict())
+        tensors |= _flatten("average_objective/", average.module.own_state())
     for index, state in optimizer.state_dict()["state"].items():
-        tensors |= _flatten(f"optimizer.{index}", state)
-    tensors |= _flatten("random", random)
+        tensors |= _flatten(f"optimizer.{index}/", state)
+    tensors |= _flatten("random/", random)
     tensors["history"] = torch.from_numpy(np.frombuffer(history, dtype=np.uint8).copy())
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
@@ -98,15 +101,15 @@ def save_checkpoint(
 
 def load_checkpoint(
     path: Path,
-    network: nn.Module,
+    objective: Objective,
     optimizer: torch.optim.Optimizer,
-    average: nn.Module | None,
+    average: WeightAverage | None,
 ) -> tuple[Progress, dict[str, Tensor], bytes | None]:
-    """Put the state back in place.
+    """Load the state into the objective, the optimiser and the average.
 
     Returns:
-        Where the run stands; the states of its random generators, which are not set yet; and the
-        history, which checkpoints of earlier versions lack.
+        The position of the run; the random states, which are not set yet; and the history, or None
+        if the checkpoint is of an earlier version without it.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -119,29 +122,30 @@ def load_checkpoint(
             if content["schema"] not in (SCHEMA, _WITHOUT_DIGEST):
                 raise ModelError(
                     f"{path} was written by another version of molsepnorm (schema "
-                    f"{content['schema']}, and this one reads {SCHEMA}): go on with that version, "
-                    "or start the run anew in another folder"
+                    f"{content['schema']}, and this one reads {SCHEMA}): continue with that "
+                    "version, or start the run anew in another folder"
                 )
             if check_sealed(path) is None and content["schema"] == SCHEMA:
                 raise ValueError("it holds no digest")
             progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        weights = _under("network", tensors)
-        if converted := weights.keys() - network.state_dict().keys():
+        weights = _under("network/", tensors)
+        if converted := weights.keys() - objective.network.state_dict().keys():
             raise ModelError(
                 f"{path} was written by another version of molsepnorm, whose network also has "
-                f"{min(converted)}: go on with that version, or start the run anew in another "
+                f"{min(converted)}: continue with that version, or start the run anew in another "
                 "folder"
             )
-        network.load_state_dict(weights)
+        objective.load_state(weights, _under("objective/", tensors))
         if average is not None:
-            average.load_state_dict(_under("average", tensors))
+            own = _under("average_objective/", tensors)
+            average.module.load_state(_under("average/module.", tensors), own)
         saved = optimizer.state_dict()
         count = sum(len(group["params"]) for group in saved["param_groups"])
-        states = ((index, _under(f"optimizer.{index}", tensors)) for index in range(count))
+        states = ((index, _under(f"optimizer.{index}/", tensors)) for index in range(count))
         saved["state"] = {index: state for index, state in states if state}
         optimizer.load_state_dict(saved)
-        random = _under("random", tensors)
+        random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
         history = tensors.get("history")
@@ -153,9 +157,8 @@ def load_checkpoint(
 
 
 def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{prefix}/{name}": value.contiguous() for name, value in state.items()}
+    return {prefix + name: value.contiguous() for name, value in state.items()}
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    start = f"{prefix}/"
-    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

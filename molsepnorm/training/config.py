@@ -8,18 +8,34 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+)
 
 from molsepnorm.data.datasets.config import MOST_SEED, DataConfig
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict.inference import Precision
-from molsepnorm.training.budget import seconds_of
 from molsepnorm.training.finetuning import FinetuneConfig, with_start
-from molsepnorm.training.settings import parse_yaml, shown
+from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
-__all__ = ["OptimConfig", "RunConfig", "TrainConfig", "config_folder", "load_config"]
+__all__ = [
+    "OBJECTIVE_SETTINGS",
+    "ContrastiveConfig",
+    "ObjectiveConfig",
+    "OptimConfig",
+    "RunConfig",
+    "TrainConfig",
+    "config_folder",
+    "load_config",
+]
 
 _LONGEST = 4096  # characters of a path
 _LARGEST_FILE = 4_000_000  # bytes
@@ -52,6 +68,47 @@ class OptimConfig(_Section):
     ema: float | None = Field(None, gt=0, lt=1)
     """Decay of an exponential moving average of the weights, which then is what is validated and
     saved; None for none."""
+
+
+class ObjectiveConfig(_Section):
+    """What is learnt; each objective adds its own settings."""
+
+    name: str = "supervised"
+    """supervised: the labels. contrastive: embeddings without labels (SimCSE)."""
+
+
+class ContrastiveConfig(ObjectiveConfig):
+    """Contrastive learning of two dropout views per molecule."""
+
+    name: str = "contrastive"
+    temperature: float = Field(0.05, gt=0, le=1000)
+    """Temperature of the contrastive loss."""
+
+
+OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
+    "supervised": ObjectiveConfig,
+    "contrastive": ContrastiveConfig,
+}
+"""The settings of each objective, by its name."""
+
+
+def _objective_settings(value: Any) -> Any:
+    """Validate the section with the settings of the objective that it names."""
+    if isinstance(value, ObjectiveConfig) or not isinstance(value, dict):
+        return value
+    name = str(value.get("name", "supervised"))
+    if name not in OBJECTIVE_SETTINGS:
+        raise ValueError(
+            f"there is no objective '{name}'. {did_you_mean(name, OBJECTIVE_SETTINGS)}"
+        )
+    own = OBJECTIVE_SETTINGS[name].model_fields
+    for other, settings in OBJECTIVE_SETTINGS.items():
+        for key in value.keys() & (settings.model_fields.keys() - own.keys()):
+            raise ValueError(
+                f"'{key}' is a setting of another objective: set objective.name to {other}, or "
+                f"remove '{key}'"
+            )
+    return OBJECTIVE_SETTINGS[name].model_validate(value)
 
 
 def _checked_time(text: str) -> str:
@@ -96,6 +153,9 @@ class TrainConfig(_Section):
 
     data: DataConfig
     model: GraphormerConfig = GraphormerConfig()
+    objective: Annotated[SerializeAsAny[ObjectiveConfig], BeforeValidator(_objective_settings)] = (
+        ObjectiveConfig()
+    )
     optim: OptimConfig = OptimConfig()
     finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
@@ -295,6 +355,8 @@ def _known(path: list[str]) -> list[str]:
     """The settings of a section."""
     if not path:
         return list(TrainConfig.model_fields)
+    if path[0] == "objective":
+        return [*{name for each in OBJECTIVE_SETTINGS.values() for name in each.model_fields}]
     section = TrainConfig.model_fields[path[0]].annotation
     if is_dataclass(section):
         return [field.name for field in fields(section) if field.name not in _FROM_DATA]

@@ -13,11 +13,12 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import Precision, pick_device, predict
-from molsepnorm.tasks import Task, check_labels
+from molsepnorm.tasks import check_labels
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.objectives.supervised import dataset_scores
 
-__all__ = ["Evaluation", "Selection", "evaluate", "score_on", "select"]
+__all__ = ["Evaluation", "Selection", "evaluate", "select"]
 
 
 class Evaluation(NamedTuple):
@@ -73,7 +74,7 @@ def evaluate(
     check_labels(model.task.targets, labels)
     model.network.to(place)
     predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
-    scores = score_on(dataset, model.task, predictions, labels)
+    scores = dataset_scores(dataset, model.task, predictions, labels)
     odd = int((~np.isfinite(predictions).all(axis=1)).sum())
     return Evaluation(dataset, split, len(graphs), odd, scores)
 
@@ -118,16 +119,6 @@ def select(
         )
     graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
     return Selection(model, dataset, split, graphs)
-
-
-def score_on(
-    dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
-) -> dict[str, float]:
-    """`Task.scores`, where a set with an evaluation of its own has the last word on its metric."""
-    scores = task.scores(predictions, labels)
-    if dataset.official is not None and dataset.metric is not None:
-        scores[dataset.metric] = dataset.official(predictions, labels)
-    return scores
 
 
 def _own_split(

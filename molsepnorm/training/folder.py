@@ -23,7 +23,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,9 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import FiniteFloat
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
@@ -55,6 +57,8 @@ from molsepnorm.training.checkpoint import Progress, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.lock import LOCK
+from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.optim import WeightAverage
 
 __all__ = ["RunFolder"]
 
@@ -71,6 +75,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.json"
         self.model = self.path / "model"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
+        self._own = self.path / "checkpoints" / "objective.safetensors"
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
@@ -175,31 +180,46 @@ class RunFolder:
         check_types(_Metrics, metrics, f"{self.metrics} is damaged")
         return metrics
 
-    def keep_model(self, model: PropertyModel) -> None:
-        """Write the best model so far."""
-        model.save_pretrained(self.model)
+    def keep_best(self, model: PropertyModel, objective: Objective) -> None:
+        """Write the best model so far, and the other tensors of its objective if there are any."""
+        replace(model, network=objective.network).save_pretrained(self.model)
+        if own := objective.own_state():
+            with replacing(self._own) as scratch:
+                scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
 
-    def best_model(self) -> PropertyModel:
-        """Read the best model."""
-        return PropertyModel.from_pretrained(self.model)
+    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
+        """Read the best model and the other tensors of its objective.
+
+        Raises:
+            ModelError: a file is damaged.
+        """
+        own: dict[str, Tensor] = {}
+        if self._own.exists():
+            try:
+                with clear_errors(self._own, "read"):
+                    own = load(self._own.read_bytes())
+            except (SafetensorError, ValueError) as error:
+                raise ModelError(f"{self._own} is damaged: {error}") from error
+        return PropertyModel.from_pretrained(self.model), own
 
     def save_checkpoint(
         self,
         progress: Progress,
-        network: nn.Module,
+        objective: Objective,
         optimizer: torch.optim.Optimizer,
-        average: nn.Module | None,
-        random: Mapping[str, torch.Tensor],
+        average: WeightAverage | None,
+        random: Mapping[str, Tensor],
     ) -> None:
         """Write the checkpoint, with the history so far."""
         history = self.read_history()
-        save_checkpoint(self.checkpoint, progress, network, optimizer, average, random, history)
+        save_checkpoint(self.checkpoint, progress, objective, optimizer, average, random, history)
 
     def finish(
-        self, dataset: Dataset, task: Task, predictions: np.ndarray, metrics: dict[str, Any]
+        self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
     ) -> None:
         """Write the results of a finished run."""
-        self.write_predictions(dataset, task, predictions)
+        if results.predictions is not None:
+            self.write_predictions(dataset, task, results.predictions)
         write_json(self.metrics, metrics)
 
     def append_history(self, record: EpochRecord) -> None:

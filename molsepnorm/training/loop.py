@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
 from molsepnorm import devices
-from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import ModelError, MolsepnormError
+from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.predict.inference import infer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.tasks import Loss
-from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint
 from molsepnorm.training.config import TrainConfig
@@ -29,28 +23,29 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import Body
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
+from molsepnorm.training.objectives import Examples, Objective, make_objective
+from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
-from molsepnorm.training.statistics import estimate_statistics, statistics_batches
-from molsepnorm.training.step import TINY, Examples, TrainStep
+from molsepnorm.training.schedule import Schedule
+from molsepnorm.training.statistics import estimate_statistics
+from molsepnorm.training.step import TrainStep
 
 __all__ = ["Trainer"]
 
-_MANY_TARGETS = 20  # beyond these, an epoch is scored by the chosen metric alone
-
 
 class Trainer:
-    """Trains a model on a data set, in a run's folder.
+    """Trains a model on a data set.
 
-    All that decides the next step is in `progress`, the network, the optimiser, the average and
-    torch's random generator; a checkpoint holds just these, so that a run which goes on from one
-    takes the same steps as if it had never stopped.
+    The next step is determined by `progress`, the objective's tensors, the optimiser, the average
+    and torch's random generators. A checkpoint holds exactly these, so a resumed run takes the same
+    steps as an uninterrupted one.
 
     Args:
-        config: the run's.
-        dataset: what to train on.
+        config: the configuration of the run.
+        dataset: the data set.
         model: its network is trained in place; its task standardises the labels.
-        folder: where checkpoints and the best model go.
-        callback: is told what happens.
+        folder: the storage of checkpoints and of the best model.
+        callback: receives the events of training.
         world: the processes that train together.
     """
 
@@ -69,127 +64,137 @@ class Trainer:
         self.network = model.network.to(self.device)
         if world.size > 1:
             synchronize_norms(self.network)
-        self.optimizer = make_optimizer(self.network, config.optim, config.finetune)
-        self.body = Body(self.network)
-        ema = config.optim.ema
-        self.average = WeightAverage(self.network, ema) if ema else None
-        weights = dataset.weights
-        examples = Examples(
+        weights, train = dataset.weights, dataset.splits["train"]
+        self.examples = Examples(
             GraphTensors.of(dataset.store, self.device),
             torch.from_numpy(dataset.store.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
         )
-        self.graphs = examples.graphs
-        train = dataset.splits["train"]
+        self.graphs = self.examples.graphs
+        self.objective = make_objective(config, model, self.examples)
+        self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)
+        self.body = Body(self.network)
+        if config.finetune.freeze_epochs and not (
+            self.objective.uses_all_outputs or self.objective.own_state()
+        ):
+            raise ConfigError(
+                "finetune.freeze_epochs trains only the output weights, and the objective "
+                f"{config.objective.name} has none: leave it out"
+            )
+        ema = config.optim.ema
+        self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
             from molsepnorm.training.trial import settled
 
             config = settled(config, self.device, world, callback.on_warning)
-        self.step = TrainStep(
-            *(
-                config,
-                model,
-                self.average,
-                self.optimizer,
-                examples,
-                train,
-                world,
-                callback.on_warning,
-            )
-        )
+        parts = (config, self.objective, self.average, self.optimizer, train, world)
+        self.step = TrainStep(*parts, callback.on_warning)
+        self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         self.progress = Progress()
-        self.plan_epochs(config.run.epochs)
-        # a GPU goes on by itself, and to ask several processes would take them longer than a step
-        self._waits = self.device.type == "cpu" and world.size == 1
+        self.set_epochs(config.run.epochs)
+        # reading the loss would make a GPU wait, and several processes exchange it for each step
+        self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
 
+    def set_epochs(self, epochs: int) -> None:
+        """Set the length of the run, on which the learning-rate schedule depends."""
+        self.progress.epochs = epochs
+        self.total_steps = self.schedule.count_steps(epochs)
+
     def resume(self) -> None:
-        """Go on from the folder's checkpoint.
+        """Continue from the folder's checkpoint.
 
         Raises:
-            ModelError: it is damaged, or counts other epochs or steps than the configuration and
-                the data give.
+            ModelError: it is damaged, or its counters do not fit the configuration and the data.
         """
         folder = self.folder
         assert isinstance(folder, RunFolder)
         self.progress, random, history = load_checkpoint(
-            folder.checkpoint, self.network, self.optimizer, self.average
+            folder.checkpoint, self.objective, self.optimizer, self.average
         )
-        self._require_counts()
+        if problem := self._wrong_counts():
+            raise ModelError(
+                f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
+                "configuration. Start the run anew in another folder"
+            )
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
-        self.plan_epochs(self.progress.epochs)
+        self.set_epochs(self.progress.epochs)
 
-    def _require_counts(self) -> None:
+    def _wrong_counts(self) -> str | None:
+        """Describe a counter of the checkpoint that cannot be right."""
         progress, run = self.progress, self.config.run
         if run.budget is None and progress.epochs != run.epochs:
-            told = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
-        elif progress.step_in_epoch > (steps := len(self.plan(progress.epoch))):
-            told = f"has {progress.step_in_epoch} steps in an epoch of {steps}"
-        elif progress.step != (steps := self._count_steps(progress.epoch) + progress.step_in_epoch):
-            told = f"counts {progress.step} steps where {steps} were taken"
-        else:
-            return
-        assert isinstance(self.folder, RunFolder)
-        raise ModelError(
-            f"{self.folder.checkpoint} {told}: it is damaged or belongs to another configuration. "
-            "Start the run anew in another folder"
-        )
+            return f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
+        steps = len(self.schedule.batches(progress.epoch))
+        if progress.step_in_epoch > steps:
+            return f"has {progress.step_in_epoch} steps in an epoch of {steps}"
+        steps = self.schedule.count_steps(progress.epoch) + progress.step_in_epoch
+        if progress.step != steps:
+            return f"counts {progress.step} steps where {steps} were taken"
+        return None
 
-    def plan_epochs(self, epochs: int) -> None:
-        """Train for so many, which the schedule needs to know beforehand."""
-        self.epochs = self.progress.epochs = epochs
-        self.total_steps = self._count_steps(epochs)
+    def save(self) -> None:
+        """Write the checkpoint from which `resume` continues."""
+        random = self.world.random_states()
+        parts = (self.progress, self.objective, self.optimizer, self.average, random)
+        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))
 
-    def fit(self, stop: Callable[[], bool]) -> bool:
-        """Train to the last epoch, or until `stop` says so after a step.
+    def fit(self) -> bool:
+        """Train to the last epoch, or until patience ends or a callback stops the run.
 
         Returns:
-            Whether training came to its end: the last epoch, or the end of patience.
+            False if a callback stopped the run before its end.
         """
-        run, progress = self.config.run, self.progress
-        while progress.epoch < self.epochs and not self._out_of_patience():
+        progress = self.progress
+        while not self._finished():
             begun = time.perf_counter()
-            finished = self._train_epoch(stop)
-            validate = finished and (
-                (progress.epoch + 1) % run.validate_every == 0 or progress.epoch + 1 == self.epochs
-            )
-            if validate or not finished:
+            stopped = self._train_epoch()
+            validate = not stopped and self._validates(progress.epoch + 1)
+            if validate or stopped:
                 self._collect()
             progress.epoch_seconds += time.perf_counter() - begun
-            if not finished:
+            if stopped:
                 self.save()
                 return False
             progress.epoch += 1
             progress.step_in_epoch = 0
             if validate:
-                self._end_epoch()
+                stopped = self._end_epoch()
                 self.save()
+                if stopped:
+                    return self._finished()
         return True
 
-    def trained_network(self) -> Graphormer:
-        """What is validated and kept: the average where there is one."""
-        return self.network if self.average is None else self.average.module
+    def _finished(self) -> bool:
+        """Return whether the last epoch or the end of patience is reached."""
+        run, progress = self.config.run, self.progress
+        if progress.epoch >= progress.epochs or run.patience is None:
+            return progress.epoch >= progress.epochs
+        validated = progress.epoch - progress.epoch % run.validate_every
+        return validated - (progress.best_epoch or 0) >= run.patience
 
-    def validate(self) -> tuple[float, dict[str, float]]:
-        """Loss and scores of the validation split, after batch norms got the statistics of the
-        weights as they are."""
-        if not self.body.frozen:
-            estimate_statistics(self.trained_network(), self._sample())
-        return self._validate()
+    def _validates(self, epoch: int) -> bool:
+        """Return whether there is a validation after this epoch, counted from 1."""
+        return epoch % self.config.run.validate_every == 0 or epoch == self.progress.epochs
 
-    def wait(self) -> None:
-        """Until the device has done all that it was asked for."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def plan(self, epoch: int) -> list[np.ndarray]:
-        """The training molecules of each step of an epoch, which depend on seed and epoch alone."""
-        run, sizes = self.config.run, self.graphs.sizes
-        graphs, rng = self.dataset.splits["train"], np.random.default_rng((run.seed, epoch))
-        return epoch_batches(
-            graphs, sizes, run.batch_size, rng, run.blocks, run.max_pairs, self._fewest
-        )
+    def _train_epoch(self) -> bool:
+        """Take the remaining steps of the current epoch; return whether a callback stopped it."""
+        progress, begun = self.progress, time.perf_counter()
+        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
+            self.step.rebuild()
+        batches = self.schedule.batches(progress.epoch)
+        for molecules in self._steps(batches[progress.step_in_epoch :]):
+            progress.step_in_epoch += 1
+            progress.graphs += molecules
+            if self._reads_losses:
+                self._collect()
+            seconds = progress.epoch_seconds + time.perf_counter() - begun
+            done, rate = progress.step_in_epoch, progress.graphs / seconds
+            stop = self.callback.on_step(progress.epoch, done, len(batches), self._last_loss, rate)
+            if self.world.any(bool(stop)):
+                return True
+        return False
 
     def take_steps(self, batches: Sequence[np.ndarray]) -> None:
         """Take a step on each batch, without waiting for the device."""
@@ -197,57 +202,51 @@ class Trainer:
             pass
 
     def _steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """The same; after each step, how many molecules it had."""
+        """Take a step on each batch; after each step, yield the number of its molecules."""
         progress = self.progress
-        self.network.train()
+        self.objective.train()
         if self.body.frozen:
             self.body.eval()
-        for batch, planned in zip(batches, self.step.plan(batches), strict=True):
+        for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.step(planned, rate, weight)
+            self.step(batch, rate, weight)
             progress.step += 1
-            yield len(batch)
-
-    def _train_epoch(self, stop: Callable[[], bool]) -> bool:
-        """The rest of the epoch that is under way; false if it was stopped before its end."""
-        progress, begun = self.progress, time.perf_counter()
-        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
-            self.step.rebuild()
-        batches = self.plan(progress.epoch)
-        for molecules in self._steps(batches[progress.step_in_epoch :]):
-            progress.step_in_epoch += 1
-            progress.graphs += molecules
-            if self._waits:
-                self._collect()
-            seconds = progress.epoch_seconds + time.perf_counter() - begun
-            done, of = progress.step_in_epoch, len(batches)
-            rate = progress.graphs / seconds
-            self.callback.on_step(progress.epoch, done, of, self._last_loss, rate)
-            if self.world.any(stop()):
-                return False
-        return True
+            yield len(graphs)
 
     def _collect(self) -> None:
-        """Take over the losses of the steps since the last time, once they are computed."""
+        """Read the losses of the steps since the last call; this waits for the device."""
         totals = self.step.totals.clone()
         self.step.totals.zero_()
         self.world.sum(totals)
         loss_sum, count = totals.tolist()
         if not math.isfinite(loss_sum):
-            raise self._diverged(f"the loss is {loss_sum} at step {self.progress.step}")
+            what = f"the loss is {loss_sum} at step {self.progress.step}"
+            raise diverged(what, self.config.optim)
         self.progress.loss_sum += loss_sum
         self.progress.loss_count += count
         self._last_loss = loss_sum / max(count, TINY)
 
-    def _diverged(self, what: str) -> MolsepnormError:
-        return MolsepnormError(
-            f"{what}: training diverged. Try a lower optim.lr (now {self.config.optim.lr:g}), a "
-            "longer optim.warmup, or optim.clip_norm"
-        )
+    def trained_objective(self) -> Objective:
+        """Return the objective to validate and to keep: the average if there is one."""
+        return self.objective if self.average is None else self.average.module
 
-    def _end_epoch(self) -> None:
-        """Validate, keep the model if it is the best so far, write the history."""
+    def trained_network(self) -> Graphormer:
+        """Return the network of `trained_objective`."""
+        return self.trained_objective().network
+
+    def validate(self) -> tuple[float, dict[str, float]]:
+        """Return loss and scores of the validation split, with batch-norm statistics estimated
+        for the current weights."""
+        objective, blocks = self.trained_objective(), self.config.run.blocks
+        shares = (self.world.share(batch, least=1) for batch in self.schedule.statistics_batches())
+        if not self.body.frozen:
+            batches = (self.graphs.cut(each, blocks) for each in shares)
+            estimate_statistics(objective.network, batches)
+        return objective.eval().validate(self.dataset.splits["val"], self.world)
+
+    def _end_epoch(self) -> bool:
+        """Validate, keep the best model, write the history; return whether a callback stops."""
         progress, begun = self.progress, time.perf_counter()
         val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
@@ -267,60 +266,18 @@ class Trainer:
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
-        self.world.on_main_process(lambda: self._keep(record))
+        self.world.on_main_process(lambda: self._write(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
-        self.callback.on_epoch(record, self.epochs)
+        return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
 
-    def _keep(self, record: EpochRecord) -> None:
+    def _write(self, record: EpochRecord) -> None:
         if record.best:
-            kept = replace(self.model, network=self.trained_network())
-            self.folder.keep_model(kept)
+            self.folder.keep_best(self.model, self.trained_objective())
         self.folder.append_history(record)
 
-    def _sample(self) -> Iterator[GraphBatch]:
-        """Batches of training molecules, the same at every validation."""
-        run, graphs = self.config.run, self.dataset.splits["train"]
-        for batch in statistics_batches(graphs, self.graphs.sizes, run, self._fewest):
-            yield self.graphs.cut(self.world.share(batch, least=1), run.blocks)
-
-    @property
-    def _fewest(self) -> int:
-        """How few molecules a batch may have: a batch norm needs two, and each process one."""
-        return max(2, self.world.size)
-
-    def _count_steps(self, epochs: int) -> int:
-        """Return the number of steps in the first epochs."""
-        run, graphs = self.config.run, self.dataset.splits["train"]
-        if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
-            return epochs * num_batches(len(graphs), run.batch_size)
-        return sum(len(self.plan(epoch)) for epoch in range(epochs))
-
-    def _out_of_patience(self) -> bool:
-        run, progress = self.config.run, self.progress
-        if run.patience is None:
-            return False
-        validated = progress.epoch - progress.epoch % run.validate_every
-        return validated - (progress.best_epoch or 0) >= run.patience
-
-    def _validate(self) -> tuple[float, dict[str, float]]:
-        """Loss and scores of the whole validation split."""
-        graphs, task = self.dataset.splits["val"], self.model.task
-        share = infer(self.trained_network(), self.graphs, self.world.share(graphs))
-        outputs = self.world.gather(share)
-        if not outputs.isfinite().all():
-            raise self._diverged("an output on a validation molecule is not finite")
-        labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
-        given = None if weights is None else torch.from_numpy(weights[graphs])
-        loss_sum, count = Loss(task)(outputs, torch.from_numpy(labels), given)
-        # of very many targets the rest would take longer than training
-        only = METRICS if len(task.targets) <= _MANY_TARGETS else [task.metric]
-        scores = task.scores(task.predictions(outputs).numpy(), labels, only)
-        return float(loss_sum / count.clamp(min=TINY)), scores
-
-    def save(self) -> None:
-        """Write the checkpoint from which `resume` goes on."""
-        random = self.world.random_states()
-        parts = (self.progress, self.network, self.optimizer, self.average, random)
-        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))
+    def wait(self) -> None:
+        """Wait until the device has finished its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
+from molsepnorm.training.objectives import Objective, Results
 
 __all__ = ["RunInMemory"]
 
@@ -22,20 +24,21 @@ class RunInMemory:
     path = None
 
     def __init__(self) -> None:
-        self._best: PropertyModel | None = None
+        self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
 
     def begin(self, *parts: Any) -> None:
         """Do nothing."""
 
-    def keep_model(self, model: PropertyModel) -> None:
+    def keep_best(self, model: PropertyModel, objective: Objective) -> None:
         """Keep a copy of the best model so far, on the CPU and in evaluation mode."""
         with torch.random.fork_rng():  # the weights drawn here are replaced
             network = Graphormer(model.network.config)
-        network.load_state_dict(model.network.state_dict())
-        self._best = replace(model, network=network.eval())
+        network.load_state_dict(objective.network.state_dict())
+        own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
+        self._best = replace(model, network=network.eval()), own
 
-    def best_model(self) -> PropertyModel:
-        """Return the best model."""
+    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
+        """Return the best model, and the other tensors of its objective."""
         assert self._best is not None
         return self._best
 
@@ -48,5 +51,5 @@ class RunInMemory:
     def finished_metrics(self) -> None:
         """Return None: there is no earlier run."""
 
-    def finish(self, dataset: Dataset, task: Task, predictions: Any, metrics: Any) -> None:
+    def finish(self, dataset: Dataset, task: Task, results: Results, metrics: Any) -> None:
         """Do nothing."""

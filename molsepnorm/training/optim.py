@@ -9,24 +9,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import FinetuneConfig
+from molsepnorm.training.objectives.objective import Objective
 
 __all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
 
 
 def make_optimizer(
-    network: Graphormer, config: OptimConfig, finetune: FinetuneConfig | None = None
+    objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None
 ) -> torch.optim.Optimizer:
     """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
 
     Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
     `lr_factor` of a group is the factor on the learning rate.
     """
+    finetune = finetune or FinetuneConfig()
     groups: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in network.named_parameters():
-        factor = (finetune or FinetuneConfig()).lr_factor(name, network.config.layers)
+    for name, parameter in objective.named_parameters():
+        prefix, _, own = name.partition("network.")
+        factor = 1.0 if prefix else finetune.lr_factor(own, objective.network.config.layers)
         groups.setdefault(factor, []).append(parameter)
     listed: list[dict[str, Any]] = [
         {"params": parameters, "lr_factor": factor} for factor, parameters in groups.items()
@@ -41,7 +43,7 @@ def make_optimizer(
 
 
 class WeightAverage(nn.Module):
-    """An exponential moving average of a network's weights.
+    """An exponential moving average of the weights of an objective.
 
     After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
     forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
@@ -51,25 +53,20 @@ class WeightAverage(nn.Module):
     cannot do.
     """
 
-    def __init__(self, network: Graphormer, decay: float) -> None:
+    def __init__(self, objective: Objective, decay: float) -> None:
         super().__init__()
-        self.module = copy.deepcopy(network).requires_grad_(False)
+        self.module = copy.deepcopy(objective).requires_grad_(False)
         self.decay = decay
 
     def weight(self, step: int) -> float:
-        """Return the weight in the average of the network after a step, counted from 0."""
+        """Return the weight in the average of the parameters after a step, counted from 0."""
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
-    def update(self, network: Graphormer, weight: Tensor) -> None:
-        """Update the average with the network's weights.
-
-        Args:
-            network: network after the step.
-            weight: scalar on the network's device, from `weight`.
-        """
+    def update(self, objective: Objective, weight: Tensor) -> None:
+        """Add the objective's weights to the average, with this weight (on their device)."""
         averages: list[Tensor] = list(self.module.parameters())
-        weights: list[Tensor] = list(network.parameters())
+        weights: list[Tensor] = list(objective.parameters())
         torch._foreach_add_(
             averages, torch._foreach_mul(torch._foreach_sub(weights, averages), weight)
         )

@@ -1,9 +1,9 @@
-"""`train_series`: one configuration over several seeds and splits, and their mean scores."""
+"""`train_replicates`: one configuration over several seeds and splits, and their mean scores."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.run import architecture, train
 
-__all__ = ["Series", "train_series"]
+__all__ = ["Replicates", "train_replicates"]
 
 
 @dataclass(frozen=True)
-class Series:
+class Replicates:
     """What the runs came to."""
 
     folder: Path
@@ -35,22 +35,21 @@ class Series:
     """False where it was stopped; the same call goes on."""
 
 
-def train_series(
+def train_replicates(
     config: TrainConfig,
     folder: Path | str,
     *,
     seeds: Sequence[int],
     splits: int | None = None,
-    callback: Callback | None = None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Series:
+    callback: Callback | Iterable[Callback] | None = None,
+) -> Replicates:
     """Train with each seed, on each of several splits where asked, one after the other.
 
     Runs that are finished are not repeated and one that was stopped goes on, so a series can be
     broken off at any time, and more seeds can be added later.
 
     >>> config = load_config("ogbg-molhiv")
-    >>> series = train_series(config, "runs/molhiv", seeds=range(10))     # doctest: +SKIP
+    >>> series = train_replicates(config, "runs/molhiv", seeds=range(10))     # doctest: +SKIP
     >>> series.summary["test"]["roc_auc"]                                 # doctest: +SKIP
     {'mean': 0.771, 'sd': 0.009, 'values': [0.768, ...]}
 
@@ -62,7 +61,6 @@ def train_series(
             training and validation molecules anew. None for the configured one alone, or for all
             folds where `data.folds` is set.
         callback: is told of each run.
-        stop: asked after every step; once it answers true the run is saved and this returns.
 
     Raises:
         ConfigError: no seed, a seed twice, splits that cannot be had, or the folder holds runs of
@@ -71,17 +69,16 @@ def train_series(
         ModelError, StorageError: as `train`.
     """
     with hold(config.data.table, config.data.splits_file):
-        return _train_series(config, Path(folder), seeds, splits, callback, stop)
+        return _train_replicates(config, Path(folder), seeds, splits, callback)
 
 
-def _train_series(
+def _train_replicates(
     config: TrainConfig,
     folder: Path,
     seeds: Sequence[int],
     splits: int | None,
-    callback: Callback | None,
-    stop: Callable[[], bool],
-) -> Series:
+    callback: Callback | Iterable[Callback] | None,
+) -> Replicates:
     if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
         raise ConfigError("a series needs one seed or more, each once, such as 0-9 or 0,1,2")
     if splits is not None:
@@ -98,15 +95,13 @@ def _train_series(
         metrics = run.finished_metrics()
         if metrics is None:
             started = run.checkpoint.exists()
-            result = train(
-                None if started else each, run.path, resume=started, callback=callback, stop=stop
-            )
+            result = train(None if started else each, run.path, resume=started, callback=callback)
             if not result.finished:
-                return Series(folder, runs, _summary(config, runs), finished=False)
+                return Replicates(folder, runs, _summary(config, runs), finished=False)
             metrics = result.metrics
         runs[name] = metrics
         write_json(folder / "summary.json", _summary(config, runs))
-    return Series(folder, runs, _summary(config, runs), finished=True)
+    return Replicates(folder, runs, _summary(config, runs), finished=True)
 
 
 def _plan(

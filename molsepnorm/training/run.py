@@ -1,40 +1,39 @@
-"""`train`: the whole job, from a configuration to a folder of results."""
+"""`train` and `train_on`: from a configuration to a trained model and its scores."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.predict.inference import on_device, predict
-from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.budget import epochs_within, seconds_of
-from molsepnorm.training.callback import Callback, TrainingResult
+from molsepnorm.predict.inference import on_device
+from molsepnorm.training.budget import epochs_within
+from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.evaluation import score_on
 from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
+from molsepnorm.training.objectives import OBJECTIVES, make_objective
+from molsepnorm.training.settings import seconds_of
 
-__all__ = ["architecture", "fit_task", "train", "train_on"]
+__all__ = ["architecture", "train", "train_on"]
 
 
 def train(
@@ -42,8 +41,7 @@ def train(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    callback: Callback | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Load the configured data, train a model and score the best one once on the test split.
 
@@ -55,8 +53,7 @@ def train(
         config: the configuration, as `load_config` returns it. A resumed run uses its own.
         folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
         resume: continue the run in `folder` exactly where its checkpoint was written.
-        callback: receives the events of training.
-        stop: called after every step; when it returns true, the state is saved and `train` returns.
+        callback: receives the events of training and may stop it; one or several.
 
     Raises:
         ConfigError: the folder is not empty, another process is training into it, or a setting
@@ -71,9 +68,8 @@ def train(
     if resume:
         run = RunFolder(folder if folder is not None else RunFolder.numbered("run"))
         run.require_started()
-        config = load_config(config=run.config)
+        config, folder = load_config(config=run.config), run.path
         _require_readable(config, run)
-        folder = run.path
     assert config is not None
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
@@ -85,9 +81,7 @@ def train(
             start = None if resume else _start(config)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(
-                config, dataset, storage, start, resume, callback or Callback(), stop, world, begun
-            )
+            return _train(config, dataset, storage, start, resume, callback, world, begun)
 
 
 def train_on(
@@ -97,13 +91,12 @@ def train_on(
     *,
     resume: bool = False,
     model: PropertyModel | None = None,
-    callback: Callback | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train on a data set that is already loaded; without a folder, no file is written.
 
     Args:
-        config: the configuration; its `data` section describes the data set but is not loaded.
+        config: the configuration; its `data` section describes the data set and is not loaded.
         dataset: encoded molecules, labels and splits.
         folder: the run folder as in `train`. None keeps the best model in memory: there is no
             checkpoint, and `TrainingResult.folder` is None.
@@ -111,7 +104,6 @@ def train_on(
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
         callback: as in `train`.
-        stop: as in `train`.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
@@ -126,23 +118,27 @@ def train_on(
     ):
         _require_device(config, world)
         start = None if resume else _start(config, model)
-        return _train(
-            config, dataset, storage, start, resume, callback or Callback(), stop, world, begun
-        )
+        return _train(config, dataset, storage, start, resume, callback, world, begun)
+
+
+def architecture(config: TrainConfig) -> GraphormerConfig:
+    """Return the configured network, with the feature sizes of the configured data."""
+    sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
+    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
 
 
 @contextmanager
 def _opened(
     folder: Path | str | None, resume: bool, world: DistributedContext
 ) -> Iterator[RunFolder | RunInMemory]:
-    """The storage of a run: its folder, locked, or memory."""
+    """Open the storage of a run: its folder, locked, or memory."""
     if folder is None:
         yield RunInMemory()
         return
     run = RunFolder(folder)
-    if resume:
-        run.require_started()
     with ExitStack() as held:
+        if resume:
+            run.require_started()
         world.on_main_process(lambda: held.enter_context(locked(run.path)))
         if not resume:
             world.on_main_process(run.require_new)
@@ -161,25 +157,25 @@ def _train(
     run: RunFolder | RunInMemory,
     start: PropertyModel | None,
     resume: bool,
-    callback: Callback,
-    stop: Callable[[], bool],
+    callback: Callback | Iterable[Callback] | None,
     world: DistributedContext,
     begun: float,
 ) -> TrainingResult:
-    device = device_of_rank(config.run.device, world)
+    callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
+    with torch.random.fork_rng(gpus), on_device(device):  # the caller's random state is restored
         torch.manual_seed(config.run.seed)
-        task, dataset = fit_task(config, dataset)
-        leaked = shared_molecules(dataset)
-        if leaked:
-            dataset = _with_remark(dataset, _leak_remark(leaked))
+        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
         model = PropertyModel(network, dataset.store.featurizer, task)
         loaded = None if start is None else load_weights(network, task, start)
         if loaded is not None:
-            name = config.finetune.start or "a model in memory"
-            dataset = _with_remark(dataset, f"Training starts from {name}: {loaded}.")
+            source = config.finetune.start or "a model in memory"
+            remark = f"Training starts from {source}: {loaded}."
+            dataset = replace(dataset, remarks=(*dataset.remarks, remark))
+        leaked = shared_molecules(dataset)
+        if leaked:
+            dataset = replace(dataset, remarks=(*dataset.remarks, _leak_warning(leaked)))
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
@@ -189,26 +185,26 @@ def _train(
         else:
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
-                trainer.plan_epochs(epochs_within(trainer, left))
+                trainer.set_epochs(epochs_within(trainer, left))
             world.on_main_process(lambda: run.begin(config, dataset, loaded))
             trainer.save()
-        planned = config.run.model_copy(update={"epochs": trainer.epochs})
-        callback.on_start(config.model_copy(update={"run": planned}), dataset, model, run.path)
-        finished = trainer.fit(stop)
-    best = run.best_model() if trainer.progress.best_epoch else None
-    metrics: dict[str, Any] = {}
-    if finished and best is not None:
-        found = best
-        metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run, leaked)
-        )
-    result = TrainingResult(run.path, finished, best, metrics)
+        epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
+        callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)
+        finished = trainer.fit()
+        best = run.best() if trainer.progress.best_epoch else None
+        metrics: dict[str, Any] = {}
+        if finished and best is not None:
+            found = best
+            metrics = world.on_main_process(
+                lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
+            )
+    result = TrainingResult(run.path, finished, best and best[0], metrics)
     callback.on_end(result)
     return result
 
 
 def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyModel | None:
-    """Return the model to start from, once it is known to fit the configuration."""
+    """Return the model to start from, after checking that it fits the configuration."""
     network, featurizer = architecture(config), datasets.featurizer_of(config.data)
     if model is None:
         return open_start(config.finetune, network, featurizer)
@@ -216,8 +212,36 @@ def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyM
     return model
 
 
+def _finish(
+    trainer: Trainer, best: PropertyModel, own: dict[str, torch.Tensor], leaked: int | None
+) -> dict[str, Any]:
+    """Score the best model, for the first and only time on the test split; write the results."""
+    dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
+    best.network.to(trainer.device)
+    objective = make_objective(config, best, trainer.examples)
+    objective.load_state(best.network.state_dict(), own)
+    results = objective.eval().results(dataset)
+    best.network.cpu()
+    metrics = {
+        "data": dataset.name,
+        "chosen_by": best.task.metric,
+        "best_epoch": progress.best_epoch,
+        "epochs": progress.epoch,
+        "steps": progress.step,
+        "parameters": sum(p.numel() for p in best.network.parameters()),
+        "seconds": round(progress.seconds, 1),
+        "seed": config.run.seed,
+        "molecules_in_several_splits": leaked,
+        **config.finetune.origin(),
+        **results.scores,
+    }
+    trainer.folder.finish(dataset, best.task, results, metrics)
+    return metrics
+
+
 def _require_readable(config: TrainConfig, run: RunFolder) -> None:
-    """Check that what the run read from a pipe can be read again, as within a series."""
+    """Check that the run's data can be read again; data from a pipe cannot, unless they are held
+    for a set of replicates."""
     for name in ("table", "splits_file"):
         path: Path | None = getattr(config.data, name)
         if path is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
@@ -233,102 +257,12 @@ def _require_no_stream(config: TrainConfig, world: DistributedContext) -> None:
         if world.size > 1 and path is not None and is_stream(path):
             raise ConfigError(
                 f"{path} is a pipe, and each of the {world.size} processes would read a part of "
-                "it: write the data to a file and name that"
+                "it: write the data to a file and use its path"
             )
 
 
-def architecture(config: TrainConfig) -> GraphormerConfig:
-    """The configured network, with the feature sizes of the configured data."""
-    sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
-
-
-def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-    """Return the task fitted to the training labels, and the data set.
-
-    If the metric is undefined on the validation split, the task chooses by the loss and the data
-    set has a remark that says so.
-    """
-    labels, weights = dataset.store.labels, dataset.weights
-    for split, what in (("train", "training"), ("val", "validation")):
-        if weights is not None and not weights[dataset.splits[split]].any():
-            raise DataError(
-                f"all {len(dataset.splits[split])} {what} molecules have the weight 0, so there is "
-                "nothing to learn from: give some another weight, or choose another split"
-            )
-    metric = config.run.metric or dataset.metric
-    task = Task.fit(
-        dataset.targets,
-        dataset.kinds,
-        labels[dataset.splits["train"]],
-        metric,
-        classes=dataset.classes,
-        class_weight=config.optim.class_weight,
-        regression_loss=config.optim.regression_loss,
-        strict=config.data.table is not None,
-    )
-    val = labels[dataset.splits["val"]]
-    anything = np.random.default_rng(0).random((len(val), task.outputs))
-    only = [task.metric]
-    if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
-        return task, dataset
-    remark = (
-        f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or all "
-        "of one class), so the best epoch is chosen by the loss."
-    )
-    return replace(task, metric="loss"), _with_remark(dataset, remark)
-
-
-def _with_remark(dataset: Dataset, remark: str) -> Dataset:
-    return replace(dataset, remarks=(*dataset.remarks, remark))
-
-
-def _leak_remark(molecules: int) -> str:
+def _leak_warning(molecules: int) -> str:
     return (
         f"{molecules:,} molecule{'s are' if molecules > 1 else ' is'} in more than one split, so "
         "the scores are too optimistic. `molsepnorm data check` lists the rows."
     )
-
-
-def _finish(
-    config: TrainConfig,
-    dataset: Dataset,
-    model: PropertyModel,
-    trainer: Trainer,
-    run: RunFolder | RunInMemory,
-    leaked: int | None,
-) -> dict[str, Any]:
-    """Score the best model, the test split for the first and only time, and write the results."""
-    task, splits = model.task, dataset.splits
-    labels = {split: dataset.store.labels[splits[split]] for split in splits}
-    model.network.to(trainer.device)
-    predictions = {
-        split: predict(model, trainer.graphs, splits[split]) for split in ("val", "test")
-    }
-    model.network.cpu()
-    scores = {
-        split: score_on(dataset, task, values, labels[split])
-        for split, values in predictions.items()
-    }
-    constant = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
-    scores["test_constant"] = task.scores(constant, labels["test"])
-    progress = trainer.progress
-    metrics = {
-        "data": dataset.name,
-        "chosen_by": task.metric,
-        "best_epoch": progress.best_epoch,
-        "epochs": progress.epoch,
-        "steps": progress.step,
-        "parameters": sum(p.numel() for p in model.network.parameters()),
-        "seconds": round(progress.seconds, 1),
-        "seed": config.run.seed,
-        "molecules_in_several_splits": leaked,
-        **config.finetune.origin(),
-        **{split: json_scores(values) for split, values in scores.items()},
-        "test_interval_95": {
-            name: list(both)
-            for name, both in task.intervals(predictions["test"], labels["test"]).items()
-        },
-    }
-    run.finish(dataset, task, predictions["test"], metrics)
-    return metrics

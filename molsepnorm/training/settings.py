@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import yaml
 
-__all__ = ["parse_yaml", "shown"]
+__all__ = ["parse_yaml", "seconds_of", "shown"]
 
 _CHARACTERS = 1_000_000  # a list of many targets is long
 _DEPTH = 20
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _WIDTH = 200  # of a value in a message
 
 
@@ -85,3 +87,19 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # an integer of thousands of digits
         return f"a very large {type(value).__name__}"
     return written if len(written) <= _WIDTH else f"{written[:_WIDTH]} …"
+
+
+def seconds_of(text: str) -> float:
+    """Return a time such as 640s, 11m or 1.5h in seconds.
+
+    Raises:
+        ValueError: the text is not a time, or the time is not above zero.
+    """
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a time looks like 640s, 11m or 1.5h; got '{text}'")
+    return seconds

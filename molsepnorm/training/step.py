@@ -1,8 +1,8 @@
-"""One training step: forward, loss, gradient, clipping, optimiser, average.
+"""One training step: forward pass, loss, gradients, clipping, optimiser, weight average.
 
-On a GPU a step of a small network takes less time to compute than to ask for, kernel by kernel. So
-batches come in a few fixed shapes there, and for each the whole step is recorded once as a CUDA
-graph (see `training.capture`). Nothing in a step waits for the device.
+On a GPU, launching the kernels of a small network takes longer than running them. Batches therefore
+have a few fixed shapes there, and the whole step is recorded once per shape as a CUDA graph (see
+`training.capture`). Nothing in a step synchronises with the device.
 """
 
 from __future__ import annotations
@@ -15,115 +15,101 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.bucketing import fixed_plan, rows_of, tight_plan
-from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.model import PropertyModel
-from molsepnorm.nn.batch import Block, GraphBatch
+from molsepnorm.nn.batch import Block
 from molsepnorm.predict.inference import autocast, products_in
-from molsepnorm.tasks import Loss
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives.objective import TINY, Objective
 from molsepnorm.training.optim import WeightAverage
 
-__all__ = ["TINY", "Examples", "Planned", "TrainStep"]
+__all__ = ["Layout", "StepBatch", "TrainStep"]
 
-_MOST_PLANS = 4  # sizes of batches: an epoch has two, unless large molecules halve some
-TINY = 1e-12
-"""In place of a sum of weights that is zero, and the loss with it."""
+Layout = tuple[Block, ...]
+"""The rectangles into which a batch is padded."""
 
-
-@dataclass(frozen=True)
-class Examples:
-    """The molecules of a data set and their labels, on the device."""
-
-    graphs: GraphTensors
-    labels: Tensor
-    """float32 [G, T]."""
-    weights: Tensor | None
-    """float32 [G]; None for all alike."""
+_MAX_LAYOUTS = 4  # batch sizes; an epoch has two unless batches with large molecules are halved
 
 
 @dataclass(frozen=True)
-class Planned:
-    """This process's part of one step's molecules, and how they are laid out."""
+class StepBatch:
+    """This process's molecules of one step."""
 
     graphs: Tensor
-    """int64 [B], on the device, from small to large."""
-    plan: tuple[Block, ...]
+    """int64 [B], on the device, sorted by size."""
+    layout: Layout
     fixed: bool
-    """Whether the plan is one of the few fixed ones."""
+    """Whether the layout is one of the few fixed ones."""
 
 
 class TrainStep:
     """Takes training steps.
 
     Args:
-        config: the run's.
-        model: its network is trained, its task says what a loss is.
-        average: of the network's weights, or None.
-        optimizer: of the network's parameters.
-        examples: what is trained on.
-        train: int [G], the molecules from which batches are drawn.
+        config: the configuration of the run.
+        objective: the modules to train and their loss.
+        average: the moving average of their weights, or None.
+        optimizer: the optimiser of their parameters.
+        train: int [n], the molecules from which batches are drawn.
         world: the processes that take each step together.
-        note: is told where a step cannot be taken in the way that was asked for.
+        warn: called with a message if steps cannot be taken as configured.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        model: PropertyModel,
+        objective: Objective,
         average: WeightAverage | None,
         optimizer: torch.optim.Optimizer,
-        examples: Examples,
         train: np.ndarray,
         world: DistributedContext,
-        note: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        self.config, self.optimizer, self.average = config, optimizer, average
-        self.examples, self.world, self.note = examples, world, note
-        self.network = model.network
-        self.device = examples.labels.device
+        self.config, self.objective = config, objective
+        self.optimizer, self.average = optimizer, average
+        self.world, self.warn = world, warn
+        self.graphs = objective.examples.graphs
+        self.device = objective.examples.labels.device
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         """Sum of this process's losses and of their weights, since it was last set to zero."""
-        self._loss = Loss(model.task, self.device)
-        self._train_sizes = examples.graphs.sizes[train]
+        self._train_sizes = self.graphs.sizes[train]
         self._rates = [torch.zeros((), device=self.device) for _ in optimizer.param_groups]
         self._weight = torch.ones((), device=self.device)
-        self._plans: dict[int, tuple[Block, ...]] = {}
-        self._recorded: dict[tuple[Block, ...], tuple[Tensor, Callable[[], None]]] = {}
-        self._forward = _in_parallel(self.network, world, self.device)
-        self._compiled: Callable[[GraphBatch], Tensor] | None = None
+        self._layouts: dict[int, Layout] = {}
+        self._recorded: dict[Layout, tuple[Tensor, Callable[[], None]]] = {}
+        self._forward = _parallel(objective, world, self.device)
+        self._compiled: Callable[..., tuple[Tensor, Tensor]] | None = None
         self._captured = False
-        self._choose(config.run.step)
+        self._choose_mode(config.run.step)
 
-    def plan(self, batches: Sequence[np.ndarray]) -> Iterator[Planned]:
-        """Lay out the batches of several steps; all indices go to the device at once."""
+    def lay_out(self, batches: Sequence[np.ndarray]) -> Iterator[StepBatch]:
+        """Lay out the batches of several steps; all indices are copied to the device at once."""
         if not batches:
             return
         laid_out = [self._lay_out(self.world.share(batch, least=1)) for batch in batches]
         flat = torch.from_numpy(np.concatenate([graphs for graphs, *_ in laid_out]))
         parts = flat.to(self.device).split([len(graphs) for graphs, *_ in laid_out])
-        for part, (_, plan, fixed) in zip(parts, laid_out, strict=True):
-            yield Planned(part, plan, fixed)
+        for part, (_, layout, fixed) in zip(parts, laid_out, strict=True):
+            yield StepBatch(part, layout, fixed)
 
-    def __call__(self, planned: Planned, rate: float, weight: float = 1.0) -> None:
+    def __call__(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
         """Take one step.
 
         Args:
-            planned: on which molecules.
+            batch: the molecules.
             rate: the learning rate.
-            weight: of the new weights in the average.
+            weight: the weight of the new parameters in the average.
         """
         self._weight.fill_(weight)
         for group, on_device in zip(self.optimizer.param_groups, self._rates, strict=True):
             own = rate * group["lr_factor"]
-            on_device.fill_(own)  # recorded steps read the rate from the device
+            on_device.fill_(own)  # a recorded step reads the rate from the device
             group["lr"] = on_device if self._captured else own
-        replay = self._recording(planned) if planned.fixed and self._captured else None
+        replay = self._recording(batch) if batch.fixed and self._captured else None
         if replay is None:
-            self._take(planned.graphs, planned.plan, planned.fixed)
+            self._take(batch.graphs, batch.layout, batch.fixed)
         else:
-            replay(planned.graphs)
+            replay(batch.graphs)
 
     @property
     def recordings(self) -> int:
@@ -131,92 +117,90 @@ class TrainStep:
         return len(self._recorded)
 
     def rebuild(self) -> None:
-        """Drop all that depends on which parameters are trained; call it when these change."""
+        """Drop everything that depends on which parameters are trained, after a change of these."""
         self._recorded.clear()
-        self._forward = _in_parallel(self.network, self.world, self.device)
+        self._forward = _parallel(self.objective, self.world, self.device)
 
     def state(self) -> Iterator[Tensor]:
-        """All that a step changes."""
+        """Yield every tensor that a step changes."""
         yield self.totals
-        yield from self.network.state_dict(keep_vars=True).values()
+        yield from self.objective.state_dict(keep_vars=True).values()
         if self.average is not None:
             yield from self.average.state_dict(keep_vars=True).values()
         for state in self.optimizer.state.values():
             yield from (value for value in state.values() if isinstance(value, Tensor))
 
-    def _choose(self, asked: str) -> None:
-        """Decide how steps are taken."""
+    def _choose_mode(self, mode: str) -> None:
+        """Decide whether steps are captured and the objective is compiled."""
         gpu = can_capture(self.device)
-        if self.world.size > 1 and asked in ("captured", "compiled"):
-            self.note(f"Steps of several processes are taken eagerly, not {asked}")
-        elif asked == "captured" and not gpu:
-            self.note(f"There are no CUDA graphs on {self.device}: steps are taken eagerly")
-        elif asked != "eager" and self.world.size == 1:
+        if self.world.size > 1 and mode in ("captured", "compiled"):
+            self.warn(f"With several processes steps are taken eagerly, not {mode}")
+        elif mode == "captured" and not gpu:
+            self.warn(f"There are no CUDA graphs on {self.device}: steps are taken eagerly")
+        elif mode != "eager" and self.world.size == 1:
             self._captured = gpu
-            if asked == "compiled":
-                self._compiled = torch.compile(self.network, dynamic=False)
+            if mode == "compiled":
+                self._compiled = torch.compile(self.objective, dynamic=False)
 
-    def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, tuple[Block, ...], bool]:
-        """The molecules in the order of their rows, the rectangles, and whether these are fixed."""
-        sizes = self.examples.graphs.sizes[batch]
+    def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, Layout, bool]:
+        """Return the molecules sorted by size, their layout, and whether it is fixed."""
+        sizes = self.graphs.sizes[batch]
         if self._captured or self._compiled is not None:
-            plan = self._fixed_plan(len(batch))
-            rows = rows_of(sizes, plan) if plan else None
+            layout = self._fixed_layout(len(batch))
+            rows = rows_of(sizes, layout) if layout else None
             if rows is not None:
-                return batch[rows], plan, True
+                return batch[rows], layout, True
         rows = np.argsort(sizes, kind="stable")
         return batch[rows], tight_plan(sizes[rows] + 1, self.config.run.blocks), False
 
-    def _fixed_plan(self, batch_size: int) -> tuple[Block, ...]:
-        """The plan for batches of this size; empty for one more than a handful of sizes."""
-        if batch_size not in self._plans:
-            room = len(self._plans) < _MOST_PLANS and batch_size > 1
+    def _fixed_layout(self, batch_size: int) -> Layout:
+        """Return the layout for batches of a size; empty if there are too many sizes."""
+        if batch_size not in self._layouts:
+            room = len(self._layouts) < _MAX_LAYOUTS and batch_size > 1
             blocks = self.config.run.blocks
-            plan = fixed_plan(self._train_sizes, batch_size, blocks) if room else ()
-            self._plans[batch_size] = plan
-        return self._plans[batch_size]
+            layout = fixed_plan(self._train_sizes, batch_size, blocks) if room else ()
+            self._layouts[batch_size] = layout
+        return self._layouts[batch_size]
 
-    def _take(self, graphs: Tensor, plan: tuple[Block, ...], fixed: bool) -> None:
-        run, examples = self.config.run, self.examples
-        batch = examples.graphs.gather(graphs, plan)
-        weights = None if examples.weights is None else examples.weights[graphs]
+    def _take(self, graphs: Tensor, layout: Layout, fixed: bool) -> None:
+        run, clip_norm = self.config.run, self.config.optim.clip_norm
         with products_in(run.precision, self.device):
             with autocast(run.precision, self.device):
-                outputs = self._outputs(batch, fixed)
-            loss_sum, count = self._loss(outputs, examples.labels[graphs], weights)
-            of_all = count.clone()
-            self.world.sum(of_all)
+                loss_sum, count = self._loss(graphs, layout, fixed)
+            total = count.clone()
+            self.world.sum(total)
             self.optimizer.zero_grad()
-            # several processes take the mean of their gradients, so each counts its sum that often
-            (loss_sum * self.world.size / of_all.clamp(min=TINY)).backward()
-        if self.config.optim.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optim.clip_norm)
+            # gradients are averaged over the processes, hence the factor
+            (loss_sum * self.world.size / total.clamp(min=TINY)).backward()
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.objective.parameters(), clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update(self.network, self._weight)
+            self.average.update(self.objective, self._weight)
         self.totals += torch.stack([loss_sum.detach(), count])
 
-    def _outputs(self, batch: GraphBatch, fixed: bool) -> Tensor:
+    def _loss(self, graphs: Tensor, layout: Layout, fixed: bool) -> tuple[Tensor, Tensor]:
+        batch = self.graphs.gather(graphs, layout)
         if fixed and self._compiled is not None:
             try:
-                return self._compiled(batch)
-            except Exception as error:  # the compiler fails in many ways, the network in none
-                self.note(f"The network is not compiled: {_first_line(error)}")
+                return self._compiled(batch, graphs)
+            except Exception as error:  # the compiler raises many kinds of errors
+                self.warn(f"The network is not compiled: {_first_line(error)}")
                 self._compiled = None
-        return self._forward(batch)
+        return self._forward(batch, graphs)
 
-    def _recording(self, planned: Planned) -> Callable[[Tensor], None] | None:
-        """What takes a step on molecules laid out like these; None where it cannot be recorded."""
-        if planned.plan not in self._recorded:
-            graphs = planned.graphs.clone()
+    def _recording(self, batch: StepBatch) -> Callable[[Tensor], None] | None:
+        """Return the recorded step for this layout; None if it cannot be recorded."""
+        if batch.layout not in self._recorded:
+            graphs = batch.graphs.clone()
             try:
-                again = record(lambda: self._take(graphs, planned.plan, True), self.state)
+                again = record(lambda: self._take(graphs, batch.layout, True), self.state)
             except CaptureFailed as error:
-                self.note(f"Steps are taken eagerly, since they cannot be captured: {error}")
+                self.warn(f"Steps are taken eagerly, since they cannot be captured: {error}")
                 self._captured = False
                 return None
-            self._recorded[planned.plan] = graphs, again
-        graphs, again = self._recorded[planned.plan]
+            self._recorded[batch.layout] = graphs, again
+        graphs, again = self._recorded[batch.layout]
 
         def replay(molecules: Tensor) -> None:
             graphs.copy_(molecules)
@@ -225,18 +209,19 @@ class TrainStep:
         return replay
 
 
-def _in_parallel(
-    network: nn.Module, world: DistributedContext, device: torch.device
-) -> Callable[[GraphBatch], Tensor]:
-    """The network, its gradients averaged over the processes."""
+def _parallel(
+    objective: Objective, world: DistributedContext, device: torch.device
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return the objective; its gradients are averaged over the processes."""
     if world.size == 1:
-        return network
+        return objective
     parallel = nn.parallel.DistributedDataParallel(
-        network,
+        objective,
         device_ids=[device] if device.type == "cuda" else None,
         gradient_as_bucket_view=True,
+        find_unused_parameters=not objective.uses_all_outputs,
     )
-    parallel.broadcast_buffers = False  # synchronised norms keep them alike
+    parallel.broadcast_buffers = False  # synchronised norms keep them equal
     return parallel
 
 

@@ -34,8 +34,10 @@ from molsepnorm.training import step
 from molsepnorm.training.capture import CaptureFailed
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.optim import WeightAverage, make_optimizer
-from molsepnorm.training.step import Examples, TrainStep
+from molsepnorm.training.step import TrainStep
 
 __all__ = ["compared", "settled", "step_seconds", "verdicts_on"]
 
@@ -156,21 +158,21 @@ class _Trial:
         steps = {"step": taken, "precision": way.precision, "blocks": 4}
         config = config.model_copy(update={"run": config.run.model_copy(update=steps)})
         self.network = network_of(architecture, device)
-        self.optimizer = make_optimizer(self.network, config.optim)
-        self.optimizer.param_groups[0]["eps"] = _EPSILON
-        ema = config.optim.ema
-        self.average = WeightAverage(self.network, ema) if ema else None
         # far from the outputs, so that rounding changes the sign of no absolute error
         signs = torch.arange(len(SIZES)) % 2
         labels = torch.stack([(signs * 2.0 - 1) * 6, signs.flip(0).float()], 1).to(device)
         self.examples = Examples(tensors(architecture, device), labels, None)
+        self.objective = Supervised(PropertyModel(self.network, "", _TASK), self.examples, config)
+        self.optimizer = make_optimizer(self.objective, config.optim)
+        self.optimizer.param_groups[0]["eps"] = _EPSILON
+        ema = config.optim.ema
+        self.average = WeightAverage(self.objective, ema) if ema else None
         self.notes: list[str] = []
         self.train_step = TrainStep(
             config,
-            PropertyModel(self.network, "", _TASK),
+            self.objective,
             self.average,
             self.optimizer,
-            self.examples,
             np.arange(len(SIZES)),
             DistributedContext(),
             self.notes.append,
@@ -181,12 +183,12 @@ class _Trial:
 
     def first_pass(self) -> dict[str, list[Tensor]]:
         """Outputs of a batch and gradients of its loss."""
-        (planned,) = self.train_step.plan(self.batches[:1])
-        batch = self.examples.graphs.gather(planned.graphs, planned.plan)
+        (batch,) = self.train_step.lay_out(self.batches[:1])
+        graphs = self.examples.graphs.gather(batch.graphs, batch.layout)
         with products_in(self.way.precision, self.device):
             with autocast(self.way.precision, self.device):
-                outputs = self.network(batch)
-            labels = self.examples.labels[planned.graphs]
+                outputs = self.network(graphs)
+            labels = self.examples.labels[batch.graphs]
             loss, count = Loss(_TASK, self.device)(outputs, labels)
             (loss / count).backward()
         gradients = [each.grad for each in self.network.parameters() if each.grad is not None]
@@ -197,10 +199,10 @@ class _Trial:
     def changes(self) -> dict[str, list[Tensor]]:
         """Return the changes made by three steps, by kind, and the sum of their losses."""
         before = self._state()
-        for weight, planned in zip(
-            (1.0, 0.5, 0.25), self.train_step.plan(self.batches), strict=True
+        for weight, batch in zip(
+            (1.0, 0.5, 0.25), self.train_step.lay_out(self.batches), strict=True
         ):
-            self.train_step(planned, _RATE, weight)
+            self.train_step(batch, _RATE, weight)
         self._require_captured()
         after = self._state()
         return {
@@ -210,23 +212,23 @@ class _Trial:
 
     def seconds(self, steps: int) -> float:
         """Return the mean time of a step on one batch, without the first ones, which compile."""
-        (planned,) = self.train_step.plan(self.batches[:1])
+        (batch,) = self.train_step.lay_out(self.batches[:1])
         for _ in range(_STEPS):
-            self.train_step(planned, _RATE)
+            self.train_step(batch, _RATE)
         self.train_step.totals.tolist()  # waits for the device
         begun = time.perf_counter()
         for _ in range(steps):
-            self.train_step(planned, _RATE)
+            self.train_step(batch, _RATE)
         self.train_step.totals.tolist()
         return (time.perf_counter() - begun) / steps
 
     def require_other_masks(self) -> None:
         """Check that a step draws other dropout masks than the step before."""
-        (planned,) = self.train_step.plan(self.batches[:1])
+        (batch,) = self.train_step.lay_out(self.batches[:1])
         losses = []
         for _ in range(3):
             self.train_step.totals.zero_()
-            self.train_step(planned, 0.0)
+            self.train_step(batch, 0.0)
             losses.append(float(self.train_step.totals[0]))
         self._require_captured()
         if len(set(losses[1:])) < 2:

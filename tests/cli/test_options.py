@@ -38,7 +38,7 @@ def nothing_is_trained(monkeypatch):
         raise AssertionError("was trained")
 
     monkeypatch.setattr(training, "train", fail)
-    monkeypatch.setattr(training, "train_series", fail)
+    monkeypatch.setattr(training, "train_replicates", fail)
 
 
 OPTIONS = {

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from molsepnorm.training import TrainConfig, load_config
+from molsepnorm.training import StopWhen, TrainConfig, load_config
 
 TINY = {
     "data.featurizer": "zinc",
@@ -110,24 +110,24 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
 
 
 @pytest.fixture
-def stop_at() -> Callable[[int], Callable[[], bool]]:
-    """`stop_at(k)` says stop when asked for the k-th time."""
+def stop_at() -> Callable[[int], StopWhen]:
+    """`stop_at(k)`: a callback that stops the run after k steps."""
 
-    def make(calls: int) -> Callable[[], bool]:
-        asked = iter(range(1, 1_000_000))
-        return lambda: next(asked) == calls
+    def make(steps: int) -> StopWhen:
+        taken = iter(range(1, 1_000_000))
+        return StopWhen(lambda: next(taken) == steps)
 
     return make
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`scripted("mae", [0.5, 0.4])`: validation finds these scores, epoch by epoch."""
+    """`scripted("mae", [0.5, 0.4])`: the scores of the validations, epoch by epoch."""
     from molsepnorm.training.loop import Trainer
 
     def make(metric: str, scores: Sequence[float]) -> None:
         monkeypatch.setattr(
-            Trainer, "_validate", lambda self: (1.0, {metric: scores[self.progress.epoch - 1]})
+            Trainer, "validate", lambda self: (1.0, {metric: scores[self.progress.epoch - 1]})
         )
 
     return make

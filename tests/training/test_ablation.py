@@ -83,7 +83,7 @@ def test_all_variants_get_a_seed_before_the_next(configure, tmp_path):
 def test_a_stopped_ablation_goes_on_by_the_same_call(configure, tmp_path, stop_at, norms):
     """And comes to the same."""
     folder, steps = tmp_path / "stopped", 3 * 4 + 1  # in the second seed's second variant
-    first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], stop=stop_at(steps))
+    first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], callback=stop_at(steps))
     assert not first.finished
     assert first.differences["sep"]["test"].pairs == 1
     assert RunFolder(folder / "sep" / "seed-2").checkpoint.exists()

@@ -9,9 +9,10 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
-from molsepnorm.training.budget import epochs_within, seconds_of
+from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.settings import seconds_of
 from molsepnorm.training.step import TrainStep
 
 
@@ -89,7 +90,7 @@ def test_a_stopped_run_keeps_its_plan(configure, tmp_path, outcome, stop_at, mon
     monkeypatch.setattr(module, "epochs_within", lambda trainer, seconds: 4)
     config = configure({"run.budget": "1h"})
     train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", stop=stop_at(5)).finished
+    assert not train(config, tmp_path / "parts", callback=stop_at(5)).finished
     monkeypatch.delattr(module, "epochs_within")
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")

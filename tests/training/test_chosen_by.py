@@ -167,7 +167,7 @@ def test_a_fallback_lasts_over_an_interruption(with_columns, tmp_path, outcome, 
     columns = {"a": [0, 1, 0, 0, 1, 0, 1, 1, 0, 1], "part": ["train"] * 8 + ["val", "test"]}
     config = with_columns(columns, {"data.targets": ["a"], "data.splits_column": "part"})
     train(config, tmp_path / "whole")
-    train(config, tmp_path / "parts", stop=stop_at(4))
+    train(config, tmp_path / "parts", callback=stop_at(4))
     train(folder=tmp_path / "parts", resume=True)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
     assert outcome(tmp_path / "whole")["metrics"]["chosen_by"] == "loss"

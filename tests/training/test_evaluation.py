@@ -14,7 +14,7 @@ from molsepnorm.cli.main import main
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training import StopWhen, evaluate, load_config, train
 from molsepnorm.training.evaluation import score_on
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -178,7 +178,7 @@ def test_a_splits_file_that_changed_or_went(with_columns, tmp_path, split_rows):
     path.write_text((tmp_path / "first" / "splits.json").read_text())
     settings = {"data.targets": ["y"], "data.splits_file": path}
     config = with_columns({"y": NUMBERS}, settings)
-    train(config, tmp_path / "run", stop=lambda: True)
+    train(config, tmp_path / "run", callback=StopWhen(lambda: True))
     metrics = train(config, tmp_path / "done").metrics
     (splits,) = json.loads(path.read_text())
     splits["test"], splits["val"] = splits["val"], splits["test"]

@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import ablate, load_config, train, train_series
+from molsepnorm.training import ablate, load_config, train, train_replicates
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import Body, FinetuneConfig, load_weights
 from molsepnorm.training.optim import make_optimizer
@@ -172,10 +172,10 @@ def test_a_frozen_body_has_no_gradients_dropout_or_new_statistics():
 
 def test_learning_rates_follow_the_depth():
     """Parameter by parameter, from the formula of the documentation."""
-    network = _network()
-    config = FinetuneConfig(body_lr=0.5, layer_decay=0.1)
-    optimizer = make_optimizer(network, OptimConfig(lr=1.0), config)
-    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    network, config = _network(), FinetuneConfig(body_lr=0.5, layer_decay=0.1)
+    objective = torch.nn.ModuleDict({"network": network, "head": torch.nn.Linear(8, 1)})
+    optimizer = make_optimizer(objective, OptimConfig(lr=1.0), config)
+    names = {id(parameter): name for name, parameter in objective.named_parameters()}
     found = {
         names[id(parameter)]: group["lr_factor"]
         for group in optimizer.param_groups
@@ -184,10 +184,11 @@ def test_learning_rates_follow_the_depth():
     assert found.keys() == set(names.values())
     expected = {"readout": 1.0, "last_norm": 0.5, "layers.2": 0.5, "layers.1": 0.05}
     expected |= {"layers.0": 0.005, "embedding": 0.0005, "bias": 0.0005}
+    expected = {f"network.{name}": factor for name, factor in expected.items()} | {"head": 1.0}
     for name, factor in found.items():
         (prefix,) = [each for each in expected if name.startswith(f"{each}.")]
         assert factor == pytest.approx(expected[prefix]), name
-    assert len(make_optimizer(network, OptimConfig()).param_groups) == 1
+    assert len(make_optimizer(objective, OptimConfig()).param_groups) == 1
 
 
 def test_a_smaller_body_rate_changes_the_body_less(configure, start, tmp_path):
@@ -221,7 +222,7 @@ def test_a_stopped_run_resumes_exactly_without_the_start(
     settings |= {"finetune.layer_decay": 0.5, "finetune.body_lr": 0.3}
     config = configure(settings)
     train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", stop=stop_at(step)).finished
+    assert not train(config, tmp_path / "parts", callback=stop_at(step)).finished
     shutil.rmtree(start)
     assert train(None, tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -258,7 +259,7 @@ def test_a_run_without_a_start_records_none(start):
 
 def test_every_run_of_a_series_starts_from_the_model(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 9, "run.epochs": 1}
-    series = train_series(configure(settings), tmp_path / "series", seeds=[0, 1])
+    series = train_replicates(configure(settings), tmp_path / "series", seeds=[0, 1])
     for name in series.runs:
         assert _equal(_body(tmp_path / "series" / name), _body(start))
 
@@ -352,6 +353,17 @@ def test_settings_of_fine_tuning_need_a_start(configure, tmp_path, name, value):
     config = configure({f"finetune.{name}": value})
     with pytest.raises(ConfigError, match=f"finetune.{name} has no effect without a model to"):
         train(config, tmp_path / "run")
+
+
+def test_an_objective_without_a_head_cannot_freeze_the_body(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "objective.name": "contrastive"}
+    config = configure({**settings, "finetune.freeze_epochs": 1})
+    with pytest.raises(
+        ConfigError, match="trains only the output weights, and the objective contr"
+    ):
+        train(config, tmp_path / "run")
+    result = train(configure({**settings, "run.epochs": 1}), tmp_path / "other")
+    assert not _equal(_body(result.folder), _body(start))
 
 
 def test_another_start_replaces_the_first(configure, start, tmp_path):

@@ -132,7 +132,7 @@ def resumable(stopped, configure, stop_at, tmp_path):
     """A copy of it."""
     config = configure({"run.epochs": 3})
     if not (stopped / "run").exists():
-        train(config, stopped / "run", stop=stop_at(7))
+        train(config, stopped / "run", callback=stop_at(7))
     run = tmp_path / "run"
     shutil.copytree(stopped / "run", run)
     text = (run / "config.yaml").read_text()
@@ -239,7 +239,7 @@ def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, tex
 def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path):
     """The message does not call the files damaged."""
     run = tmp_path / "run"
-    train(configure(), run, stop=stop_at(2))
+    train(configure(), run, callback=stop_at(2))
     splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
     (run / "splits.json").write_text('[{"train": [0], "val": [1], "test": [2]}]')
     with pytest.raises(DataError, match="that .*run began with, or are split in another way: put"):
@@ -263,7 +263,7 @@ def test_a_run_from_before_there_were_digests_goes_on(
     if not weighted:
         config = config.changed({"data.ignore_columns": ["w"]})
     known, run = set(cache.glob("*.store")), tmp_path / "run"
-    train(config, run, stop=stop_at(2))
+    train(config, run, callback=stop_at(2))
     (store,) = {*cache.glob("*.store")} - known or {max(known, key=os.path.getmtime)}
     new = store.read_bytes()
     start = 8 + int.from_bytes(new[:8], "little")
@@ -279,7 +279,7 @@ def test_a_run_from_before_there_were_digests_goes_on(
         print_ = fingerprint(print_, weights.tobytes().hex())
     environment = json.loads((run / "environment.json").read_text())
     (run / "environment.json").write_text(json.dumps({**environment, "data": print_}))
-    assert not train(folder=run, resume=True, stop=stop_at(1)).finished
+    assert not train(folder=run, resume=True, callback=stop_at(1)).finished
     store.unlink()
     assert train(folder=run, resume=True).finished
     assert store.read_bytes() == new

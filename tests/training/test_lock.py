@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.files import writing as files
-from molsepnorm.training import train
+from molsepnorm.training import StopWhen, train
 from molsepnorm.training.lock import LOCK, locked
 from molsepnorm.training.run import RunFolder
 
@@ -54,7 +54,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure,
 
 
 def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
-    train(configure(), tmp_path / "run", stop=stop_at(2))
+    train(configure(), tmp_path / "run", callback=stop_at(2))
     code = (
         "import sys; from molsepnorm import training as t; t.train(None, sys.argv[1], resume=True)"
     )
@@ -75,7 +75,7 @@ def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
         seen.append((tmp_path / "run" / LOCK).exists())
         return False
 
-    train(configure({"run.epochs": 1}), tmp_path / "run", stop=stop)
+    train(configure({"run.epochs": 1}), tmp_path / "run", callback=StopWhen(stop))
     assert seen and all(seen)
     with locked(tmp_path / "run"):
         pass

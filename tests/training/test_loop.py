@@ -33,7 +33,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outc
     """Within an epoch, at its end (3 steps each), before the last step; dropout and EMA are on."""
     config = configure({"model.dropout": 0.2, "model.attention_dropout": 0.2})
     train(config, tmp_path / "whole")
-    stopped = train(config, tmp_path / "parts", stop=stop_at(steps))
+    stopped = train(config, tmp_path / "parts", callback=stop_at(steps))
     assert not stopped.finished
     assert stopped.metrics == {}
     assert (stopped.model is None) == (steps <= 3)
@@ -45,10 +45,10 @@ def test_a_run_may_be_stopped_again_and_again(configure, tmp_path, outcome, stop
     """After every second step."""
     config = configure()
     train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", stop=stop_at(2))
+    result = train(config, tmp_path / "parts", callback=stop_at(2))
     turns = 1
     while not result.finished:
-        result = train(folder=tmp_path / "parts", resume=True, stop=stop_at(2))
+        result = train(folder=tmp_path / "parts", resume=True, callback=stop_at(2))
         turns += 1
     assert turns >= 5
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -57,7 +57,7 @@ def test_a_run_may_be_stopped_again_and_again(configure, tmp_path, outcome, stop
 def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path, outcome, stop_at):
     config = configure({"run.epochs": 2})
     train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", stop=stop_at(6))
+    result = train(config, tmp_path / "parts", callback=stop_at(6))
     if not result.finished:
         train(folder=tmp_path / "parts", resume=True)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -80,7 +80,7 @@ def test_counters_that_do_not_fit_the_run_are_refused(
 ):
     """Whatever the digest says; a hang, or another learning rate, would follow."""
     run = tmp_path / "run"
-    train(configure({"run.epochs": 3}), run, stop=stop_at(4))
+    train(configure({"run.epochs": 3}), run, callback=stop_at(4))
     path = run / "checkpoints" / "last.safetensors"
     with safe_open(path, framework="pt") as file:
         content = json.loads(file.metadata()["molsepnorm"])
@@ -139,7 +139,7 @@ def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path, stop_a
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    train(configure({"run.epochs": 1}), tmp_path / "run", stop=stop_at(2))
+    train(configure({"run.epochs": 1}), tmp_path / "run", callback=stop_at(2))
     train(folder=tmp_path / "run", resume=True)
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002

@@ -108,7 +108,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_a
     """Bit by bit, though its epochs have different numbers of steps."""
     config = mixed(3000, **{"model.dropout": 0.2, "run.blocks": 2})
     train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", stop=stop_at(steps)).finished
+    assert not train(config, tmp_path / "parts", callback=stop_at(steps)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 

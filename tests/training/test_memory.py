@@ -57,7 +57,7 @@ def test_a_loaded_data_set_trains_into_a_folder_and_resumes(
     config = configure()
     train(config, tmp_path / "whole")
     parts = tmp_path / "parts"
-    assert not train_on(config, dataset, parts, stop=stop_at(4)).finished
+    assert not train_on(config, dataset, parts, callback=stop_at(4)).finished
     assert train_on(config, dataset, parts, resume=True).finished
     assert outcome(parts) == outcome(tmp_path / "whole")
 

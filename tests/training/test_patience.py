@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from molsepnorm.training import Callback, train
+from molsepnorm.training import Callback, StopWhen, train
 from molsepnorm.training import run as module
 
 NAN = float("nan")
@@ -72,7 +72,7 @@ def test_a_run_stopped_in_between_ends_where_it_would_have(
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
     train(config, tmp_path / "whole")
-    stopped = train(config, tmp_path / "parts", stop=stop_at(steps))
+    stopped = train(config, tmp_path / "parts", callback=stop_at(steps))
     assert (stopped.finished, stopped.metrics) == (False, {})
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
@@ -127,6 +127,10 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
 def test_the_saved_configuration_says_how_patient_the_run_is(configure, tmp_path, scripted):
     """So that nothing needs to be said again when it is resumed."""
     scripted("rmse", [0.5, 0.6])
-    train(configure({"run.epochs": 9, "run.patience": 1}), tmp_path / "run", stop=lambda: True)
+    train(
+        configure({"run.epochs": 9, "run.patience": 1}),
+        tmp_path / "run",
+        callback=StopWhen(lambda: True),
+    )
     train(folder=tmp_path / "run", resume=True)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["epochs"] == 2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.errors import ConfigError, DataError, StorageError
-from molsepnorm.training import Callback, load_config, train, train_series
+from molsepnorm.training import Callback, StopWhen, load_config, train, train_replicates
 from molsepnorm.training.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -37,7 +37,7 @@ def _summary(folder) -> dict:
 
 def test_seeds_are_runs_of_that_seed(configure, tmp_path, outcome):
     """Each as `train` would do it, bit by bit."""
-    series = train_series(configure(ONE), tmp_path / "series", seeds=[3, 1])
+    series = train_replicates(configure(ONE), tmp_path / "series", seeds=[3, 1])
     assert series.finished
     assert _folders(series) == ["seed-1", "seed-3"]
     assert list(series.runs) == series.summary["runs"] == ["seed-3", "seed-1"]
@@ -52,7 +52,7 @@ def test_every_fold_validates_once_and_the_test_molecules_are_the_same(
 ):
     """With each seed; `data.fold` is no more than where one would begin."""
     config = configure({"data.folds": 3, "data.fold": 2, **ONE})
-    series = train_series(config, tmp_path / "series", seeds=[0, 4])
+    series = train_replicates(config, tmp_path / "series", seeds=[0, 4])
     assert _folders(series) == [f"fold-{fold}-seed-{seed}" for fold in range(3) for seed in (0, 4)]
     splits = {name: split_rows(series.folder / name) for name in series.runs}
     for seed in (0, 4):
@@ -61,14 +61,14 @@ def test_every_fold_validates_once_and_the_test_molecules_are_the_same(
         validated = sorted(row for part in parts for row in part["val"])
         assert validated == sorted(set(range(30)) - set(parts[0]["test"]))
     assert splits["fold-1-seed-0"] == splits["fold-1-seed-4"]
-    again = train_series(config, tmp_path / "series", seeds=[0, 4], splits=3)
+    again = train_replicates(config, tmp_path / "series", seeds=[0, 4], splits=3)
     assert again.summary == series.summary
 
 
 def test_replicates_draw_anew_what_trains_and_validates(configure, tmp_path, split_rows):
     """The first is the plain split; the test molecules are the same."""
     config = configure(ONE)
-    series = train_series(config, tmp_path / "series", seeds=[0], splits=3)
+    series = train_replicates(config, tmp_path / "series", seeds=[0], splits=3)
     assert _folders(series) == [f"split-{number}-seed-0" for number in range(3)]
     splits = [split_rows(series.folder / name) for name in series.runs]
     assert len({str(part["test"]) for part in splits}) == 1
@@ -82,9 +82,9 @@ def test_entries_of_a_splits_file_are_splits(configure, tmp_path, split_rows):
     entries = [{"train": [*range(20)], "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
     (tmp_path / "splits.json").write_text(json.dumps(entries))
     config = configure({"data.splits_file": tmp_path / "splits.json", "data.fold": 1, **ONE})
-    series = train_series(config, tmp_path / "two", seeds=[0], splits=2)
+    series = train_replicates(config, tmp_path / "two", seeds=[0], splits=2)
     assert [split_rows(series.folder / name) for name in series.runs] == entries[:2]
-    series = train_series(config, tmp_path / "one", seeds=[0])
+    series = train_replicates(config, tmp_path / "one", seeds=[0])
     assert _folders(series) == ["seed-0"]
     assert split_rows(series.folder / "seed-0") == entries[1]
 
@@ -99,7 +99,7 @@ def test_the_listener_hears_of_every_run(configure, tmp_path):
         def on_end(self, result) -> None:
             heard.append(result.folder.name)
 
-    train_series(configure(ONE), tmp_path / "series", seeds=[0, 1], callback=Spy())
+    train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1], callback=Spy())
     assert heard == [(0, "seed-0"), "seed-0", (1, "seed-1"), "seed-1"]
 
 
@@ -111,8 +111,8 @@ def test_a_series_goes_on_where_it_was_stopped(configure, tmp_path, outcome, sto
     """3 steps a run: within the first, at its very end, within the third. Runs that were finished
     are not touched, the others end as if nothing had happened."""
     config = configure({"model.dropout": 0.2, **ONE})
-    whole = train_series(config, tmp_path / "whole", seeds=range(3))
-    parts = train_series(config, tmp_path / "parts", seeds=range(3), stop=stop_at(steps))
+    whole = train_replicates(config, tmp_path / "whole", seeds=range(3))
+    parts = train_replicates(config, tmp_path / "parts", seeds=range(3), callback=stop_at(steps))
     assert not parts.finished
     done = [RunFolder(tmp_path / "parts" / name) for name in parts.runs]
     assert len(done) == (steps - 1) // 3
@@ -122,7 +122,7 @@ def test_a_series_goes_on_where_it_was_stopped(configure, tmp_path, outcome, sto
         assert parts.summary == {}
         assert not (tmp_path / "parts" / "summary.json").exists()
     before = [_times(run.path) for run in done]
-    again = train_series(config, tmp_path / "parts", seeds=range(3))
+    again = train_replicates(config, tmp_path / "parts", seeds=range(3))
     assert again.finished
     assert [_times(run.path) for run in done] == before
     for name in whole.runs:
@@ -134,18 +134,18 @@ def test_a_finished_series_is_not_repeated(configure, tmp_path, tree, monkeypatc
     """Nothing is trained, and the same is returned and written."""
     from molsepnorm.training import replicates as module
 
-    first = train_series(configure(ONE), tmp_path / "series", seeds=[0, 1])
+    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
     before, times = tree(tmp_path / "series"), _times(tmp_path / "series")
     monkeypatch.setattr(module, "train", None)
-    assert train_series(configure(ONE), tmp_path / "series", seeds=[0, 1]) == first
+    assert train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1]) == first
     assert tree(tmp_path / "series") == before
     assert _times(tmp_path / "series") == times
 
 
 def test_seeds_may_be_added_later(configure, tmp_path):
-    first = train_series(configure(ONE), tmp_path / "series", seeds=[0, 1])
+    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
     before = _times(tmp_path / "series")
-    more = train_series(configure(ONE), tmp_path / "series", seeds=[0, 1, 2, 7])
+    more = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1, 2, 7])
     after = _times(tmp_path / "series")
     assert {path: after[path] for path in before} == before
     assert more.summary["runs"] == ["seed-0", "seed-1", "seed-2", "seed-7"]
@@ -160,7 +160,7 @@ def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypa
     from molsepnorm.training.loop import Trainer
 
     config = configure(ONE)
-    whole = train_series(config, tmp_path / "whole", seeds=[0, 1])
+    whole = train_replicates(config, tmp_path / "whole", seeds=[0, 1])
 
     def killed(*args, **kwargs):
         raise KeyboardInterrupt
@@ -173,9 +173,9 @@ def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypa
         else:
             patch.setattr("molsepnorm.training.config.TrainConfig.save", killed)
         with pytest.raises(KeyboardInterrupt):
-            train_series(config, tmp_path / "parts", seeds=[0, 1])
+            train_replicates(config, tmp_path / "parts", seeds=[0, 1])
     assert (tmp_path / "parts" / "seed-0" / "environment.json").exists()
-    assert train_series(config, tmp_path / "parts", seeds=[0, 1]).finished
+    assert train_replicates(config, tmp_path / "parts", seeds=[0, 1]).finished
     for name in whole.runs:
         assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
 
@@ -184,10 +184,10 @@ def test_what_a_full_disk_left_is_no_hindrance(configure, small_disk):
     """The real thing: the second time the disk is told again, not what is there already."""
     (small_disk / "ballast").write_bytes(b"x" * 40_000)
     with pytest.raises(StorageError, match="the disk is full"):
-        train_series(configure(ONE), small_disk / "series", seeds=[0])
+        train_replicates(configure(ONE), small_disk / "series", seeds=[0])
     (small_disk / "ballast").unlink()
     with pytest.raises(StorageError, match="the disk is full"):  # still too small for a run
-        train_series(configure(ONE), small_disk / "series", seeds=[0])
+        train_replicates(configure(ONE), small_disk / "series", seeds=[0])
     assert not list(small_disk.rglob("*.partial"))
 
 
@@ -206,7 +206,7 @@ def test_a_beginning_of_another_s_is_never_overwritten(configure, tmp_path, tree
             (run / name).write_text(text)
             before = tree(tmp_path / "series")
         with pytest.raises((ConfigError, DataError), match="seed-0"):
-            train_series(configure(ONE), tmp_path / "series", seeds=[0])
+            train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
         assert tree(tmp_path / "series") == before
 
 
@@ -226,39 +226,39 @@ def test_a_beginning_of_another_s_is_never_overwritten(configure, tmp_path, tree
 )
 def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
     """Before anything is trained, also where the run that differs comes last."""
-    train_series(configure(ONE), tmp_path / "series", seeds=[1])
+    train_replicates(configure(ONE), tmp_path / "series", seeds=[1])
     before = tree(tmp_path / "series")
     with pytest.raises(ConfigError, match="seed-1 is a run of another configuration: choose ano"):
-        train_series(configure({**ONE, **other}), tmp_path / "series", seeds=[0, 1])
+        train_replicates(configure({**ONE, **other}), tmp_path / "series", seeds=[0, 1])
     assert tree(tmp_path / "series") == before
 
 
 def test_the_same_configuration_from_another_folder_is_the_same(configure, tmp_path, monkeypatch):
     """Paths are compared in full, whatever they were named from."""
     monkeypatch.chdir(tmp_path)
-    train_series(configure({"data.table": "data.csv", **ONE}), "series", seeds=[0])
+    train_replicates(configure({"data.table": "data.csv", **ONE}), "series", seeds=[0])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     config = configure({"data.table": "../data.csv", **ONE})
-    assert train_series(config, "../series", seeds=[0, 1]).finished
+    assert train_replicates(config, "../series", seeds=[0, 1]).finished
 
 
 def test_a_configuration_read_from_yaml_is_the_same_as_one_from_options(configure, tmp_path):
     """Numbers as YAML writes them, tuples as lists."""
     config = configure({**ONE, "optim.lr": 1e-7, "data.task_type": {"y": "regression"}})
     config.save(tmp_path / "config.yaml")
-    train_series(config, tmp_path / "series", seeds=[0])
+    train_replicates(config, tmp_path / "series", seeds=[0])
     read = load_config(config=tmp_path / "config.yaml")
-    assert train_series(read, tmp_path / "series", seeds=[0]).finished
+    assert train_replicates(read, tmp_path / "series", seeds=[0]).finished
 
 
 def test_more_seeds_on_a_table_that_changed_are_refused(configure, tmp_path, table, tree):
     """Their mean would be of two data sets; nothing is trained before it is told."""
-    train_series(configure(ONE), tmp_path / "series", seeds=[0])
+    train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
     before = tree(tmp_path / "series")
     table.write_text(table.read_text().replace("CCO,", "CCS,"))
     with pytest.raises(DataError, match="no longer those that .*seed-0 began with"):
-        train_series(configure(ONE), tmp_path / "series", seeds=[1, 0])
+        train_replicates(configure(ONE), tmp_path / "series", seeds=[1, 0])
     assert tree(tmp_path / "series") == before
 
 
@@ -285,7 +285,7 @@ def test_a_plan_that_makes_no_sense_is_refused(
     (tmp_path / "two.json").write_text(json.dumps([entry, entry]))
     before = tree(tmp_path)
     with pytest.raises(ConfigError, match=message):
-        train_series(
+        train_replicates(
             configure({**ONE, **settings}), tmp_path / "series", seeds=seeds, splits=splits
         )
     assert tree(tmp_path) == before
@@ -294,13 +294,13 @@ def test_a_plan_that_makes_no_sense_is_refused(
 def test_a_named_set_has_one_split(tmp_path):
     """Its own: three replicates of it would be three times the same."""
     with pytest.raises(ConfigError, match="zinc says how to split, so there is one split and no r"):
-        train_series(load_config("zinc"), tmp_path / "series", seeds=[0], splits=3)
+        train_replicates(load_config("zinc"), tmp_path / "series", seeds=[0], splits=3)
     assert not (tmp_path / "series").exists()
 
 
 def test_a_file_in_the_folder_s_place_is_told(configure, table, tree):
     with pytest.raises(StorageError, match=r"data.csv/seed-0"):
-        train_series(configure(ONE), table, seeds=[0])
+        train_replicates(configure(ONE), table, seeds=[0])
 
 
 # --- the summary ----------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_file_in_the_folder_s_place_is_told(configure, table, tree):
 def test_the_summary_is_the_mean_and_the_unbiased_deviation(configure, tmp_path):
     """Of every score of both splits and of the time, against numpy."""
     config = configure({"data.targets": ["y", "active"], "data.split": [0.4, 0.3, 0.3], **ONE})
-    series = train_series(config, tmp_path / "series", seeds=range(3))
+    series = train_replicates(config, tmp_path / "series", seeds=range(3))
     written = _summary(tmp_path / "series")
     assert written == series.summary
     runs = [
@@ -343,7 +343,7 @@ def _as_yaml(config, folder):
 
 
 def test_one_run_has_no_deviation(configure, tmp_path):
-    series = train_series(configure(ONE), tmp_path / "series", seeds=[0])
+    series = train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
     figures = series.summary["test"]["mae"]
     assert figures["sd"] is None
     assert [figures["mean"]] == figures["values"]
@@ -353,7 +353,7 @@ def test_undefined_scores_are_null_and_left_out(with_columns, tmp_path):
     """Of a fold whose molecules are all of one class; how each was chosen is told."""
     columns = {"a": [1, 1, 1, 1, 1, *([0] * 25)]}
     settings = {"data.targets": ["a"], "data.folds": 5, "data.split_seed": 2, **ONE}
-    series = train_series(with_columns(columns, settings), tmp_path / "series", seeds=[0])
+    series = train_replicates(with_columns(columns, settings), tmp_path / "series", seeds=[0])
     figures = series.summary["val"]["roc_auc"]
     defined = [value for value in figures["values"] if value is not None]
     assert 1 < len(defined) < 5
@@ -367,7 +367,7 @@ def test_scores_undefined_in_every_run_have_no_mean(with_columns, tmp_path):
     labels = [0, 1, 0, 1, 0, 1, 0, 0, 1, 1]
     columns = {"a": labels, "part": ["train"] * 7 + ["val", "val", "test"]}
     settings = {"data.targets": ["a"], "data.splits_column": "part", **ONE}
-    series = train_series(with_columns(columns, settings), tmp_path / "series", seeds=[0, 1])
+    series = train_replicates(with_columns(columns, settings), tmp_path / "series", seeds=[0, 1])
     nothing = {"mean": None, "sd": None, "values": [None, None]}
     assert series.summary["test"]["roc_auc"] == nothing
     assert series.summary["val"]["roc_auc"]["mean"] is not None
@@ -375,14 +375,16 @@ def test_scores_undefined_in_every_run_have_no_mean(with_columns, tmp_path):
 
 def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, table, outcome):
     """Also for one that goes on."""
-    expected = train_series(configure(ONE), tmp_path / "expected", seeds=[0, 1])
+    expected = train_replicates(configure(ONE), tmp_path / "expected", seeds=[0, 1])
     for stop in (True, False):
         read, end = os.pipe()
         os.write(end, table.read_bytes())
         os.close(end)
         os.dup2(read, 199)
         piped = configure({**ONE, "data.table": Path("/dev/fd/199")})
-        series = train_series(piped, tmp_path / "series", seeds=[0, 1], stop=lambda stop=stop: stop)
+        series = train_replicates(
+            piped, tmp_path / "series", seeds=[0, 1], callback=StopWhen(lambda stop=stop: stop)
+        )
         os.close(read)
     os.close(199)
     assert {name: run["test"] for name, run in series.runs.items()} == {

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
-from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training import StopWhen, evaluate, load_config, train
 from molsepnorm.training.distributed import DistributedContext
 
 ONE = {"run.epochs": 1}
@@ -275,7 +275,7 @@ def test_resuming_a_finished_run_returns_its_results(run, tree):
 @pytest.mark.parametrize("change", ["row", "label", "smiles", "row gone"])
 def test_a_run_does_not_go_on_with_other_data(configure, tmp_path, table, change):
     """Not only where the number of rows differs: a label mended in between changes the run too."""
-    train(configure(), tmp_path / "run", stop=lambda: True)
+    train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
     lines = table.read_text().splitlines()
     if change == "row":
         lines.append("CCCCCCCCO,3.5,1")
@@ -294,7 +294,7 @@ def test_a_run_goes_on_from_any_folder(configure, tmp_path, table, monkeypatch):
     """Though its table was named from where it began."""
     monkeypatch.chdir(tmp_path)
     config = configure({"data.table": "data.csv", "run.epochs": 1})
-    train(config, "run", stop=lambda: True)
+    train(config, "run", callback=StopWhen(lambda: True))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert train(folder=tmp_path / "run", resume=True).finished
@@ -302,7 +302,7 @@ def test_a_run_goes_on_from_any_folder(configure, tmp_path, table, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["cut", "other"])
 def test_a_damaged_checkpoint_is_refused(configure, tmp_path, damage):
-    train(configure(), tmp_path / "run", stop=lambda: True)
+    train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
     path = tmp_path / "run" / "checkpoints" / "last.safetensors"
     path.write_bytes(path.read_bytes()[:-100] if damage == "cut" else b"no checkpoint")
     with pytest.raises(ModelError, match="last.safetensors is damaged or belongs to another"):
@@ -312,7 +312,7 @@ def test_a_damaged_checkpoint_is_refused(configure, tmp_path, damage):
 @pytest.mark.parametrize("name", ["config.yaml", "splits.json"])
 def test_a_damaged_folder_is_refused(configure, tmp_path, name):
     """With the name of the file that is damaged."""
-    train(configure(), tmp_path / "run", stop=lambda: True)
+    train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
     (tmp_path / "run" / name).write_text("{")
     with pytest.raises((ConfigError, ModelError, DataError), match=name):
         train(folder=tmp_path / "run", resume=True)
@@ -451,7 +451,7 @@ def test_a_run_that_began_with_a_pipe_resumes_from_a_file_only(configure, table,
     """And is then the same run."""
     expected = train(configure(ONE), tmp_path / "expected").metrics["test"]
     settings = {**ONE, "data.table": _pipe(table.read_bytes())}
-    stopped = train(configure(settings), tmp_path / "run", stop=lambda: True)
+    stopped = train(configure(settings), tmp_path / "run", callback=StopWhen(lambda: True))
     assert not stopped.finished
     with pytest.raises(ConfigError, match="run began with data from a pipe, /dev/fd/.*resume once"):
         train(folder=tmp_path / "run", resume=True)
@@ -463,7 +463,9 @@ def test_a_run_that_began_with_a_pipe_resumes_from_a_file_only(configure, table,
 def test_a_splits_file_from_a_pipe_is_gone_when_the_run_resumes(configure, tmp_path):
     split = json.dumps([{"train": "0-19", "val": "20-24", "test": "25-29"}]).encode()
     settings = {**ONE, "data.splits_file": _pipe(split)}
-    assert not train(configure(settings), tmp_path / "run", stop=lambda: True).finished
+    assert not train(
+        configure(settings), tmp_path / "run", callback=StopWhen(lambda: True)
+    ).finished
     with pytest.raises(ConfigError, match="set data.splits_file to its path"):
         train(folder=tmp_path / "run", resume=True)
 

@@ -96,7 +96,7 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
     """The mean loss of every step."""
     found = []
     for epoch in range(epochs):
-        for batch in trainer.plan(epoch):
+        for batch in trainer.schedule.batches(epoch):
             trainer.step.totals.zero_()
             trainer.take_steps([batch])
             loss, count = trainer.step.totals.tolist()
@@ -139,15 +139,17 @@ def test_the_average_follows_in_recorded_steps(trainer, graphs_on_cpu):
     both = [trainer({**EXACT, "run.step": name}) for name in ("eager", "captured")]
     for each in both:
         losses(each)
-        assert not torch.equal(each.average.module.readout.weight, each.network.readout.weight)
-    weights = [each.average.module.embedding.atoms for each in both]
+        assert not torch.equal(
+            each.average.module.network.readout.weight, each.network.readout.weight
+        )
+    weights = [each.average.module.network.embedding.atoms for each in both]
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
 
 
 def test_every_replay_draws_its_own_dropout(trainer, graphs_on_cpu):
     """At a rate of 0 the same molecules give another loss each time."""
     mine = trainer({"run.step": "captured", "model.dropout": 0.3, "optim.lr": 1e-30})
-    batch = mine.plan(0)[0]
+    batch = mine.schedule.batches(0)[0]
     found = set()
     for _ in range(5):
         mine.step.totals.zero_()
@@ -162,7 +164,7 @@ def test_a_recorded_run_goes_on_from_its_checkpoint(configure, tmp_path, outcome
     request.getfixturevalue("graphs_on_cpu")
     config = configure({"run.step": "captured", "run.epochs": 4})
     train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", stop=stop_at(4)).finished
+    assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -183,7 +185,7 @@ def test_a_handful_of_batch_sizes_is_recorded(trainer, graphs_on_cpu):
     train_graphs = mine.dataset.splits["train"]
     batches = [train_graphs[:size] for size in range(2, 10)]
     mine.take_steps(batches)
-    assert 1 <= len(graphs_on_cpu) <= step._MOST_PLANS
+    assert 1 <= len(graphs_on_cpu) <= step._MAX_LAYOUTS
     assert mine.progress.step == len(batches)
 
 
@@ -192,14 +194,14 @@ def test_work_that_cannot_be_recorded_is_done_all_the_same(trainer, graphs_on_cp
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
     notes = _Notes()
     mine = trainer({**EXACT, "run.step": "captured"}, notes)
-    plain = mine.step._loss
+    plain = mine.objective.loss
 
     def reads(*args):
         loss_sum, count = plain(*args)
         float(loss_sum.detach())
         return loss_sum, count
 
-    monkeypatch.setattr(mine.step, "_loss", reads)
+    monkeypatch.setattr(mine.objective, "loss", reads)
     assert losses(mine) == pytest.approx(eager, rel=1e-4)
     (remark,) = notes.remarks
     assert remark.startswith("Steps are taken eagerly, since they cannot be captured: operation")
@@ -272,7 +274,7 @@ def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, ever
     wanted = sorted({*range(every, 8, every), 7})
     assert [record.epoch for record in notes.records] == wanted
     assert [record.step for record in notes.records] == [3 * epoch for epoch in wanted]
-    assert not train(configure(settings), tmp_path / "parts", stop=stop_at(11)).finished
+    assert not train(configure(settings), tmp_path / "parts", callback=stop_at(11)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 

@@ -7,7 +7,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.predict import Predictor
-from molsepnorm.training import train
+from molsepnorm.training import StopWhen, train
 
 YES_NO = [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
 COLOURS = ["red", "blue", "red", "green", "red", "red", "green"]
@@ -162,7 +162,7 @@ def test_a_run_does_not_go_on_with_other_weights(with_columns, tmp_path):
     """They are data, like the labels."""
     settings = {"data.targets": ["a"], "data.weight_column": "w"}
     config = with_columns({"a": YES_NO, "w": SOME}, settings)
-    train(config, tmp_path / "run", stop=lambda: True)
+    train(config, tmp_path / "run", callback=StopWhen(lambda: True))
     with_columns({"a": YES_NO, "w": [9, *SOME[1:]]}, settings)
     with pytest.raises(DataError, match="no longer those that .*run began with"):
         train(folder=tmp_path / "run", resume=True)

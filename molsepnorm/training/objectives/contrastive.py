@@ -1,76 +1,103 @@
-"""Learning without labels: two views of each molecule, and the loss that draws them together."""
+"""Contrastive learning of molecule embeddings, without labels."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernels.dropout import draws_at_random
+from molsepnorm.nn.kernels.dropout import draws_at_random, dropout_alone
 from molsepnorm.sepnorm.batch_norm import at_least_float32
+from molsepnorm.training.config import ContrastiveConfig, TrainConfig
+from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives.objective import Examples, Objective
 
-__all__ = ["dropout_views", "info_nce"]
+__all__ = ["Contrastive", "info_nce"]
 
 
-def dropout_views(network: Graphormer, batch: GraphBatch) -> tuple[Tensor, Tensor]:  # (B, R) each
-    """Two embeddings of every molecule under two draws of dropout, the least of augmentations.
+class Contrastive(Objective):
+    """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
 
-    Each view is a pass of its own, so that in training a batch norm sees one view at a time and
-    cannot tell by its statistics which two belong together; running statistics take two steps.
+    Each view is a forward pass of its own, so that a batch norm in training sees one view at a time
+    and its statistics do not reveal the pairs; running statistics are updated twice per step. With
+    several processes, negatives come from the process's own molecules.
 
     Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
-    arXiv 2104.08821, section 3. What differs: there both views go through in one batch, which
-    without a batch norm is the same.
+    arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
+    without a batch norm.
 
     Raises:
-        ConfigError: the network has no dropout, or is in evaluation mode: the views would be one.
+        ConfigError: the network has no dropout, so both views would be equal.
     """
-    if not network.training or not draws_at_random(network):
-        raise ConfigError(
-            "two views by dropout need a network in training mode with some dropout, such as "
-            "dropout=0.1 in a GraphormerConfig: otherwise they are the same"
-        )
-    return network.embed(batch), network.embed(batch)
+
+    def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
+        super().__init__(model, examples, config)
+        if not draws_at_random(model.network):
+            raise ConfigError(
+                "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
+                "without it both views of a molecule are the same"
+            )
+        assert isinstance(config.objective, ContrastiveConfig)
+        self.temperature = config.objective.temperature
+
+    def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = self.network.embed(batch), self.network.embed(batch)  # (B, R)
+        if len(graphs) < 2:  # a single molecule has no negatives
+            return 0.0 * first.sum(), first.new_zeros(())
+        loss = info_nce(first, second, self.temperature)
+        return loss * len(graphs), loss.new_full((), len(graphs))
+
+    def validate(
+        self, graphs: np.ndarray, world: DistributedContext
+    ) -> tuple[float, dict[str, float]]:
+        """Return the loss, with the same dropout masks at every validation."""
+        device = self.examples.labels.device
+        gpus = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(gpus), dropout_alone(self.network):
+            torch.manual_seed(self.config.run.seed)
+            return super().validate(graphs, world)
 
 
 def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor:  # ()
-    r"""The contrastive loss: of all molecules' second views, which is the one of mine?
+    r"""Return the contrastive loss, which identifies the other view of each molecule in the batch.
 
     .. math::
 
         -\frac1{2B} \sum_i \Bigl[ \log\frac{e_{ii}}{\sum_j e_{ij}}
             + \log\frac{e_{ii}}{\sum_j e_{ji}} \Bigr], \qquad e_{ij} = e^{u_i \cdot v_j / \tau}
 
-    with u and v the views (B, d), scaled to length one, in float32 or more. Views that are all
-    alike give log B.
+    with u and v the views (B, d), scaled to length one, in float32 or more. If all views are equal,
+    the loss is log B.
 
     Source: van den Oord et al., "Representation Learning with Contrastive Predictive Coding",
     arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
-    What differs: each view asks for the other, as in Radford et al., ICML 2021, arXiv 2103.00020.
+    What differs: the loss is symmetric in the two views, as in Radford et al., ICML 2021,
+    arXiv 2103.00020.
 
     >>> alike = torch.ones(4, 3)
     >>> info_nce(alike, alike).exp()
     tensor(4.)
 
     Args:
-        first: (B, d), a view of each molecule.
-        second: (B, d), another, in the same order.
+        first: (B, d), one view of each molecule.
+        second: (B, d), the other views in the same order.
         temperature: τ, above 0.
 
     Raises:
-        ConfigError: the views differ in shape, or there is one molecule, or the temperature is not
-            above 0.
+        ConfigError: the views differ in shape, there are fewer than two molecules, or the
+            temperature is not above 0.
     """
     if first.shape != second.shape or first.dim() != 2 or len(first) < 2:
         raise ConfigError(
-            "a contrastive loss takes two views (B, d) of two molecules or more; got "
+            "a contrastive loss needs two views (B, d) of two molecules or more; got "
             f"{tuple(first.shape)} and {tuple(second.shape)}"
         )
     if not temperature > 0:
-        raise ConfigError(f"a temperature is above 0; got {temperature}")
+        raise ConfigError(f"a temperature must be above 0; got {temperature}")
     with torch.autocast(first.device.type, enabled=False):
         u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
         logits = u @ v.T / temperature  # (B, B)

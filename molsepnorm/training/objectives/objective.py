@@ -1,0 +1,158 @@
+"""`Objective`: what a network learns from a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.data.batching.bucketing import epoch_batches
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import ConfigError, MolsepnormError
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.tasks import Task, json_scores
+from molsepnorm.training.config import OptimConfig, TrainConfig
+from molsepnorm.training.distributed import DistributedContext
+
+__all__ = ["TINY", "Examples", "Objective", "Results", "diverged"]
+
+TINY = 1e-12
+"""Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
+
+_NETWORK = "network."  # prefix of the network's tensors in an objective's state
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The molecules of a data set and their labels, on the device."""
+
+    graphs: GraphTensors
+    labels: Tensor
+    """float32 [G, T]."""
+    weights: Tensor | None
+    """float32 [G]; None if all molecules have the same weight."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Examples:
+        """Return the same object: copies of an objective share the data."""
+        return self
+
+
+class Results(NamedTuple):
+    """The scores of a trained model."""
+
+    scores: dict[str, Any]
+    """Entries of `metrics.json`: `val` and `test`, each with scores by name, and any others."""
+    predictions: np.ndarray | None
+    """float32 [n, O]: predictions for the test split; None if the model does not predict."""
+
+
+class Objective(nn.Module, ABC):
+    """The network with everything else that is trained, and its loss.
+
+    A subclass implements `forward`, and `validate` and `results` where the mean loss is not enough.
+    Modules that it adds, such as a head, are trained, averaged and saved in checkpoints together
+    with the network. They must not contain batch norms, whose statistics are estimated for the
+    network only. `register` makes an objective available under a name.
+
+    Args:
+        model: the network to train, and its task.
+        examples: the data set on the device.
+        config: the configuration of the run.
+    """
+
+    uses_all_outputs = False
+    """Whether every parameter of the network gets a gradient in every step."""
+
+    def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
+        super().__init__()
+        self.network = model.network
+        self.task, self.examples, self.config = model.task, examples, config
+
+    @staticmethod
+    def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
+        """Return the task of the model, and the data set, possibly with another remark.
+
+        By default the model is chosen by the validation loss, and labels may be missing.
+        """
+        if config.run.metric not in (None, "loss"):
+            raise ConfigError(
+                f"run.metric: {config.run.metric} needs the objective supervised; the objective "
+                f"{config.objective.name} selects the best epoch by its validation loss"
+            )
+        labels = dataset.store.labels[dataset.splits["train"]]
+        classes = dataset.classes
+        task = Task.fit(
+            dataset.targets, dataset.kinds, labels, "loss", classes=classes, strict=False
+        )
+        return task, dataset
+
+    @abstractmethod
+    def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of a batch's losses and the sum of their weights, both scalars.
+
+        In a captured step this is recorded once and replayed, so it must not read values from the
+        device or change tensors other than its result.
+
+        Args:
+            batch: B molecules. `batch.graph_token[i]` is the slot of molecule `graphs[i]`.
+            graphs: int64 [B], the indices of the molecules in `examples`.
+        """
+
+    def validate(
+        self, graphs: np.ndarray, world: DistributedContext
+    ) -> tuple[float, dict[str, float]]:
+        """Return the loss and the scores of a validation or test split.
+
+        By default this is the mean loss over random batches, always the same ones, and no score.
+        The objective is in evaluation mode.
+
+        Args:
+            graphs: int64 [n], the molecules of the split.
+            world: the processes that share the work; all of them return the same values.
+        """
+        run, tensors = self.config.run, self.examples.graphs
+        totals = torch.zeros(2, dtype=torch.float64, device=self.examples.labels.device)
+        rng = np.random.default_rng(run.seed)
+        for batch in epoch_batches(
+            graphs, tensors.sizes, run.batch_size, rng, run.blocks, run.max_pairs
+        ):
+            part = world.share(batch)
+            if len(part):
+                indices = torch.from_numpy(part).to(totals.device)
+                with torch.no_grad():
+                    totals += torch.stack(self(tensors.cut(part, run.blocks), indices))
+        world.sum(totals)
+        loss_sum, count = totals.tolist()
+        return loss_sum / max(count, TINY), {}
+
+    def results(self, dataset: Dataset) -> Results:
+        """Return the final scores on the validation and test splits; by default the losses."""
+        scores = {}
+        for split in ("val", "test"):
+            loss, others = self.validate(dataset.splits[split], DistributedContext())
+            scores[split] = json_scores({"loss": loss, **others})
+        return Results(scores, None)
+
+    def own_state(self) -> dict[str, Tensor]:
+        """Return the tensors that do not belong to the network."""
+        state = self.state_dict()
+        return {name: each for name, each in state.items() if not name.startswith(_NETWORK)}
+
+    def load_state(self, network: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
+        """Load the network's tensors and those of `own_state`."""
+        self.load_state_dict({**{_NETWORK + name: each for name, each in network.items()}, **own})
+
+
+def diverged(what: str, optim: OptimConfig) -> MolsepnormError:
+    """Return the error for a loss or an output that is not finite."""
+    return MolsepnormError(
+        f"{what}: training diverged. Try a lower optim.lr (now {optim.lr:g}), a longer "
+        "optim.warmup, or optim.clip_norm"
+    )

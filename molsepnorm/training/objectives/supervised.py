@@ -1,0 +1,126 @@
+"""Supervised learning: predict the labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import DataError
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.predict.inference import infer, predict
+from molsepnorm.tasks import Loss, Task, json_scores
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
+
+__all__ = ["Supervised"]
+
+_MANY_TARGETS = 20  # with more targets, only the selection metric is computed at a validation
+
+
+class Supervised(Objective):
+    """The loss of the task, see `molsepnorm.tasks.Loss`."""
+
+    uses_all_outputs = True
+
+    def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
+        super().__init__(model, examples, config)
+        self.model = model
+        self.loss = Loss(model.task, examples.labels.device)
+
+    @staticmethod
+    def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
+        """Return the task fitted to the training labels, and the data set.
+
+        If the metric is undefined on the validation split, the task selects by the loss, and the
+        data set has a remark about it.
+        """
+        labels, weights = dataset.store.labels, dataset.weights
+        for split, what in (("train", "training"), ("val", "validation")):
+            if weights is not None and not weights[dataset.splits[split]].any():
+                raise DataError(
+                    f"all {len(dataset.splits[split])} {what} molecules have the weight 0, so "
+                    "there is nothing to learn from: set some weights above 0, or choose another "
+                    "split"
+                )
+        task = Task.fit(
+            dataset.targets,
+            dataset.kinds,
+            labels[dataset.splits["train"]],
+            config.run.metric or dataset.metric,
+            classes=dataset.classes,
+            class_weight=config.optim.class_weight,
+            regression_loss=config.optim.regression_loss,
+            strict=config.data.table is not None,
+        )
+        val = labels[dataset.splits["val"]]
+        anything = np.random.default_rng(0).random((len(val), task.outputs))
+        only = [task.metric]
+        if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
+            return task, dataset
+        remark = (
+            f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
+            "all of one class), so the best epoch is chosen by the loss."
+        )
+        return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+
+    def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        weights = self.examples.weights
+        return self.loss(
+            self.network(batch),
+            self.examples.labels[graphs],
+            None if weights is None else weights[graphs],
+        )
+
+    def validate(
+        self, graphs: np.ndarray, world: DistributedContext
+    ) -> tuple[float, dict[str, float]]:
+        """Return the loss and the metrics; NaN for those that are undefined."""
+        share = infer(self.network, self.examples.graphs, world.share(graphs))
+        outputs = world.gather(share)
+        if not outputs.isfinite().all():
+            raise diverged("an output on a validation molecule is not finite", self.config.optim)
+        chosen = torch.from_numpy(graphs).to(self.examples.labels.device)
+        labels, weights = self.examples.labels[chosen].cpu(), self.examples.weights
+        given = None if weights is None else weights[chosen].cpu()
+        loss_sum, count = Loss(self.task)(outputs, labels, given)
+        only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
+        scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
+        return float(loss_sum / count.clamp(min=TINY)), scores
+
+    def results(self, dataset: Dataset) -> Results:
+        """Return scores, the scores of the baseline, and intervals of the test scores."""
+        task, splits = self.task, dataset.splits
+        labels = {split: dataset.store.labels[splits[split]] for split in splits}
+        predictions = {
+            split: predict(self.model, self.examples.graphs, splits[split])
+            for split in ("val", "test")
+        }
+        scores = {
+            split: dataset_scores(dataset, task, values, labels[split])
+            for split, values in predictions.items()
+        }
+        baseline = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
+        scores["test_constant"] = task.scores(baseline, labels["test"])
+        intervals = task.intervals(predictions["test"], labels["test"])
+        entries = {
+            **{split: json_scores(values) for split, values in scores.items()},
+            "test_interval_95": {name: list(ends) for name, ends in intervals.items()},
+        }
+        return Results(entries, predictions["test"])
+
+
+def dataset_scores(
+    dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+    """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
+    scores = task.scores(predictions, labels)
+    if dataset.official is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.official(predictions, labels)
+    return scores
