@@ -215,15 +215,15 @@ MUTATIONS = [
     Mutation(
         "resume: the history stays as it is",
         "training/loop.py",
-        "self.folder.restore_history(history)",
-        "self.folder.restore_history(None)",
+        "folder.restore_history(history)",
+        "folder.restore_history(None)",
         tests("training/test_folder.py", "test_a_resumed_run_has_all_its_history"),
     ),
     Mutation(
         "resume: the number of steps is believed",
         "training/loop.py",
-        "progress.step != (",
-        "None is (",
+        "progress.step != steps",
+        "None is steps",
         tests("training/test_loop.py", "test_counters_that_do_not_fit_the_run_are_refused"),
     ),
     Mutation(
@@ -699,9 +699,9 @@ MUTATIONS = [
     ),
     Mutation(
         "labels: standardised by all splits",
-        "training/run.py",
-        '    labels[dataset.splits["train"]],\n        metric,',
-        "    labels[:],\n        metric,",
+        "training/objectives/supervised.py",
+        'labels[dataset.splits["train"]],\n            config.run',
+        "labels[:],\n            config.run",
         tests(CLAIMS, "test_training_never_reads_the_labels_it_is_tested_on"),
     ),
     Mutation(
@@ -771,8 +771,8 @@ MUTATIONS = [
     Mutation(
         "EMA: the network under training is validated and kept",
         "training/loop.py",
-        "return self.network if self.average is None else",
-        "return self.network if self.average is not None else",
+        "return self.objective if self.average is None else",
+        "return self.objective if self.average is not None else",
         tests(CLAIMS, "test_the_average_of_the_weights_is_what_is_validated_and_kept"),
     ),
     Mutation(
@@ -999,22 +999,22 @@ MUTATIONS = [
     Mutation(
         "processes: each divides its loss by its own labels",
         "training/step.py",
-        "self.world.sum(of_all)",
+        "self.world.sum(total)",
         "pass",
         TORCHRUN,
     ),
     Mutation(
         "processes: each validates on its own molecules",
-        "training/loop.py",
-        "outputs = self.world.gather(share)",
-        "outputs = share.repeat(self.world.size, 1)[: len(graphs)]",
+        "training/objectives/supervised.py",
+        "outputs = world.gather(share)",
+        "outputs = share.repeat(world.size, 1)[: len(graphs)]",
         TORCHRUN,
     ),
     Mutation(
         "validation: an epoch too late",
         "training/loop.py",
-        "(progress.epoch + 1) % run.validate_every == 0",
-        "progress.epoch % run.validate_every == 0",
+        "epoch % self.config.run.validate_every == 0",
+        "(epoch - 1) % self.config.run.validate_every == 0",
         tests("training/test_step.py", "test_validation_every_few_epochs"),
     ),
     Mutation(

@@ -18,16 +18,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from molsepnorm.analysis.geometry.subjects import load_subjects
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets import load as load_dataset
 from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
 from molsepnorm.interop.graphormer_weights.parity import MOLECULES, reference_inputs
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.training import load_config
-from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 
 pytestmark = pytest.mark.usefixtures("benchmarks")
 
@@ -473,38 +469,3 @@ def test_a_training_goes_on_from_the_archive_that_is_further(
     assert asked == [["--output", folder, "--lr", "1"], *[["--resume", folder]] * 2]
     monkeypatch.setattr(training, "_run_for", lambda *_: 1)
     assert training.train_for(1, "other", []) == (1, "FAILED with status 1: see other.log")
-
-
-def test_tokens_trained_without_labels(tmp_path: Path) -> None:
-    """Views come to agree, batch norms have statistics of the final weights, and `analyze` finds
-    the model."""
-    ends = ("O", "N", "Cl", "F", "C=O", "C#N", "c1ccccc1", "S")
-    rows = [f"{'C' * length}{end},{length % 2}" for length in range(1, 7) for end in ends]
-    (tmp_path / "data.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
-    settings = {
-        "model.layers": 2,
-        "model.width": 16,
-        "model.ffn_width": 16,
-        "model.heads": 2,
-        "model.dropout": 0.1,
-        "model.norm": "sep-rms-bn",
-        "model.max_path_length": 3,
-        "optim.lr": 5e-3,
-        "run.epochs": 8,
-        "run.batch_size": 16,
-    }
-    config = load_config(tmp_path / "data.csv", overrides=settings)
-    module("geometry.contrastive").train(config, tmp_path / "run", 0.2)
-    losses = json.loads((tmp_path / "run" / "metrics.json").read_text())["losses"]
-    assert len(losses) == 8
-    assert losses[-1] < 0.8 * losses[0]
-    [subject] = load_subjects([tmp_path / "run"], config.data)
-    network = subject.model.network
-    saved = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    assert any("running_var" in name for name in saved)
-    tensors = GraphTensors.of(subject.store)
-    taught = load_dataset(config.data, subject.model.encoding).splits["train"]
-    batches = statistics_batches(taught, tensors.sizes, config.run)
-    estimate_statistics(network, (tensors.cut(batch, config.run.blocks) for batch in batches))
-    for name, buffer in network.named_buffers():
-        torch.testing.assert_close(buffer, saved[name])

@@ -43,7 +43,7 @@ def clock(monkeypatch):
 
     def make(step: float, validation: float) -> list[float]:
         slow(TrainStep, "__call__", step)
-        slow(Trainer, "_validate", validation)
+        slow(Trainer, "validate", validation)
         monkeypatch.setattr(time, "perf_counter", lambda: now[0])
         return now
 

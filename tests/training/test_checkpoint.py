@@ -17,38 +17,49 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training import checkpoint
 from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.objectives import Objective
 from molsepnorm.training.optim import WeightAverage, make_optimizer
 
 PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 9, 1e-17, 1)
 
 
+class _Objective(Objective):
+    """A network and a head without data."""
+
+    def __init__(self, network: nn.Module, head: nn.Module) -> None:
+        nn.Module.__init__(self)
+        self.network, self.head = network, head
+
+    def forward(self, batch, graphs):
+        return self.head(self.network(batch)).square().sum(), torch.tensor(8.0)
+
+
 def _parts(seed: int = 0, width: int = 6):
-    """A network with batch norm and dropout, its optimiser and its average."""
+    """A network with batch norm and dropout and its head, their optimiser and their average."""
     torch.manual_seed(seed)
-    network = nn.Sequential(
-        nn.Linear(4, width), nn.BatchNorm1d(width), nn.Dropout(0.3), nn.Linear(width, 1)
-    )
-    return network, make_optimizer(network, OptimConfig(lr=0.01)), WeightAverage(network, 0.9)
+    network = nn.Sequential(nn.Linear(4, width), nn.BatchNorm1d(width), nn.Dropout(0.3))
+    objective = _Objective(network, nn.Linear(width, 1))
+    return objective, make_optimizer(objective, OptimConfig(lr=0.01)), WeightAverage(objective, 0.9)
 
 
-def _step(network, optimizer, average) -> float:
-    loss = network.train()(torch.randn(8, 4)).square().mean()
+def _step(objective, optimizer, average) -> float:
+    loss_sum, count = objective.train()(torch.randn(8, 4), None)
     optimizer.zero_grad()
-    loss.backward()
+    (loss_sum / count).backward()
     optimizer.step()
-    average.update(network, torch.tensor(0.1))
-    return float(loss.detach())
+    average.update(objective, torch.tensor(0.1))
+    return float(loss_sum.detach())
 
 
-def save_checkpoint(path, progress, network, optimizer, average) -> None:
+def save_checkpoint(path, progress, objective, optimizer, average) -> None:
     """With the state of torch's generator."""
     random = {"cpu": torch.get_rng_state()}
-    checkpoint.save_checkpoint(path, progress, network, optimizer, average, random)
+    checkpoint.save_checkpoint(path, progress, objective, optimizer, average, random)
 
 
-def load_checkpoint(path, network, optimizer, average) -> Progress:
+def load_checkpoint(path, objective, optimizer, average) -> Progress:
     """And put the generator's state back."""
-    progress, random, _ = checkpoint.load_checkpoint(path, network, optimizer, average)
+    progress, random, _ = checkpoint.load_checkpoint(path, objective, optimizer, average)
     torch.set_rng_state(random["cpu"])
     return progress
 
@@ -80,11 +91,12 @@ def test_before_the_first_step_there_are_no_moments(tmp_path):
 
 
 def test_without_an_average(tmp_path):
-    network, optimizer, _ = _parts()
-    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    objective, optimizer, _ = _parts()
+    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
     other, its_optimizer, _ = _parts(seed=1)
     load_checkpoint(tmp_path / "last", other, its_optimizer, None)
-    assert torch.equal(network[0].weight, other[0].weight)
+    assert torch.equal(objective.head.weight, other.head.weight)
+    assert torch.equal(objective.network[0].weight, other.network[0].weight)
 
 
 def _truncate(path):
@@ -139,8 +151,8 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
 
 
 def test_a_checkpoint_without_the_average_that_is_asked_for_is_refused(tmp_path):
-    network, optimizer, _ = _parts()
-    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    objective, optimizer, _ = _parts()
+    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
     with pytest.raises(ModelError, match="belongs to another configuration"):
         load_checkpoint(tmp_path / "last", *_parts())
 
@@ -221,7 +233,7 @@ def test_a_checkpoint_from_before_there_were_digests_is_read(tmp_path):
     _rewrite(tmp_path / "last", lambda progress: None, digest=False)
     fresh = _parts(seed=1)
     assert load_checkpoint(tmp_path / "last", *fresh) == PROGRESS
-    assert torch.equal(fresh[0][0].weight, parts[0][0].weight)
+    assert torch.equal(fresh[0].network[0].weight, parts[0].network[0].weight)
 
 
 def test_a_checkpoint_of_today_needs_its_digest(tmp_path):
@@ -277,9 +289,9 @@ def test_metadata_that_are_not_ours_are_refused(tmp_path, text):
 def test_a_network_that_is_converted_when_it_is_loaded_cannot_go_on(tmp_path):
     """The optimiser's state belongs to the parameters that it had."""
     config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, node_walks=3)
-    network = Graphormer(config)
-    optimizer = make_optimizer(network, OptimConfig(lr=0.01))
-    save_checkpoint(tmp_path / "last", PROGRESS, network, optimizer, None)
+    objective = _Objective(Graphormer(config), nn.Identity())
+    optimizer = make_optimizer(objective, OptimConfig(lr=0.01))
+    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
     tensors = load_file(tmp_path / "last")
     for name in ("weight", "bias", "running_mean", "running_var"):
         tensors[f"network/walk_encoding.norm.{name}"] = torch.ones(3)
@@ -289,6 +301,8 @@ def test_a_network_that_is_converted_when_it_is_loaded_cannot_go_on(tmp_path):
     (tmp_path / "old").write_bytes(
         save(tensors, {"molsepnorm": content.replace('"schema": 3', '"schema": 2')})
     )
-    wanted = "another version of molsepnorm, whose network also has walk_encoding.norm.bias: go on"
+    wanted = (
+        "another version of molsepnorm, whose network also has walk_encoding.norm.bias: continue"
+    )
     with pytest.raises(ModelError, match=wanted):
-        load_checkpoint(tmp_path / "old", network, optimizer, None)
+        load_checkpoint(tmp_path / "old", objective, optimizer, None)

@@ -42,20 +42,18 @@ OURS = f'File "{Path(molsepnorm.__file__).parent}'
 SIGNAL_AT_STEP = """
 import os, signal, time
 from molsepnorm.cli import main
-from molsepnorm.training import loop
+from molsepnorm.training.callback import Callbacks
 
-plain = loop.Trainer.fit
+plain = Callbacks.on_step
 
-def fit(self, stop):
-    def asked():
-        if self.progress.step == STEP and self.world.first:
-            os.kill(os.getppid(), signal.SIGTERM)  # torchrun, as a cluster does
-            while not stop():
-                time.sleep(0.01)
-        return stop()
-    return plain(self, asked)
+def on_step(self, epoch, done, of, *rest):
+    if epoch * of + done == STEP and os.environ["RANK"] == "0":
+        os.kill(os.getppid(), signal.SIGTERM)  # torchrun, as a cluster does
+        while not plain(self, epoch, done, of, *rest):
+            time.sleep(0.01)
+    return plain(self, epoch, done, of, *rest)
 
-loop.Trainer.fit = fit
+Callbacks.on_step = on_step
 main()
 """
 

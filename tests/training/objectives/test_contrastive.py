@@ -1,4 +1,4 @@
-"""Views by dropout, and the loss that draws them together."""
+"""Contrastive learning with two dropout views."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ import torch
 from support import SMALL, batch_of, far_from_initial
 from torch.nn import functional as F
 
+from molsepnorm.data import datasets
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.kernels.dropout import draws_at_random, dropout_alone
-from molsepnorm.training.objectives.contrastive import dropout_views, info_nce
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training.objectives.contrastive import Contrastive, info_nce
+from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 
@@ -52,51 +58,92 @@ def test_its_gradient_is_that_of_finite_differences():
     torch.autograd.gradcheck(lambda a, b: info_nce(a, b, 0.3), (first, second))
 
 
-def test_descending_it_spreads_molecules_and_joins_views():
-    """From a network whose tokens nearly coincide: it learns to tell molecules apart."""
-    network, batch = network_of(norm="shared")
-    network.train()
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
+def objective_of(config, **settings) -> tuple[Contrastive, torch.Tensor]:
+    network, batch = network_of(**settings)
+    model = PropertyModel(network, "zinc", Task((Target("y", "regression"),), "loss"))
+    return Contrastive(model, None, config), batch
+
+
+@pytest.fixture
+def config():
+    return load_config("zinc", overrides={"objective.name": "contrastive"})
+
+
+def test_training_spreads_molecules_and_joins_views(config):
+    """The embeddings nearly coincide at first; the objective separates the molecules."""
+    objective, batch = objective_of(config, norm="shared")
+    objective.temperature = 0.2
+    objective.train()
+    optimizer = torch.optim.Adam(objective.parameters(), lr=3e-3)
     losses = []
     for _ in range(60):
-        loss = info_nce(*dropout_views(network, batch), temperature=0.2)
+        loss_sum, count = objective(batch, torch.arange(5))
         optimizer.zero_grad()
-        loss.backward()
+        (loss_sum / count).backward()
         optimizer.step()
-        losses.append(loss.item())
+        losses.append(loss_sum.item() / count.item())
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
 
 
 @pytest.mark.parametrize("settings", [{}, {"drop_path": 0.3, "dropout": 0.0}])
-def test_views_differ_and_are_embeddings_in_order(settings):
-    network, batch = network_of(graph_norm="layer", **settings)
-    network.train()
+def test_views_are_two_draws_of_the_embeddings(config, settings):
+    objective, batch = objective_of(config, graph_norm="layer", **settings)
+    objective.train()
     torch.manual_seed(3)
-    first, second = dropout_views(network, batch)
-    assert first.shape == second.shape == (5, SMALL["width"])
+    loss_sum, count = objective(batch, torch.arange(5))
+    torch.manual_seed(3)
+    first, second = objective.network.embed(batch), objective.network.embed(batch)
     assert not torch.equal(first, second)
-    torch.manual_seed(3)
-    torch.testing.assert_close(network.embed(batch), first)
+    assert float(count) == 5
+    torch.testing.assert_close(loss_sum / 5, info_nce(first, second))
 
 
-def test_views_that_would_be_one_are_refused():
-    network, batch = network_of()
-    with pytest.raises(ConfigError, match="need a network in training mode with some dropout"):
-        dropout_views(network.eval(), batch)
-    network, batch = network_of(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
-    with pytest.raises(ConfigError, match="dropout=0.1"):
-        dropout_views(network.train(), batch)
+def test_a_network_without_dropout_is_refused(config):
+    none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    for settings in (none, {**none, "dropout": 0.001}):  # rounded to nothing
+        with pytest.raises(ConfigError, match="needs a network with dropout, such as"):
+            objective_of(config, **settings)
+
+
+def test_a_single_molecule_has_no_loss(config):
+    objective, _ = objective_of(config, graph_norm="layer")
+    one = batch_of(GRAPHS[:1], objective.network.config)
+    loss_sum, count = objective(one, torch.arange(1))
+    assert (loss_sum.item(), count.item()) == (0, 0)
+    loss_sum.backward()
+
+
+def test_a_run_is_selected_by_its_validation_loss_and_resumes_exactly(
+    configure, tmp_path, outcome, stop_at, rows_of
+):
+    config = configure({"objective.name": "contrastive", "objective.temperature": 0.5})
+    result = train(config, tmp_path / "whole")
+    assert result.metrics["chosen_by"] == "loss"
+    losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "whole" / "history.csv")]
+    assert result.metrics["val"]["loss"] == pytest.approx(min(losses), rel=1e-6)
+    assert result.metrics["val"].keys() == result.metrics["test"].keys() == {"loss"}
+    assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    (tmp_path / "parts" / "predictions_test.csv").touch()  # there are no predictions
+    (tmp_path / "whole" / "predictions_test.csv").touch()
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_metric_for_contrastive_learning_is_refused(configure, tmp_path):
+    config = configure({"objective.name": "contrastive", "run.metric": "mae"})
+    with pytest.raises(ConfigError, match=r"run.metric: mae needs the objective supervised"):
+        train(config, tmp_path / "run")
 
 
 @pytest.mark.parametrize("shapes", [((3, 2), (4, 2)), ((1, 2), (1, 2)), ((3,), (3,))])
-def test_what_is_no_pair_of_views_is_refused(shapes):
+def test_views_of_other_shapes_are_refused(shapes):
     with pytest.raises(ConfigError, match=r"two views \(B, d\) of two molecules or more"):
         info_nce(*(torch.ones(shape) for shape in shapes))
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, math.nan])
-def test_a_temperature_is_above_zero(temperature):
-    with pytest.raises(ConfigError, match="temperature is above 0; got"):
+def test_a_temperature_of_zero_or_less_is_refused(temperature):
+    with pytest.raises(ConfigError, match="temperature must be above 0; got"):
         info_nce(*views(), temperature=temperature)
 
 
@@ -127,8 +174,6 @@ def test_what_draws_at_random():
     assert draws_at_random(network_of(**nothing, drop_path=0.2)[0])
     rounded = network_of(**{**nothing, "dropout": 0.001})[0]  # less than 1/512
     assert not draws_at_random(rounded)
-    with pytest.raises(ConfigError, match="two views by dropout need"):
-        dropout_views(rounded.train(), network_of()[1])
 
 
 def test_the_loss_under_autocast_is_exact():
@@ -136,3 +181,34 @@ def test_the_loss_under_autocast_is_exact():
     with torch.autocast("cpu", torch.bfloat16):
         found = info_nce(first, second)
     torch.testing.assert_close(found, info_nce(first, second), rtol=0, atol=0)
+
+
+def test_training_without_labels_leaves_statistics_of_the_saved_weights(configure, tmp_path):
+    """The loss falls, and the batch norms of the saved model have their statistics estimated."""
+    settings = {
+        "objective.name": "contrastive",
+        "objective.temperature": 0.2,
+        "model.norm": "sep-rms-bn",
+        "optim.lr": 5e-3,
+        "optim.ema": None,
+        "run.epochs": 8,
+        "run.batch_size": 16,
+    }
+    records = []
+
+    class Spy(Callback):
+        def on_epoch(self, record, epochs) -> None:
+            records.append(record.train_loss)
+
+    config = configure(settings)
+    train(config, tmp_path / "run", callback=Spy())
+    assert records[-1] < 0.8 * records[0]
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    saved = {name: buffer.clone() for name, buffer in model.network.named_buffers()}
+    assert any("running_var" in name for name in saved)
+    dataset = datasets.load(config.data, model.encoding)
+    tensors = GraphTensors.of(dataset.store)
+    batches = statistics_batches(dataset.splits["train"], tensors.sizes, config.run)
+    estimate_statistics(model.network, (tensors.cut(each, config.run.blocks) for each in batches))
+    for name, buffer in model.network.named_buffers():
+        torch.testing.assert_close(buffer, saved[name])

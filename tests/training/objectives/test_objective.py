@@ -1,0 +1,131 @@
+"""An objective of another package: registered, configured, trained, resumed and scored."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import Field
+from torch import nn
+
+from molsepnorm.data import datasets
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import encoding_of
+from molsepnorm.training import train, train_on
+from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig
+from molsepnorm.training.objectives import OBJECTIVES, Objective, register
+from molsepnorm.training.run import architecture
+
+
+class CountConfig(ObjectiveConfig):
+    """Settings of `AtomCount`."""
+
+    name: str = "atom-count"
+    scale: float = Field(10.0, gt=0)
+
+
+class AtomCount(Objective):
+    """Predict the number of atoms with a head of its own; there are no labels."""
+
+    def __init__(self, model, examples, config) -> None:
+        super().__init__(model, examples, config)
+        self.head = nn.Linear(model.network.config.width, 1)
+
+    def forward(self, batch, graphs):
+        counts = self.examples.graphs.num_atoms[graphs] / self.config.objective.scale
+        predicted = self.head(self.network.embed(batch))[:, 0]
+        return (predicted - counts).abs().sum(), counts.new_tensor(len(graphs))
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    register("atom-count", AtomCount, CountConfig)
+    yield
+    del OBJECTIVES["atom-count"], OBJECTIVE_SETTINGS["atom-count"]
+
+
+@pytest.fixture
+def count_atoms(configure):
+    """`count_atoms({...})`: a configuration with this objective."""
+    return lambda settings: configure({"objective.name": "atom-count", **settings})
+
+
+def test_it_learns(count_atoms, tmp_path, rows_of):
+    config = count_atoms({"run.epochs": 25, "optim.lr": 1e-2, "optim.ema": None})
+    train(config, tmp_path / "run")
+    losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "run" / "history.csv")]
+    assert min(losses) < 0.3 * losses[0]
+
+
+def test_the_final_scores_are_those_of_the_best_epoch_with_its_head(count_atoms, tmp_path, rows_of):
+    """The learning rate is so high that the last epoch is not the best."""
+    settings = {"run.epochs": 6, "optim.lr": 0.5, "optim.decay": "constant", "optim.ema": None}
+    result = train(count_atoms(settings), tmp_path / "run")
+    losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "run" / "history.csv")]
+    assert result.metrics["best_epoch"] == 1 + losses.index(min(losses)) < 6
+    assert result.metrics["val"]["loss"] == pytest.approx(min(losses), rel=1e-5)
+    assert result.metrics["test"]["loss"] > 0
+    assert not (tmp_path / "run" / "predictions_test.csv").exists()
+
+
+def test_a_stopped_run_resumes_exactly_with_its_head(count_atoms, tmp_path, stop_at, outcome):
+    config = count_atoms({})
+    train(config, tmp_path / "whole")
+    assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    for name in ("whole", "parts"):
+        (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
+    state = outcome(tmp_path / "parts")["state"]
+    assert {"objective/head.weight", "average_objective/head.weight"} <= state.keys()
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_run_in_memory_equals_one_with_a_folder(count_atoms, tmp_path):
+    config = count_atoms({})
+    dataset = datasets.load(config.data, encoding_of(architecture(config)))
+    in_memory, in_folder = train_on(config, dataset).metrics, train(config, tmp_path / "r").metrics
+    assert in_memory["val"] == in_folder["val"]
+    assert in_memory["test"] == in_folder["test"]
+
+
+def test_its_settings_are_validated(count_atoms):
+    assert count_atoms({"objective.scale": 3}).objective.scale == 3
+    with pytest.raises(
+        ConfigError, match="objective.scale: Input should be greater than 0; got -1"
+    ):
+        count_atoms({"objective.scale": -1})
+    with pytest.raises(ConfigError, match=r"unknown setting 'objective.scael'. Did you mean 'scal"):
+        count_atoms({"objective.scael": 2})
+
+
+def test_an_unknown_objective_is_refused_with_the_nearest_name(configure):
+    with pytest.raises(ConfigError, match="no objective 'atom-cuont'. Did you mean 'atom-count'"):
+        configure({"objective.name": "atom-cuont"})
+    with pytest.raises(ConfigError, match="no objective 'None'|Input should be"):
+        configure({"objective.name": None})
+
+
+def test_a_setting_of_another_objective_is_refused(configure):
+    with pytest.raises(ConfigError, match="'temperature' is a setting of another objective: set"):
+        configure({"objective.temperature": 0.1})
+
+
+def test_a_name_that_is_taken_is_refused():
+    with pytest.raises(ConfigError, match="already an objective 'supervised'"):
+        register("supervised", AtomCount)
+
+
+def test_copies_share_the_data(count_atoms, tmp_path, monkeypatch):
+    """The moving average copies the modules, not the molecules."""
+    import copy
+
+    seen = []
+    plain = AtomCount.forward
+
+    def forward(self, batch, graphs):
+        seen.append((self.examples, copy.deepcopy(self).examples))
+        return plain(self, batch, graphs)
+
+    monkeypatch.setattr(AtomCount, "forward", forward)
+    train(count_atoms({"run.epochs": 1}), tmp_path / "run")
+    assert len({id(each) for both in seen for each in both}) <= 2
+    assert torch.is_tensor(seen[0][0].labels)
