@@ -24,11 +24,11 @@ def make_optimizer(
     Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
     `lr_factor` of a group is the factor on the learning rate.
     """
-    finetune = finetune or FinetuneConfig()
     groups: dict[float, list[nn.Parameter]] = {}
     for name, parameter in objective.named_parameters():
-        prefix, _, own = name.partition("network.")
-        factor = 1.0 if prefix else finetune.lr_factor(own, objective.network.config.layers)
+        factor, (head, _, own) = 1.0, name.partition("network.")
+        if finetune is not None and not head:
+            factor = finetune.lr_factor(own, objective.network.config.layers)
         groups.setdefault(factor, []).append(parameter)
     listed: list[dict[str, Any]] = [
         {"params": parameters, "lr_factor": factor} for factor, parameters in groups.items()
