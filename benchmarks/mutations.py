@@ -446,8 +446,8 @@ MUTATIONS = [
     Mutation(
         "scores: a target without finite predictions leaves the mean",
         "tasks/task.py",
-        "            if not all(_all_finite(*both) for both in each.values()):\n",
-        "            if False:\n",
+        "defined.any(axis=0) & finite,",
+        "defined.any(axis=0),",
         tests(
             "tasks/test_tasks.py",
             "test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean",
@@ -717,8 +717,8 @@ MUTATIONS = [
     Mutation(
         "predictions: the mean not added back",
         "tasks/task.py",
-        'self._per_output("scale", outputs) + self._per_output("mean", outputs)',
-        'self._per_output("scale", outputs)',
+        "outputs[:, columns] * target.scale + target.mean",
+        "outputs[:, columns] * target.scale",
         tests("tasks/test_tasks.py", "test_predictions_undo_the_standardisation"),
     ),
     Mutation(
@@ -730,9 +730,9 @@ MUTATIONS = [
     ),
     Mutation(
         "ROC-AUC: of yes/no guesses, not of probabilities",
-        "tasks/metrics/scoring.py",
-        "sk.roc_auc_score(truth, predicted)",
-        "sk.roc_auc_score(truth, predicted > 0.5)",
+        "tasks/metrics/weighted.py",
+        "    ranking = _Ranking(predicted[positive], predicted[negative])",
+        "    ranking = _Ranking(predicted[positive] > 0.5, predicted[negative] > 0.5)",
         tests(SCORING, "test_only_the_order_of_predictions_counts", "test_values_by_hand"),
     ),
     Mutation(
@@ -740,7 +740,7 @@ MUTATIONS = [
         "tasks/task.py",
         "middle = np.median if",
         "middle = np.mean if",
-        tests("tasks/test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
+        tests("tasks/test_tasks.py", "test_the_baseline_is_the_median_or_the_frequencies"),
     ),
     # training
     Mutation(
@@ -839,9 +839,9 @@ MUTATIONS = [
     ),
     Mutation(
         "metrics: yes/no with one class among the labels is scored",
-        "tasks/metrics/scoring.py",
-        '("r2", "spearman", "roc_auc", "pr_auc", "mcc")',
-        '("r2", "spearman", "pr_auc")',
+        "tasks/metrics/weighted.py",
+        "(below + up_to)).sum(axis=0) / 2 / pairs",
+        "(below + up_to)).sum(axis=0) / 2 / np.maximum(pairs, 1)",
         tests(SCORING, "test_undefined_scores_are_nan"),
     ),
     Mutation(
@@ -896,8 +896,8 @@ MUTATIONS = [
     Mutation(
         "captured steps: the learning rate stays as it was while recording",
         "training/step.py",
-        'group["lr"] = self._rate if self._captured else rate',
-        'group["lr"] = rate',
+        'group["lr"] = on_device if self._captured else own',
+        'group["lr"] = own',
         SAME_STEPS,
     ),
     Mutation(

@@ -18,7 +18,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.inference import infer
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Loss, Task
 from molsepnorm.training import Callback, EpochRecord, load_config, train
 from molsepnorm.training.loop import Trainer
 
@@ -124,7 +124,7 @@ def skill(tmp_path: Path, smiles: list[str], labels: Sequence[float], name: str)
     last = Last()
     train(config, tmp_path / name, callback=last)
     labels, splits = last.dataset.labels, last.dataset.splits
-    constant = last.task.constant(labels[splits["train"]])
+    constant = last.task.baseline_prediction(labels[splits["train"]])
     return last.records[-1].scores["mae"] / np.abs(labels[splits["val"]] - constant).mean()
 
 
@@ -150,7 +150,7 @@ def test_the_constant_predictor_has_the_known_mae_on_zinc(datasets: Path) -> Non
     dataset = sources.load(DataConfig(dataset="zinc", data_dir=datasets), EncodingSpec((3,)))
     labels, splits = dataset.labels, dataset.splits
     task = Task.fit(dataset.targets, dataset.kinds, labels[splits["train"]])
-    constant = task.constant(labels[splits["train"]])
+    constant = task.baseline_prediction(labels[splits["train"]])
     for split, graphs in splits.items():
         predictions = np.tile(constant, (len(graphs), 1))
         assert task.scores(predictions, labels[graphs])["mae"] == pytest.approx(
@@ -222,7 +222,7 @@ def test_an_epochs_loss_and_scores_are_those_of_one_pass(still, batch_size: int)
         total, count, values = 0.0, 0, []
         for graph in splits[split].tolist():
             outputs = infer(last.network, tensors, np.array([graph]))
-            loss, labels = task.loss(outputs, torch.from_numpy(last.dataset.labels[[graph]]))
+            loss, labels = Loss(task)(outputs, torch.from_numpy(last.dataset.labels[[graph]]))
             total, count = total + float(loss), count + int(labels)
             values.append(task.predictions(outputs).numpy())
         losses[split], predictions[split] = total / count, np.concatenate(values)

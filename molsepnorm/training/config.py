@@ -28,6 +28,7 @@ from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
@@ -176,6 +177,7 @@ class TrainConfig(_Section):
         ObjectiveConfig()
     )
     optim: OptimConfig = OptimConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
 
     def resolved(self) -> TrainConfig:
@@ -187,7 +189,11 @@ class TrainConfig(_Section):
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }
-        return self.model_copy(update={"data": self.data.model_copy(update=paths)})
+        finetune = self.finetune
+        if finetune.start is not None:
+            finetune = finetune.model_copy(update={"start": finetune.start.resolve()})
+        data = self.data.model_copy(update=paths)
+        return self.model_copy(update={"data": data, "finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of some settings, given by their dotted names.
@@ -195,7 +201,7 @@ class TrainConfig(_Section):
         Raises:
             ConfigError: a setting is unknown, or a value is invalid.
         """
-        content = self._content()
+        content = with_start(self._content(), settings)
         for name, value in settings.items():
             _set(content, name, value)
         return _validate(content, "the configuration")
@@ -260,6 +266,7 @@ def load_config(
         if preset not in _PRESETS:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
+    content = with_start(content, overrides or {}, preset)
     for name, value in (overrides or {}).items():
         _set(content, name, value)
     result = _validate(content, config or "the configuration")

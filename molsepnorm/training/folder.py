@@ -53,6 +53,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.lock import LOCK
 from molsepnorm.training.objectives import Objective, Results
 
@@ -114,9 +115,14 @@ class RunFolder:
                 f"{self.checkpoint.relative_to(self.path)}"
             )
 
-    def begin(self, config: TrainConfig, dataset: Dataset) -> None:
-        """Write the files that are known before training."""
-        write_json(self.environment, {**_environment(), "data": dataset.fingerprint})
+    def begin(
+        self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
+    ) -> None:
+        """Write the files that are known before training, with the weights that it starts from."""
+        environment = {**_environment(), "data": dataset.fingerprint}
+        if loaded is not None:
+            environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
+        write_json(self.environment, environment)
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")

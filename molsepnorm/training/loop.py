@@ -12,7 +12,7 @@ import torch
 from molsepnorm import devices
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import ModelError
+from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
@@ -20,6 +20,7 @@ from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.finetuning import Body
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
@@ -71,7 +72,15 @@ class Trainer:
         )
         self.graphs = self.examples.graphs
         self.objective = make_objective(config, model, self.examples)
-        self.optimizer = make_optimizer(self.objective, config.optim)
+        self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)
+        self.body = Body(self.network)
+        if config.finetune.freeze_epochs and not (
+            self.objective.uses_all_outputs or self.objective.own_state()
+        ):
+            raise ConfigError(
+                "finetune.freeze_epochs trains only the output weights, and the objective "
+                f"{config.objective.name} has none: leave it out"
+            )
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
@@ -176,6 +185,8 @@ class Trainer:
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
         progress, started = self.progress, time.perf_counter()
+        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
+            self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
         for molecules in self._steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
@@ -198,6 +209,8 @@ class Trainer:
         """Take a step on each batch; after each step, yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
+        if self.body.frozen:
+            self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
@@ -230,10 +243,13 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective, blocks = self.trained_objective(), self.config.run.blocks
-        shares = (
-            self.world.share(batch, min_size=1) for batch in self.schedule.statistics_batches()
-        )
-        estimate_statistics(objective.network, (self.graphs.cut(each, blocks) for each in shares))
+        if not self.body.frozen:
+            sample = self.schedule.statistics_batches()
+            shares = (self.world.share(each, min_size=1) for each in sample)
+                self.world.share(each, min_size=1) for each in self.schedule.statistics_batches()
+            )
+            batches = (self.graphs.cut(each, blocks) for each in shares)
+            estimate_statistics(objective.network, batches)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _end_epoch(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
@@ -78,9 +78,10 @@ def train(
         chosen = world.on_main_process(lambda: folder or RunFolder.numbered("run"))
         with _opened(chosen, resume, world) as storage:
             _require_device(config, world)
+            start = None if resume else _start(config)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(config, dataset, storage, None, resume, callback, world, started)
+            return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def train_on(
@@ -100,8 +101,8 @@ def train_on(
         folder: the run folder as in `train`. None keeps the best model in memory: there is no
             checkpoint, and `TrainingResult.folder` is None.
         resume: continue the run in `folder` with the same data set.
-        model: where training starts. Its network is copied, and its task is used as it is. By
-            default the weights are drawn and the task is fitted to the training labels.
+        model: trained model to start from, in place of the one that `finetune.start` names. Its
+            weights are copied, and targets that it does not have get new output weights.
         callback: as in `train`.
 
     Raises:
@@ -116,7 +117,8 @@ def train_on(
         _opened(folder, resume, world) as storage,
     ):
         _require_device(config, world)
-        return _train(config, dataset, storage, model, resume, callback, world, started)
+        start = None if resume else _start(config, model)
+        return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -163,7 +165,14 @@ def _train(
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(gpus), on_device(device):  # the caller's random state is restored
         torch.manual_seed(config.run.seed)
-        model, dataset = _initial_model(config, dataset, start)
+        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
+        network = Graphormer(replace(architecture(config), outputs=task.outputs))
+        model = PropertyModel(network, dataset.store.featurizer, task)
+        loaded = None if start is None else load_weights(network, task, start)
+        if loaded is not None:
+            source = config.finetune.start or "a model in memory"
+            warning = f"Training starts from {source}: {loaded}."
+            dataset = replace(dataset, warnings=(*dataset.warnings, warning))
         leaked = shared_molecules(dataset)
         if leaked:
             dataset = replace(dataset, warnings=(*dataset.warnings, _leak_warning(leaked)))
@@ -177,7 +186,7 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
-            world.on_main_process(lambda: run.begin(config, dataset))
+            world.on_main_process(lambda: run.begin(config, dataset, loaded))
             trainer.save()
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)
@@ -194,22 +203,13 @@ def _train(
     return result
 
 
-def _initial_model(
-    config: TrainConfig, dataset: Dataset, start: PropertyModel | None
-) -> tuple[PropertyModel, Dataset]:
-    """Return the model before its first step, and the data set, possibly with another warning."""
-    if start is None:
-        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
-        network = Graphormer(replace(architecture(config), outputs=task.outputs))
-        return PropertyModel(network, dataset.store.featurizer, task), dataset
-    for what, mine, theirs in (
-        ("features", start.featurizer, dataset.store.featurizer),
-        ("encoding", start.encoding, dataset.store.encoding),
-        ("targets", start.task.names, dataset.targets),
-    ):
-        if mine != theirs:
-            raise ConfigError(f"the model has the {what} {mine} and the data have {theirs}")
-    return replace(start, network=copy.deepcopy(start.network)), dataset
+def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyModel | None:
+    """Return the model to start from, after checking that it fits the configuration."""
+    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    if model is None:
+        return open_start(config.finetune, network, featurizer)
+    require_fit(model, network, featurizer)
+    return model
 
 
 def _finish(
@@ -232,6 +232,7 @@ def _finish(
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
+        **config.finetune.origin(),
         **results.scores,
     }
     trainer.folder.finish(dataset, best.task, results, metrics)

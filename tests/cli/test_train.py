@@ -231,3 +231,20 @@ def test_many_targets_are_summarised(ok, tiny, write_table, tmp_path):
     assert "roc_auc/t39" not in text
     assert "roc_auc" in text
     assert "roc_auc/t39" in _metrics(tmp_path / "run")["test"]
+
+
+def test_training_from_a_model_says_what_was_loaded(
+    place, ok, refused, tiny, write_table, tmp_path
+):
+    """The table's own recipe has another architecture, which the model's replaces."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS, new=YES_NO)
+    args = ("train", "--data", table, "--targets", "y,new", "--epochs", 2)
+    start = ("--from", place / "run", "--freeze-epochs", 1)
+    text = ok(*args, *start, "-o", tmp_path / "run")
+    assert f"Training starts from {place / 'run'}: " in " ".join(text.split())
+    assert "its output weights were loaded for y; new output weights for new." in " ".join(
+        text.split()
+    )
+    message = refused(*args, *start, "--layers", 7)
+    assert "another architecture or other features: model.layers is 1, not 7" in message
+    assert "there is no folder" in refused(*args, "--from", tmp_path / "none", code=1)

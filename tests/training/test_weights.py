@@ -152,7 +152,7 @@ def test_balanced_classes_equal_a_column_of_weights(
 
 def test_balancing_without_a_class_target_is_refused(with_columns, tmp_path):
     settings = {"data.targets": ["y"], "optim.class_weight": "balanced"}
-    with pytest.raises(ConfigError, match="class_weight is for yes/no .*, and y are numbers"):
+    with pytest.raises(ConfigError, match="class_weight is for binary .*, and y are regr"):
         train(with_columns({"y": [0.5, 2, -1.5, 3, 1]}, settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

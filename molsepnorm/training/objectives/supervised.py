@@ -25,7 +25,7 @@ _MANY_TARGETS = 20  # with more targets, only the selection metric is computed a
 
 
 class Supervised(Objective):
-    """The loss of the task, see `molsepnorm.tasks.Task.loss`."""
+    """The loss of the task, see `molsepnorm.tasks.Loss`."""
 
     uses_all_outputs = True
 
@@ -89,7 +89,7 @@ class Supervised(Objective):
         chosen = torch.from_numpy(graphs).to(self.examples.labels.device)
         labels, weights = self.examples.labels[chosen].cpu(), self.examples.weights
         given = None if weights is None else weights[chosen].cpu()
-        loss_sum, count = self.task.loss(outputs, labels, given)
+        loss_sum, count = Loss(self.task)(outputs, labels, given)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
@@ -106,7 +106,7 @@ class Supervised(Objective):
             split: dataset_scores(dataset, task, values, labels[split])
             for split, values in predictions.items()
         }
-        baseline = np.tile(task.constant(labels["train"]), (len(splits["test"]), 1))
+        baseline = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
         scores["test_constant"] = task.scores(baseline, labels["test"])
         intervals = task.intervals(predictions["test"], labels["test"])
         entries = {

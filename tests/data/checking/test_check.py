@@ -300,7 +300,7 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     with pytest.raises(DataError, match="line 5"):
         load(DataConfig(table=path, targets=["y"], **settings), OGB)
     report = _check(path, targets=["y"], **settings)
-    found = _found(report, "misfits")
+    found = _found(report, "invalid_labels")
     assert found.problem
     assert found.count == 2
     assert found.groups[0].what == f"y: '{cell}'"
