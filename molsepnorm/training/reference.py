@@ -27,7 +27,12 @@ __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 OPTIONS = Path(__file__).parents[1] / "cli" / "settings.json"
 PAGE = config_folder().parent / "docs" / "settings.md"
 
-_HEADINGS = {"data": "Data", "model": "Network", "optim": "Optimiser", "run": "Training"}
+_HEADINGS = {
+    "model": "Network",
+    "optim": "Optimiser",
+    "finetune": "Fine-tuning",
+    "run": "Training",
+}
 _TYPES = {int: "integer", float: "number", bool: "yes or no", list: "list", dict: "mapping"}
 _TYPES |= {Path: "path", tuple: "numbers"}
 
@@ -104,17 +109,26 @@ def markdown() -> str:
 
 
 def _section(name: str) -> Iterator[Setting]:
-    """The settings of a section, which is a pydantic model or a dataclass."""
-    section: Any = TrainConfig.model_fields[name].annotation
+    """The settings of a section, and those that its subclasses add."""
+    base: Any = TrainConfig.model_fields[name].annotation
+    yielded = set(FROM_DATA)
+    for section in (base, *base.__subclasses__()):
+        for setting in _fields(name, section):
+            key = setting.name.removeprefix(f"{name}.")
+            if key not in yielded:
+                yielded.add(key)
+                yield setting
+
+
+def _fields(name: str, section: Any) -> Iterator[Setting]:
+    """The settings of a pydantic model or a dataclass that have a docstring."""
     if issubclass(section, BaseModel):
         defaults = {key: field.get_default() for key, field in section.model_fields.items()}
         bounds = {key: _bounds(field.metadata) for key, field in section.model_fields.items()}
     else:
         defaults, bounds = asdict(section()), {}
     hints, texts = get_type_hints(section, include_extras=True), _docstrings(section)
-    for key, default in defaults.items():
-        if key in FROM_DATA:
-            continue
+    for key in texts:
         words = [word for word in getattr(hints[key], "__metadata__", ()) if isinstance(word, str)]
         headings = [word for word in words if not word.startswith("-")]
         type_, choices = _type(hints[key])
@@ -125,7 +139,7 @@ def _section(name: str) -> Iterator[Setting]:
             type_,
             choices,
             bounds.get(key, ""),
-            default,
+            defaults[key],
             texts[key],
         )
 

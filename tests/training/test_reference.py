@@ -22,7 +22,8 @@ def test_every_setting_has_a_description():
         for section, values in TrainConfig(data={"dataset": "zinc"})._content().items()
         for name in values
     }
-    assert set(SETTINGS) == fields
+    assert fields <= set(SETTINGS)
+    assert "objective.temperature" in SETTINGS  # which only one objective has
     for setting in SETTINGS.values():
         assert setting.text.rstrip().endswith((".", "…")), setting.name
 
