@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
@@ -124,12 +124,13 @@ def _fields(name: str, section: Any) -> Iterator[Setting]:
     """The settings of a pydantic model or a dataclass that have a docstring."""
     if issubclass(section, BaseModel):
         defaults = {key: field.get_default() for key, field in section.model_fields.items()}
-        bounds = {key: _bounds(field.metadata) for key, field in section.model_fields.items()}
+        metadata = {key: field.metadata for key, field in section.model_fields.items()}
     else:
-        defaults, bounds = asdict(section()), {}
+        defaults, metadata = asdict(section()), {}
     hints, texts = get_type_hints(section, include_extras=True), _docstrings(section)
     for key in texts:
-        words = [word for word in getattr(hints[key], "__metadata__", ()) if isinstance(word, str)]
+        notes = getattr(hints[key], "__metadata__", ())
+        words = [note for note in notes if isinstance(note, str)]
         headings = [word for word in words if not word.startswith("-")]
         type_, choices = _type(hints[key])
         yield Setting(
@@ -138,7 +139,7 @@ def _fields(name: str, section: Any) -> Iterator[Setting]:
             headings[0] if headings else _HEADINGS.get(name, name.capitalize()),
             type_,
             choices,
-            bounds.get(key, ""),
+            _bounds(metadata.get(key, notes)),
             defaults[key],
             texts[key],
         )
@@ -171,7 +172,7 @@ def _type(hint: Any) -> tuple[str, tuple[str, ...]]:
     return _TYPES.get(get_origin(hint) or hint, "text"), ()
 
 
-def _bounds(metadata: list[Any]) -> str:
+def _bounds(metadata: Iterable[Any]) -> str:
     """The bounds of a number, such as `≥ 0, < 1`. High upper limits only catch typing errors."""
     signs = {"gt": ">", "ge": "≥", "lt": "<"}
     return ", ".join(

@@ -35,6 +35,7 @@ def test_a_setting_has_the_type_bounds_and_default_of_its_field():
     assert (targets.type, targets.default) == ("list", None)
     assert targets.options == ("--targets", "--target-columns")
     assert SETTINGS["data.folds"].bounds == "≥ 2"
+    assert SETTINGS["model.layers"].bounds == "≥ 1"
     assert SETTINGS["model.urpe"].type == "yes or no"
     assert SETTINGS["data.table"].type == "path"
 
