@@ -959,7 +959,7 @@ MUTATIONS = [
     Mutation(
         "fused attention: dropped weights have gradients",
         "nn/kernels/triton_kernels.py",
-        "grad_weights = tl.where(kept, grad_weights, 0.0)",
+        "grad_weights = tl.where(mask, grad_weights, 0.0)",
         "grad_weights = grad_weights",
         tests(
             "nn/kernels/test_fused_attention.py", "test_dropout_is_the_same_forward_and_backward"

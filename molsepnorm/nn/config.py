@@ -160,7 +160,7 @@ class GraphormerConfig:
 
     @property
     def last_layer_is_token_only(self) -> bool:
-        """Whether the last layer computes queries and feed-forward for the graph token only.
+        """True if the last layer computes queries and feed-forward for the graph token only.
 
         A batch norm that all tokens share counts the atoms, so they are computed for it.
         """

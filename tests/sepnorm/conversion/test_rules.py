@@ -371,18 +371,21 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
         return nn.Flatten(0)
 
     refused = [
-        ({}, r"no known norm of token sequences is in this Network; known are BertModel.*where="),
+        ({}, r"this Network has no known norm of token sequences; known are BertModel.*where="),
         ({"where": "layers.*.norm3"}, r"where='layers.\*.norm3' matches no module.*layers.0.norm1"),
         ({"where": ["*norm1", "*nrm2"]}, r"where='\*nrm2' matches no module"),
         ({"where": lambda name, module: False}, "a function that is true for no module"),
         ({"where": "*norm?*", "special_tokens": 0}, "at least one special token"),
-        ({"where": ["*norm1", "plane"]}, "'plane' .* LayerNorm is no norm over one"),
-        ({"where": ["*norm1", "pooled"]}, "'pooled' .* BatchNorm1d is no norm over one"),
-        ({"where": "layers.0"}, "'layers.0' .* Block is no norm over one"),
+        ({"where": ["*norm1", "plane"]}, "'plane' .* LayerNorm is no norm over the last"),
+        ({"where": ["*norm1", "pooled"]}, "'pooled' .* BatchNorm1d is no norm over the last"),
+        ({"where": "layers.0"}, "'layers.0' .* Block is no norm over the last"),
         ({"where": "*norm1", "cls_norm": no_module}, "must make a module .*; got a Tensor"),
         ({"where": "*norm1", "cls_norm": nn.BatchNorm2d}, "got a BatchNorm2d, .*expected 4D input"),
-        ({"where": "*norm1", "tok_norm": too_wide}, r"LayerNorm, which says of an input \(2, 8\)"),
-        ({"where": "*norm1", "first_cls_norm": flat}, r"Flatten that makes \(16,\) of \(2, 8\)"),
+        (
+            {"where": "*norm1", "tok_norm": too_wide},
+            r"LayerNorm, which fails for an input \(2, 8\)",
+        ),
+        ({"where": "*norm1", "first_cls_norm": flat}, r"Flatten that returns \(16,\) for \(2, 8\)"),
         ({"where": "*norm1", "cls_norm": "batch"}, "cls_norm= must make a norm .* got 'batch'"),
         ({"where": "*norm1", "first_cls_norm": None}, "first_cls_norm= must make .* got None"),
         ({"where": "*norm1", "tok_norm": nn.LayerNorm(8)}, "tok_norm= must .* got LayerNorm"),
@@ -409,7 +412,7 @@ def test_a_converted_model_is_not_converted_again() -> None:
     """It says how to."""
     model = Network()
     convert_to_sepnorm(model, where="*norm1")
-    with pytest.raises(ConfigError, match=r"this Network is converted already: undo\(\)"):
+    with pytest.raises(ConfigError, match=r"this Network is already converted: undo\(\)"):
         convert_to_sepnorm(model, where="*norm2")
     assert names(model) == ["layers.0.norm1", "layers.1.norm1"]
 
@@ -417,7 +420,7 @@ def test_a_converted_model_is_not_converted_again() -> None:
 def test_layers_that_do_not_tell_their_layout() -> None:
     """Of one's own making, inside torch's encoder: the layout must be passed."""
     model = nn.TransformerEncoder(Block(), 2, enable_nested_tensor=False)
-    with pytest.raises(ConfigError, match="Block inside .* does not tell its layout: pass"):
+    with pytest.raises(ConfigError, match="layout of Block inside .* is unknown: pass"):
         convert_to_sepnorm(model)
     assert len(convert_to_sepnorm(model, batch_first=True).sites) == 4
 
@@ -433,7 +436,7 @@ def test_layers_whose_norms_are_not_known() -> None:
 
     model = nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(WIDTH))
     model.layers = nn.ModuleList([Stranger(), Stranger()])
-    with pytest.raises(ConfigError, match=r"no known norm is in 'layers.0', a Stranger: .*where="):
+    with pytest.raises(ConfigError, match=r"'layers.0', a Stranger, has no known norm: .*where="):
         convert_to_sepnorm(model)
     assert len(convert_to_sepnorm(model, where=["layers.*.norm_?", "norm"]).sites) == 5
 
@@ -444,7 +447,9 @@ def test_a_model_in_ddp_is_refused(tmp_path: Path) -> None:
     torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     try:
         wrapped = nn.parallel.DistributedDataParallel(Network())
-        with pytest.raises(ConfigError, match="by DistributedDataParallel.*convert before wrapp"):
+        with pytest.raises(
+            ConfigError, match="by DistributedDataParallel.*convert it before wrapp"
+        ):
             convert_to_sepnorm(wrapped, where="*norm1")
     finally:
         torch.distributed.destroy_process_group()
