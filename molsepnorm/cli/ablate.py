@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    FILE,
     GroupedCommand,
     json_option,
     option,
+    output_option,
     seeds_option,
     series_configuration,
     training_options,
@@ -56,13 +56,8 @@ def _parse_vary(
     help="Setting and the values to compare, such as norm=shared,sep or model.layers=4,8. Given "
     "several times, all combinations are trained. The first variant is the baseline.",
 )
-@option(
-    "-o",
-    "--output",
-    heading="Output",
-    type=FILE,
-    help="Folder of the runs. Finished runs in it are not repeated. "
-    "[default: runs/<name>-ablation]",
+@output_option(
+    "Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-ablation]"
 )
 @json_option
 def ablate(

@@ -14,6 +14,7 @@ from molsepnorm.cli.options import (
     configuration,
     json_option,
     option,
+    output_option,
     setting_options,
 )
 
@@ -53,14 +54,7 @@ __all__ = ["analyze"]
     "--molecules", type=click.IntRange(min=2), default=2000, help="Maximum number of molecules."
 )
 @setting_options("run.device", defaults=True)
-@option(
-    "-o",
-    "--output",
-    heading="Output",
-    type=FILE,
-    default=Path("geometry"),
-    help="Folder of the report, its figures and numbers.",
-)
+@output_option("Folder of the report, its figures and numbers.", default=Path("geometry"))
 @json_option
 def analyze(
     models: tuple[Path, ...],

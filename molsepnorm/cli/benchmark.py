@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.options import (
-    FILE,
     GroupedCommand,
     json_option,
     option,
+    output_option,
     seeds_option,
     series_configuration,
     training_options,
@@ -34,12 +34,8 @@ __all__ = ["benchmark"]
     help="Number of splits: training and validation molecules are drawn again for each, the test "
     "molecules stay the same. Not needed with --folds, which trains on every fold.",
 )
-@option(
-    "-o",
-    "--output",
-    heading="Output",
-    type=FILE,
-    help="Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-series]",
+@output_option(
+    "Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-series]"
 )
 @json_option
 def benchmark(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, split_names
+from molsepnorm.cli.options import FILE, output_option, split_names
 
 __all__ = ["convert"]
 
@@ -22,7 +22,7 @@ __all__ = ["convert"]
     metavar="[hf|graphormer-v1]",
     help="Program that wrote the checkpoint.",
 )
-@click.option("-o", "--output", required=True, type=FILE, help="Folder of the model.")
+@output_option("Folder of the model.", required=True)
 @click.option(
     "--featurizer",
     help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the sizes of its "

@@ -23,6 +23,7 @@ __all__ = [
     "json_option",
     "model_option",
     "option",
+    "output_option",
     "parse_settings",
     "recipe_options",
     "seeds_option",
@@ -261,4 +262,11 @@ model_option = option(
     type=FILE,
     help="Folder of a run or of a saved model.",
 )
+
+
+def output_option(help: str, **attributes: Any) -> Decorator:
+    """Add -o or --output to a command."""
+    return option("-o", "--output", heading="Output", type=FILE, help=help, **attributes)
+
+
 json_option = option("--json", "as_json", heading="Output", is_flag=True, help="Print JSON.")

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 import click
 
 from molsepnorm.cli.console import escaped, say
-from molsepnorm.cli.options import FILE, GroupedCommand, model_option, option, setting_options
+from molsepnorm.cli.options import (
+    FILE,
+    GroupedCommand,
+    model_option,
+    option,
+    output_option,
+    setting_options,
+)
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import DataError, StorageError
 
@@ -68,7 +75,7 @@ def _check_encoding(
     help="Number of worker processes; 1 runs everything in the main process. "
     "[default: one per core]",
 )
-@option("-o", "--output", heading="Output", type=FILE, help="CSV file. [default: standard output]")
+@output_option("CSV file. [default: standard output]")
 def predict(
     model_folder: Path,
     smiles: tuple[str, ...],

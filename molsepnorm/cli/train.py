@@ -11,7 +11,14 @@ import click
 from click.core import ParameterSource
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, GroupedCommand, configuration, option, training_options
+from molsepnorm.cli.options import (
+    FILE,
+    GroupedCommand,
+    configuration,
+    option,
+    output_option,
+    training_options,
+)
 from molsepnorm.cli.ranks import rank
 from molsepnorm.cli.signals import stop_on_signal
 
@@ -20,13 +27,7 @@ __all__ = ["train"]
 
 @click.command(cls=GroupedCommand)
 @training_options()
-@option(
-    "-o",
-    "--output",
-    heading="Output",
-    type=FILE,
-    help="Folder of the run. [default: runs/<name>-<number>]",
-)
+@output_option("Folder of the run. [default: runs/<name>-<number>]")
 @option("--resume", type=FILE, help="Continue the run in this folder.")
 @option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
 @click.pass_context

@@ -26,6 +26,13 @@ NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
 """Name -> norm of the graph token (None: it shares the norm of the atoms) and norm of the atoms."""
 
 
+class Range(NamedTuple):
+    """The bounds of an integer field, as part of its annotation."""
+
+    ge: int
+    le: int
+
+
 class Norms(NamedTuple):
     """The kinds of norm at every site."""
 
@@ -47,13 +54,13 @@ class GraphormerConfig:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - for the check of YAML files
 
-    layers: Annotated[int, "--layers"] = 12
+    layers: Annotated[int, Range(1, 256), "--layers"] = 12
     """Number of layers."""
-    width: int = 80
+    width: Annotated[int, Range(1, 16_384)] = 80
     """Number of channels of every token (C)."""
-    ffn_width: int = 80
+    ffn_width: Annotated[int, Range(1, 65_536)] = 80
     """Hidden width of the feed-forward blocks."""
-    heads: int = 8
+    heads: Annotated[int, Range(1, 1024)] = 8
     """Number of attention heads (H); divides the width."""
 
     dropout: float = 0.1
@@ -95,23 +102,23 @@ class GraphormerConfig:
 
     local: Literal["none", "gine"] = "none"
     """gine adds message passing along bonds beside attention (`molsepnorm.nn.local.GINE`)."""
-    node_walks: int = 0
+    node_walks: Annotated[int, Range(0, 256)] = 0
     """Number of random-walk steps whose return probabilities are added to the atoms (RWSE); 0 for
     none."""
-    pair_walks: int = 0
+    pair_walks: Annotated[int, Range(0, 256)] = 0
     """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
     none."""
-    resistance_kernels: int = 0
+    resistance_kernels: Annotated[int, Range(0, 1024)] = 0
     """Number of Gaussian kernels of the resistance distance that become an attention bias; 0 for
     none."""
-    pair_hidden: int = 32
+    pair_hidden: Annotated[int, Range(0, 16_384)] = 32
     """Hidden width of the map from walks and resistances to the bias; 0 for a linear map."""
     urpe: bool = False
     """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
     kernels if there are any."""
     degree_scaler: bool = False
     """Scale the attention output of an atom by a learned function of its degree (GRIT)."""
-    pair_width: int = 0
+    pair_width: Annotated[int, Range(0, 4096)] = 0
     """Width of the pair vectors that every layer reads and updates (E, GRIT); 0 for none."""
 
     readout: ReadoutKind = "token"
@@ -124,13 +131,13 @@ class GraphormerConfig:
     """Number of values of each atom feature (ZINC has one feature)."""
     bond_sizes: tuple[int, ...] = (3,)
     """Number of values of each bond feature."""
-    max_degree: int = 15
+    max_degree: Annotated[int, Range(1, 255)] = 15
     """Largest degree with its own embedding; larger degrees share the last one."""
-    max_distance: int = 39
+    max_distance: Annotated[int, Range(1, 255)] = 39
     """Largest hop distance with its own bias; larger distances share the last one."""
     max_path_length: int = 20
     """Number of bonds of a shortest path that are encoded (L)."""
-    outputs: int = 1
+    outputs: Annotated[int, Range(1, 1_000_000)] = 1
     """Number of outputs per molecule."""
 
     @property
@@ -167,26 +174,13 @@ class GraphormerConfig:
         return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
 
     def __post_init__(self) -> None:
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            self._check(name, hint)
         for name in ("atom_sizes", "bond_sizes"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        sizes = {
-            name: getattr(self, name)
-            for name in ("layers", "width", "ffn_width", "heads", "max_degree", "outputs")
-        }
-        sizes |= {"atom_sizes": min(self.atom_sizes, default=0)}
-        sizes |= {"bond_sizes": min(self.bond_sizes, default=0)}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"model.{name} must be at least 1; got {size}")
-        for name, largest in _MAX.items():
-            if getattr(self, name) > largest:
-                got = str(getattr(self, name))[:20]
-                raise ConfigError(f"model.{name} must be at most {largest:,}; got {got}")
-        for name in _OPTIONAL:
-            if getattr(self, name) < 0:
-                raise ConfigError(
-                    f"model.{name} must be 0 (none) or more; got {getattr(self, name)}"
-                )
+            sizes = tuple(getattr(self, name))
+            object.__setattr__(self, name, sizes)
+            if min(sizes, default=0) < 1:
+                raise ConfigError(f"model.{name} must be at least 1; got {min(sizes, default=0)}")
         if self.width % self.heads:
             raise ConfigError(
                 f"model.width must be a multiple of model.heads; got width={self.width}, "
@@ -215,30 +209,23 @@ class GraphormerConfig:
             raise ConfigError(
                 f"model.norm_momentum must lie in 0 < m ≤ 1; got {self.norm_momentum}"
             )
-        hints = get_type_hints(type(self))
-        for name, hint in hints.items():
-            known = [value for value in _values_of(hint) if isinstance(value, str)]
-            value = getattr(self, name, None)
-            if known and value is not None and value not in known:
-                raise ConfigError(f"model.{name} must be one of {', '.join(known)}; got '{value}'")
+
+    def _check(self, name: str, hint: Any) -> None:
+        """Check one field against the bounds or the values in its annotation."""
+        value, metadata = getattr(self, name), getattr(hint, "__metadata__", ())
+        for bounds in metadata:
+            if isinstance(bounds, Range) and value < bounds.ge:
+                raise ConfigError(f"model.{name} must be at least {bounds.ge}; got {value}")
+            if isinstance(bounds, Range) and value > bounds.le:
+                got = str(value)[:20]
+                raise ConfigError(f"model.{name} must be at most {bounds.le:,}; got {got}")
+        values = _values_of(hint.__origin__ if metadata else hint)
+        known = [each for each in values if isinstance(each, str)]
+        if known and value is not None and value not in known:
+            raise ConfigError(f"model.{name} must be one of {', '.join(known)}; got '{value}'")
 
 
-_MAX = {
-    "layers": 256,
-    "width": 16_384,
-    "ffn_width": 65_536,
-    "heads": 1024,
-    "outputs": 1_000_000,
-    "max_degree": 255,
-    "max_distance": 255,
-    "node_walks": 256,
-    "pair_walks": 256,
-    "resistance_kernels": 1024,
-    "pair_hidden": 16_384,
-    "pair_width": 4096,
-}
 _MAX_WEIGHTS = 1 << 30
-_OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width")
 
 
 def _values_of(hint: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
@@ -27,7 +27,12 @@ __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 OPTIONS = Path(__file__).parents[1] / "cli" / "settings.json"
 PAGE = config_folder().parent / "docs" / "settings.md"
 
-_HEADINGS = {"data": "Data", "model": "Network", "optim": "Optimiser", "run": "Training"}
+_HEADINGS = {
+    "model": "Network",
+    "optim": "Optimiser",
+    "finetune": "Fine-tuning",
+    "run": "Training",
+}
 _TYPES = {int: "integer", float: "number", bool: "yes or no", list: "list", dict: "mapping"}
 _TYPES |= {Path: "path", tuple: "numbers"}
 
@@ -104,18 +109,28 @@ def markdown() -> str:
 
 
 def _section(name: str) -> Iterator[Setting]:
-    """The settings of a section, which is a pydantic model or a dataclass."""
-    section: Any = TrainConfig.model_fields[name].annotation
+    """The settings of a section, and those that its subclasses add."""
+    base: Any = TrainConfig.model_fields[name].annotation
+    yielded = set(FROM_DATA)
+    for section in (base, *base.__subclasses__()):
+        for setting in _fields(name, section):
+            key = setting.name.removeprefix(f"{name}.")
+            if key not in yielded:
+                yielded.add(key)
+                yield setting
+
+
+def _fields(name: str, section: Any) -> Iterator[Setting]:
+    """The settings of a pydantic model or a dataclass that have a docstring."""
     if issubclass(section, BaseModel):
         defaults = {key: field.get_default() for key, field in section.model_fields.items()}
-        bounds = {key: _bounds(field.metadata) for key, field in section.model_fields.items()}
+        metadata = {key: field.metadata for key, field in section.model_fields.items()}
     else:
-        defaults, bounds = asdict(section()), {}
+        defaults, metadata = asdict(section()), {}
     hints, texts = get_type_hints(section, include_extras=True), _docstrings(section)
-    for key, default in defaults.items():
-        if key in FROM_DATA:
-            continue
-        words = [word for word in getattr(hints[key], "__metadata__", ()) if isinstance(word, str)]
+    for key in texts:
+        notes = getattr(hints[key], "__metadata__", ())
+        words = [note for note in notes if isinstance(note, str)]
         headings = [word for word in words if not word.startswith("-")]
         type_, choices = _type(hints[key])
         yield Setting(
@@ -124,8 +139,8 @@ def _section(name: str) -> Iterator[Setting]:
             headings[0] if headings else _HEADINGS.get(name, name.capitalize()),
             type_,
             choices,
-            bounds.get(key, ""),
-            default,
+            _bounds(metadata.get(key, notes)),
+            defaults[key],
             texts[key],
         )
 
@@ -157,7 +172,7 @@ def _type(hint: Any) -> tuple[str, tuple[str, ...]]:
     return _TYPES.get(get_origin(hint) or hint, "text"), ()
 
 
-def _bounds(metadata: list[Any]) -> str:
+def _bounds(metadata: Iterable[Any]) -> str:
     """The bounds of a number, such as `≥ 0, < 1`. High upper limits only catch typing errors."""
     signs = {"gt": ">", "ge": "≥", "lt": "<"}
     return ", ".join(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from molsepnorm import training
+from molsepnorm.cli import main
 from molsepnorm.training import TrainingResult, reference
 
 COMMANDS = ("train", "benchmark")
@@ -278,3 +282,25 @@ def test_help_of_a_command_imports_nothing_heavy_and_fits_the_terminal():
     lines = done.stdout.partition("\nData:")[2].splitlines()
     assert max(len(line) for line in lines if not line.startswith("  -")) <= 60
     assert "\x1b" not in done.stdout
+
+
+def _documented_commands() -> list[str]:
+    """The commands in the code blocks and inline code of the documentation."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    names = "|".join(main.list_commands(click.Context(main)))
+    found = re.findall(rf"molsepnorm ((?:{names})\b[^`\n|#]*)", text)
+    return sorted({command.strip() for command in found if "…" not in command})
+
+
+@pytest.mark.parametrize("line", _documented_commands())
+def test_every_documented_command_has_valid_options(line):
+    """The command is parsed, but not run."""
+    command, arguments = main, shlex.split(line)
+    while isinstance(command, click.Group) and arguments:
+        context = click.Context(command)
+        command = command.get_command(context, arguments.pop(0))
+        assert command is not None
+    if arguments:
+        command.make_context(command.name, arguments)

@@ -367,7 +367,7 @@ def test_stochastic_depth_rises_over_the_layers() -> None:
     "name", ["node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width"]
 )
 def test_negative_sizes_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"model\.{name} must be 0 \(none\) or more"):
+    with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 0; got -1"):
         GraphormerConfig(**{name: -1})
 
 
