@@ -246,8 +246,6 @@ class Trainer:
         if not self.body.frozen:
             sample = self.schedule.statistics_batches()
             shares = (self.world.share(each, min_size=1) for each in sample)
-                self.world.share(each, min_size=1) for each in self.schedule.statistics_batches()
-            )
             batches = (self.graphs.cut(each, blocks) for each in shares)
             estimate_statistics(objective.network, batches)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
