@@ -115,9 +115,9 @@ MUTATIONS = [
     ),
     Mutation(
         "degree: clipped one too early",
-        "molecules/encodings/centrality.py",
-        "np.minimum(counts, largest)",
-        "np.minimum(counts, largest - 1)",
+        "molecules/encodings/encode.py",
+        "np.minimum(bonds_of_atoms, spec.max_degree)",
+        "np.minimum(bonds_of_atoms, spec.max_degree - 1)",
         tests(
             "molecules/encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"
         ),
@@ -501,15 +501,15 @@ MUTATIONS = [
     Mutation(
         "neighbours: as many places as the largest degree with an embedding",
         "molecules/encodings/encode.py",
-        "most_bonds=int(np.bincount(bonds.sources).max(initial=0))",
-        "most_bonds=min(spec.max_degree, int(np.bincount(bonds.sources).max(initial=0)))",
+        "max_bonds=int(bonds_of_atoms.max())",
+        "max_bonds=min(spec.max_degree, int(bonds_of_atoms.max()))",
         BONDS,
     ),
     Mutation(
         "store: room for the bonds of the last molecules alone",
         "data/store.py",
-        "max(self._most_bonds, graphs.most_bonds)",
-        "graphs.most_bonds",
+        "max(self._most_bonds, graphs.max_bonds)",
+        "graphs.max_bonds",
         tests(
             "nn/pairs/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"
         ),

@@ -121,7 +121,7 @@ def wide_codes() -> Callable[[int], EncodedGraphs]:
             degrees=np.zeros(3, dtype=np.uint8),
             pairs=np.array([SELF, size - 1, 32_768, SELF, SELF], dtype=np.int32),
             paths=PathVocabulary.from_levels(levels),
-            most_bonds=1,
+            max_bonds=1,
         )
 
     return make

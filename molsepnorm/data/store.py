@@ -70,7 +70,7 @@ class GraphStore:
     paths: PathVocabulary
     """What the codes mean."""
 
-    most_bonds: int
+    max_bonds: int
     """As many as any atom has."""
 
     encoding: EncodingSpec
@@ -92,6 +92,9 @@ class GraphStore:
 
     remark: str = ""
     """Why it had to be made anew, for a person."""
+
+    features: np.ndarray | None = None
+    """float32 [G, F]: molecule-level features; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -150,6 +153,7 @@ class StoreWriter:
         self._sizes: list[np.ndarray] = []
         self._labels: list[np.ndarray] = []
         self._rows: list[np.ndarray] = []
+        self._features = [np.zeros((0, encoding.molecule_features), dtype=np.float32)]
         self._num_targets = len(targets)
         self._atom_features = self._most_bonds = 0
 
@@ -200,8 +204,10 @@ class StoreWriter:
         self._sizes.append(graphs.sizes)
         self._labels.append(labels)
         self._rows.append(np.asarray(rows, dtype=np.int64))
+        if graphs.features is not None:
+            self._features.append(graphs.features)
         self._atom_features = graphs.atoms.shape[1]
-        self._most_bonds = max(self._most_bonds, graphs.most_bonds)
+        self._most_bonds = max(self._most_bonds, graphs.max_bonds)
 
     def _assemble(self, scratch: Path) -> None:
         paths, final = self._merger.finish()
@@ -218,6 +224,8 @@ class StoreWriter:
             "path_depths": paths.depths,
         }
         in_memory["labels"] = in_memory["labels"].astype(np.float32)
+        if self._features[0].shape[1]:
+            in_memory["features"] = np.concatenate(self._features)
         layout: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
             name: (array.dtype, array.shape) for name, array in in_memory.items()
         }
@@ -226,7 +234,7 @@ class StoreWriter:
             "degrees": (np.dtype(np.uint8), (num_atoms,)),
             "pairs": (np.dtype(code_dtype), (num_pairs,)),
         }
-        about = json.dumps({**self._about, "most_bonds": self._most_bonds, "notes": self.notes})
+        about = json.dumps({**self._about, "max_bonds": self._most_bonds, "notes": self.notes})
         # the widest numbers first, so that every array begins at a multiple of its item's size
         order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
 
@@ -282,12 +290,13 @@ def _assembled(
         degrees=arrays["degrees"],
         pairs=arrays["pairs"],
         labels=arrays["labels"],
+        features=arrays.get("features"),
         sizes=np.array(arrays["sizes"]),
         rows=np.array(arrays["rows"]),
         paths=PathVocabulary(
             *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
         ),
-        most_bonds=about["most_bonds"],
+        max_bonds=about["max_bonds"],
         encoding=EncodingSpec(
             **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
         ),

@@ -94,8 +94,12 @@ class GraphBatch:
     paths: PathTable
     """What the path codes mean."""
 
-    most_bonds: int
+    max_bonds: int
     """D, as many as any atom has."""
+
+    features: Tensor | None = None
+    """float32 [B, F]: molecule-level features, in the order of `graph_token`; None if there are
+    none."""
 
     def __len__(self) -> int:
         return len(self.graph_token)

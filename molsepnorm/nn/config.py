@@ -117,6 +117,8 @@ class GraphormerConfig:
     """Largest hop distance with a bias of its own."""
     max_path_length: int = 20
     """L, how many bonds of a shortest path are told apart."""
+    molecule_features: int = 0
+    """F, number of molecule-level features that are concatenated to the input of the head."""
     outputs: int = 1
     """Numbers that the read-out gives per molecule."""
 
@@ -209,9 +211,13 @@ _MOST = {
     "resistance_kernels": 1024,
     "pair_hidden": 16_384,
     "pair_width": 4096,
+    "molecule_features": 1_000_000,
 }
 _MOST_WEIGHTS = 1 << 30
-_OPTIONAL = ("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width")
+_OPTIONAL = (
+    *("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width"),
+    "molecule_features",
+)
 
 
 def _values_of(hint: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.local import GINE
+from molsepnorm.nn.molecule_features import MoleculeFeatures, NoMoleculeFeatures
 from molsepnorm.nn.pairs.bias import AttentionBias
 from molsepnorm.nn.pairs.encoding import RelationEncoding, Relations
 from molsepnorm.nn.pairs.walks import WalkEncoding, walk_probabilities
@@ -77,7 +78,9 @@ class Graphormer(nn.Module):
             for norm in unused:
                 cast(SepNorm, norm).tok_norm.requires_grad_(False)
         self.pooling = Pooling(config.readout, config.width)
-        self.readout = _head(config, self.pooling.width)
+        features = config.molecule_features
+        self.molecule_features = MoleculeFeatures(features) if features else NoMoleculeFeatures()
+        self.readout = _head(config, self.pooling.width + features)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,12 +113,13 @@ class Graphormer(nn.Module):
 
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """What every molecule's outputs are computed from: R is C, or 2 C where the graph token
-        and the atoms are read."""
+        and the atoms are read, and F more where there are molecule-level features."""
         x, relations = self._beginning(batch)
         for layer in self._all_but_last():
             x, relations = layer(x, relations, batch)
         end = self._ending(x, relations, batch)[-1]
-        return end.index_select(0, batch.order) if self._tokens_alone else self.pooling(end, batch)
+        x = end.index_select(0, batch.order) if self._tokens_alone else self.pooling(end, batch)
+        return self.molecule_features(x, batch)
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.budget import epochs_within, seconds_of
@@ -108,6 +109,9 @@ def _train(
         if leaked:
             dataset = _with_remark(dataset, _leak_remark(leaked))
         network = Graphormer(replace(network_config, outputs=task.outputs))
+        features = dataset.store.features
+        if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
+            network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
         model = PropertyModel(network, dataset.store.featurizer, task)
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
@@ -159,7 +163,12 @@ def _require_no_stream(config: TrainConfig, world: DistributedContext) -> None:
 def architecture(config: TrainConfig) -> GraphormerConfig:
     """The configured network, with the feature sizes of the configured data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
+    return replace(
+        config.model,
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        molecule_features=len(sizes.molecule),
+    )
 
 
 def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:

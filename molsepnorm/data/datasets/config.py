@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["MOST_SEED", "DataConfig"]
@@ -33,6 +34,12 @@ def _in_order(values: object) -> object:
     if isinstance(values, Set):
         raise ValueError("a set has no order: write a list")
     return values
+
+
+def _known_featurizer(name: str) -> str:
+    if name not in SIZES:
+        _ = SIZES[name]  # raises an error that suggests the nearest name
+    return name
 
 
 _Place = Annotated[Path, AfterValidator(_checked_path)]
@@ -65,8 +72,9 @@ class DataConfig(BaseModel):
     """Columns that are never taken for targets."""
     weight_column: str | None = None
     """Column of non-negative numbers by which each row counts in the loss; a blank counts as 1."""
-    featurizer: Literal["zinc", "ogb", "rich"] = "ogb"
-    """For tables; a named data set has its own."""
+    featurizer: Annotated[str, AfterValidator(_known_featurizer)] = "ogb"
+    """Features of a table's molecules: ogb, rich, zinc, or the name of a featuriser that another
+    package registers. A named data set has its own."""
     on_invalid: Literal["skip", "fail"] = "skip"
     """What to do with a molecule that cannot be read: leave it out and report it, or stop."""
 

@@ -16,7 +16,7 @@ from molsepnorm.errors import StorageError
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.sound import require_sound
-from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.featurize import SIZES, fingerprint
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks.metrics import Kind
 
@@ -117,7 +117,7 @@ def cached_store(
     Raises:
         StorageError: the cache cannot be written.
     """
-    path = cache_folder() / f"{featurizer}-{key}-{_tag(encoding)}.store"
+    path = cache_folder() / f"{featurizer}-{key}-{_tag(featurizer, encoding)}.store"
     remark = ""
     if path.exists():
         try:
@@ -155,7 +155,7 @@ def _require_same(
         if store.labels.shape != (len(store), len(targets)) or store.rows.shape != (len(store),):
             raise ValueError("it has more or fewer labels or rows than molecules")
         arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
-        graphs = EncodedGraphs(*arrays, most_bonds=store.most_bonds)
+        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds, features=store.features)
         require_sound(graphs, encoding, SIZES[featurizer].atoms)
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise StorageError(
@@ -163,9 +163,10 @@ def _require_same(
         ) from error
 
 
-def _tag(encoding: EncodingSpec) -> str:
+def _tag(featurizer: str, encoding: EncodingSpec) -> str:
     bonds = "x".join(map(str, encoding.bond_sizes))
+    plug_in = fingerprint(featurizer)
     return (
-        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}"
-        f"-l{encoding.max_path_length}-s{SCHEMA}"
+        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
+        f"{plug_in and f'-v{plug_in}'}-s{SCHEMA}"
     )

@@ -52,7 +52,7 @@ def squares(values: Tensor, batch: GraphBatch) -> list[Tensor]:  # for each bloc
 
 def neighbours_of(batch: GraphBatch) -> Neighbours:
     """The bonds of a batch, read off its path codes: those of distance 1."""
-    width = max(batch.most_bonds, 1)
+    width = max(batch.max_bonds, 1)
     slots, bonds, ranks = [], [], []
     first = 0
     for codes, hops in zip(squares(batch.pairs, batch), distances(batch), strict=True):

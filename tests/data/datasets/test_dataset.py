@@ -58,13 +58,13 @@ def _set(name, place, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("pairs", 7, 60_000), "a pair has a path that is not there"),
-        (_set("sizes", 0, -1), "a molecule has no atoms"),
+        (_set("pairs", 7, 60_000), "a pair has a path that does not exist"),
+        (_set("sizes", 0, -1), "the size of a molecule is out of range"),
         (_set("atoms", 0, 200), "an atom feature is out of range"),
         (lambda about, _: about.update(targets=["z"]), "it is made of other data"),
         (lambda about, _: about.update(featurizer="zinc"), "it is made of other data"),
         (lambda about, _: about["encoding"].update(max_distance=9), "it is made of other data"),
-        (lambda about, _: about.update(most_bonds=10**9), "the largest number of bonds"),
+        (lambda about, _: about.update(max_bonds=10**9), "the largest number of bonds"),
     ],
 )
 def test_a_store_that_is_not_sound_is_made_anew(config, tmp_path, change, message):
