@@ -231,7 +231,7 @@ MUTATIONS = [
         "molecules/encodings/sound.py",
         "pairs.max(initial=0) >= len(graphs.paths)",
         "False",
-        tests("data/datasets/test_dataset.py", "test_a_store_that_is_not_sound_is_made_anew"),
+        tests("data/datasets/test_cached.py", "test_a_store_that_is_not_sound_is_made_anew"),
     ),
     Mutation(
         "train: the folder is not locked",
@@ -508,7 +508,7 @@ MUTATIONS = [
     Mutation(
         "store: room for the bonds of the last molecules alone",
         "data/store.py",
-        "max(self._most_bonds, graphs.max_bonds)",
+        "max(self._max_bonds, graphs.max_bonds)",
         "graphs.max_bonds",
         tests(
             "nn/pairs/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"
@@ -1477,11 +1477,11 @@ MUTATIONS = [
         tests("training/test_trial.py", "test_faulty_captured_steps"),
     ),
     Mutation(
-        "table: a pipe is hashed after it was read",
+        "table: a store is used for other molecules",
         "data/datasets/table.py",
-        "key = fingerprint(file, about)",
-        "key = fingerprint(config.table, about)",
-        tests("data/datasets/test_table.py", "test_a_table_from_a_pipe_has_its_own_labels"),
+        "fingerprint(json.dumps(smiles))",
+        "fingerprint(str(len(smiles)))",
+        tests("data/datasets/test_table.py", "test_the_cache_knows_what_it_holds"),
     ),
     Mutation(
         "table: of columns of one name pandas renames all but the first",

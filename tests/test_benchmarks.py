@@ -22,7 +22,8 @@ from molsepnorm.analysis.geometry.subjects import load_subjects
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets import load as load_dataset
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import LabelledGraph, cached_set, cached_store
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.interop.graphormer_weights.parity import MOLECULES, reference_inputs
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -304,14 +305,15 @@ def test_a_command_that_fails(tmp_path: Path) -> None:
 GPU_SMILES = ("C", "CCO", "C#N", "CC(=O)[O-].C[NH3+]", "c1ccccc1O", "N#CC(F)(Cl)C=CCCBr")
 
 
-def small_store(folder: Path, bond_lengths: int = 20) -> Any:
+def small_set(folder: Path, bond_lengths: int = 20) -> Dataset:
     """Make a store of a few molecules with labels, in the format of ZINC's."""
     read = featurize.get("zinc")
     graphs = [read(smiles) for smiles in GPU_SMILES]
     spec = EncodingSpec((3,), max_path_length=bond_lengths)
     molecules = [LabelledGraph(2 * i, graph, (i / 3,)) for i, graph in enumerate(graphs)]
-    notes = {"splits": {"train": 4, "val": 1, "test": 1}}
-    return cached_store(str(folder), "zinc", spec, ("penalised_logp",), molecules, notes)
+    splits = {"train": range(4), "val": [4], "test": [5]}
+    store, labels = cached_set(str(folder), "zinc", spec, 1, molecules, splits)
+    return Dataset("", store, labels.values, ("y",), ("regression",), labels.splits)
 
 
 @pytest.mark.parametrize("lengths", [20, 2])
@@ -321,11 +323,11 @@ def test_packed_molecules_become_the_same_store(
     """Byte for byte, also for another network than the one of the store that was packed."""
     packed = module("gpu.packed")
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
-    expected = small_store(Path("made"), lengths)
-    packed.pack(small_store(Path("long")), tmp_path / "some.npz")
+    expected = small_set(Path("made"), lengths)
+    packed.pack(small_set(Path("long")), tmp_path / "some.npz")
     spec = EncodingSpec((3,), max_path_length=lengths)
     unpacked = packed.unpack(tmp_path / "some.npz", "unpacked", spec)
-    assert unpacked.path.read_bytes() == expected.path.read_bytes()
+    assert unpacked.path.read_bytes() == expected.store.path.read_bytes()
 
 
 def test_a_packed_set_is_found_without_its_files(
@@ -335,7 +337,7 @@ def test_a_packed_set_is_found_without_its_files(
     packed = module("gpu.packed")
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    packed.pack(small_store(Path("made")), tmp_path / "some.npz")
+    packed.pack(small_set(Path("made")), tmp_path / "some.npz")
     packed.unpack(tmp_path / "some.npz", "zinc-full-downloaded", EncodingSpec((3,)))
     found = load_dataset(DataConfig(dataset="zinc-full"), EncodingSpec((3,)))
     assert [len(found.splits[name]) for name in ("train", "val", "test")] == [4, 1, 1]
@@ -349,10 +351,9 @@ def test_the_peers_inputs_are_those_of_its_own_preprocessing(
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     read = featurize.get("zinc")
     graphs = [read(smiles) for smiles in MOLECULES["zinc"]]
-    molecules = [LabelledGraph(i, graph, (float(i),)) for i, graph in enumerate(graphs)]
-    store = cached_store("peer", "zinc", EncodingSpec((3,)), ("y",), molecules, {})
+    store = cached_store("peer", "zinc", EncodingSpec((3,)), enumerate(graphs))
     order = np.array([3, 0, 5, 1, 2, 4])
-    found = module("gpu.peer").inputs(store, order)
+    found = module("gpu.peer").inputs(store, np.arange(6.0)[:, None], order)
     expected = reference_inputs([graphs[i] for i in order], "hf", "zinc", 20)
     expected["attn_bias"][:, 1:, 1:][expected["spatial_pos"] >= 20] = -torch.inf
     assert (expected["attn_bias"] == -torch.inf).any()

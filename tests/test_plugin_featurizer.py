@@ -89,7 +89,7 @@ def test_a_plug_in_is_trained_with_and_predicts_in_another_process(tmp_path, sit
     script = [sys.executable, "-m", "molsepnorm", *predict, tmp_path / "fresh.csv"]
     path = os.pathsep.join([str(site), *filter(None, sys.path)])
     subprocess.run(script, check=True, env={**os.environ, "PYTHONPATH": path}, capture_output=True)
-    here, fresh = (column(tmp_path / f"{name}.csv", "y") for name in ("here", "fresh"))
+    here, fresh = (column(tmp_path / f"{name}.csv", "y_pred") for name in ("here", "fresh"))
     assert here == fresh and len(here) == len(SMILES) + 1 and here[-1] == ""
 
     statistics = PropertyModel.from_pretrained(run).network.molecule_features

@@ -65,7 +65,7 @@ def train(config: TrainConfig, folder: Path, temperature: float) -> None:
     network_config = architecture(config)
     dataset = datasets.load(config.data, encoding_of(network_config))
     train_split = dataset.splits["train"]
-    task = Task.fit(dataset.targets, dataset.kinds, dataset.store.labels[train_split])
+    task = Task.fit(dataset.targets, dataset.kinds, dataset.labels[train_split])
     network = Graphormer(replace(network_config, outputs=task.outputs)).train()
     optimizer = make_optimizer(network, config.optim)
     tensors = GraphTensors.of(dataset.store)

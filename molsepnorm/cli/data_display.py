@@ -36,7 +36,7 @@ def print_report(report: TableReport, fixing: bool = False) -> None:
         f"{report.source}: {report.rows:,} rows, {report.readable:,} of them molecules, "
         f"{report.molecules:,} different ones"
     )
-    for remark in report.remarks:
+    for remark in report.warnings:
         console.print(remark)
     if report.splits:
         parts = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
@@ -99,7 +99,7 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
     """A store that was made, or was there."""
     console, store = make_console(), dataset.store
     console.print(f"Data: {dataset.name}")
-    for remark in dataset.remarks:
+    for remark in dataset.warnings:
         console.print(remark)
     if dataset.rejected:
         first = dataset.rejected[0]
@@ -110,8 +110,9 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
         )
     console.print(
         f"{len(store):,} molecules, {int(store.sizes.sum()):,} atoms, {len(store.paths):,} path "
-        f"codes, {len(store.targets):,} target(s)"
+        f"codes, {len(dataset.targets):,} target(s)"
     )
+    assert store.path is not None
     size = store.path.stat().st_size / 1e6
     how = f"made in {seconds:.1f} s" if made else f"there already, read in {seconds:.1f} s"
     console.print(f"Store: {store.path}, {size:,.1f} MB, {how}")

@@ -50,7 +50,7 @@ class TrainingDisplay(Callback):
         self._since: tuple[float, float] | None = None  # when, and at which epoch, it was started
 
     def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         self.training = True
         self._metric = model.task.metric
@@ -59,13 +59,13 @@ class TrainingDisplay(Callback):
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
         self._tell_targets(model.task)
-        for remark in dataset.remarks:
+        for remark in dataset.warnings:
             self.console.print(remark)
         if dataset.rejected:
             first = dataset.rejected[0]
             self.console.print(
                 f"Left out: {len(dataset.rejected)} row(s) that cannot be read, such as "
-                f"'{first.smiles}': {first.reason}. All are in {folder / 'rejected.csv'}",
+                f"'{first.smiles}': {first.reason}. All are in {folder}/rejected.csv",
                 style="yellow",
             )
         self.console.print(splits_table(dataset))
@@ -173,10 +173,10 @@ class SeriesDisplay(Callback):
         self.training = False
 
     def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         if not self.quiet and not self.training:
-            for remark in dataset.remarks:
+            for remark in dataset.warnings:
                 self.console.print(remark)
             self.console.print(splits_table(dataset))
         self.training = True
@@ -191,6 +191,7 @@ class SeriesDisplay(Callback):
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         took = _clock(metrics["seconds"])
         folder = result.folder
+        assert folder is not None
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {took}")
 
@@ -205,7 +206,7 @@ def splits_table(dataset: Dataset) -> Table:
     for heading in ("split", "molecules", "target", "labels", "missing", "distribution"):
         table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
     for split in SPLITS:
-        labels = dataset.store.labels[dataset.splits[split]]
+        labels = dataset.labels[dataset.splits[split]]
         of_target = list(zip(dataset.targets, dataset.kinds, strict=True))
         for i, (name, kind) in enumerate(of_target[:_MANY]):
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)

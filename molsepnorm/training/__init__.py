@@ -5,7 +5,7 @@ from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.replicates import Series, train_series
-from molsepnorm.training.run import train
+from molsepnorm.training.run import train, train_on
 
 __all__ = [
     "Ablation",
@@ -19,5 +19,6 @@ __all__ = [
     "evaluate",
     "load_config",
     "train",
+    "train_on",
     "train_series",
 ]

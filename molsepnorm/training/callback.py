@@ -39,9 +39,10 @@ class EpochRecord:
 class TrainingResult:
     """What a run came to."""
 
-    folder: Path
+    folder: Path | None
+    """The run folder; None of a run in memory."""
     finished: bool
-    """False where it was stopped before its last epoch; `train(resume=...)` goes on."""
+    """False if the run was stopped before its last epoch; `train(resume=True)` continues it."""
     model: PropertyModel | None
     """The best one by validation; None where no epoch ended."""
     metrics: dict[str, Any]
@@ -52,7 +53,7 @@ class Callback:
     """Override what you want to hear of; every method here does nothing."""
 
     def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         """The data are loaded and training begins or goes on."""
 

@@ -69,7 +69,7 @@ def evaluate(
     """
     place = pick_device(device)
     model, dataset, split, graphs = select(model, data, split)
-    labels = dataset.store.labels[graphs]
+    labels = dataset.labels[graphs]
     check_labels(model.task.targets, labels)
     model.network.to(place)
     predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
@@ -125,8 +125,8 @@ def score_on(
 ) -> dict[str, float]:
     """`Task.scores`, where a set with an evaluation of its own has the last word on its metric."""
     scores = task.scores(predictions, labels)
-    if dataset.official is not None and dataset.metric is not None:
-        scores[dataset.metric] = dataset.official(predictions, labels)
+    if dataset.evaluator is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.evaluator(predictions, labels)
     return scores
 
 

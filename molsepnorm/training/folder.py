@@ -32,23 +32,25 @@ import numpy as np
 import pandas as pd
 import torch
 from pydantic import FiniteFloat
+from torch import nn
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.files.digests import fingerprint_unsealed
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import (
     clear_errors,
     csv_writer,
-    fingerprint,
     remove_leftovers,
     replacing,
     write_json,
 )
+from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
+from molsepnorm.training.checkpoint import Progress, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.lock import LOCK
 
@@ -119,9 +121,7 @@ class RunFolder:
 
     def begin(self, config: TrainConfig, dataset: Dataset) -> None:
         """Write all that is known before training."""
-        write_json(
-            self.environment, {**_environment(), "data": _fingerprint(dataset, dataset.fingerprint)}
-        )
+        write_json(self.environment, {**_environment(), "data": dataset.fingerprint})
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
@@ -142,10 +142,8 @@ class RunFolder:
         recorded = environment.get("data", "") if isinstance(environment, dict) else None
         if not isinstance(recorded, str):
             raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
-        if recorded != _fingerprint(dataset, dataset.fingerprint):
-            earlier = fingerprint_unsealed(dataset.store.path)
-            if recorded != _fingerprint(dataset, earlier):
-                raise self._other_data("")
+        if recorded != dataset.fingerprint and recorded not in legacy_fingerprints(dataset):
+            raise self._other_data("")
         if splits and (kept := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
             raise self._other_data(", or are split in another way")
@@ -167,6 +165,33 @@ class RunFolder:
         metrics = read_json(self.metrics)
         check_types(_Metrics, metrics, f"{self.metrics} is damaged")
         return metrics
+
+    def keep_model(self, model: PropertyModel) -> None:
+        """Write the best model so far."""
+        model.save_pretrained(self.model)
+
+    def best_model(self) -> PropertyModel:
+        """Read the best model."""
+        return PropertyModel.from_pretrained(self.model)
+
+    def save_checkpoint(
+        self,
+        progress: Progress,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        average: nn.Module | None,
+        random: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Write the checkpoint, with the history so far."""
+        history = self.read_history()
+        save_checkpoint(self.checkpoint, progress, network, optimizer, average, random, history)
+
+    def finish(
+        self, dataset: Dataset, task: Task, predictions: np.ndarray, metrics: dict[str, Any]
+    ) -> None:
+        """Write the results of a finished run."""
+        self.write_predictions(dataset, task, predictions)
+        write_json(self.metrics, metrics)
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
@@ -228,7 +253,7 @@ class RunFolder:
         table: dict[str, Any] = {"row": rows}
         if dataset.smiles is not None:
             table["smiles"] = [dataset.smiles[row] for row in rows]
-        labels, predicted = dataset.store.labels[graphs].T, task.tables(predictions)
+        labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
         taken = {*table, *(column for columns in predicted for column in columns)}
         for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
             name = target.name
@@ -273,13 +298,6 @@ class _Metrics:
     def __post_init__(self) -> None:
         if not self.val or self.val.keys() != self.test.keys():
             raise ValueError("val and test must have the same scores")
-
-
-def _fingerprint(dataset: Dataset, of_store: str) -> str:
-    """Stands for the encoded molecules, their labels and their weights."""
-    if dataset.weights is None:
-        return of_store
-    return fingerprint(of_store, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:

@@ -22,10 +22,11 @@ from molsepnorm.predict.inference import infer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.checkpoint import Progress, load_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 from molsepnorm.training.step import TINY, Examples, TrainStep
@@ -56,7 +57,7 @@ class Trainer:
         config: TrainConfig,
         dataset: Dataset,
         model: PropertyModel,
-        folder: RunFolder,
+        folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
     ) -> None:
@@ -72,7 +73,7 @@ class Trainer:
         weights = dataset.weights
         examples = Examples(
             GraphTensors.of(dataset.store, self.device),
-            torch.from_numpy(dataset.store.labels[:]).to(self.device),
+            torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
         )
         self.graphs = examples.graphs
@@ -106,11 +107,13 @@ class Trainer:
             ModelError: it is damaged, or counts other epochs or steps than the configuration and
                 the data give.
         """
+        folder = self.folder
+        assert isinstance(folder, RunFolder)
         self.progress, random, history = load_checkpoint(
-            self.folder.checkpoint, self.network, self.optimizer, self.average
+            folder.checkpoint, self.network, self.optimizer, self.average
         )
         self._require_counts()
-        self.world.on_main_process(lambda: self.folder.restore_history(history))
+        self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.plan_epochs(self.progress.epochs)
 
@@ -124,6 +127,7 @@ class Trainer:
             told = f"counts {progress.step} steps where {steps} were taken"
         else:
             return
+        assert isinstance(self.folder, RunFolder)
         raise ModelError(
             f"{self.folder.checkpoint} {told}: it is damaged or belongs to another configuration. "
             "Start the run anew in another folder"
@@ -264,7 +268,7 @@ class Trainer:
     def _keep(self, record: EpochRecord) -> None:
         if record.best:
             kept = replace(self.model, network=self.trained_network())
-            kept.save_pretrained(self.folder.model)
+            self.folder.keep_model(kept)
         self.folder.append_history(record)
 
     def _sample(self) -> Iterator[GraphBatch]:
@@ -299,7 +303,7 @@ class Trainer:
         outputs = self.world.gather(share)
         if not outputs.isfinite().all():
             raise self._diverged("an output on a validation molecule is not finite")
-        labels, weights = self.dataset.store.labels[graphs], self.dataset.weights
+        labels, weights = self.dataset.labels[graphs], self.dataset.weights
         given = None if weights is None else torch.from_numpy(weights[graphs])
         loss_sum, count = task.loss(outputs, torch.from_numpy(labels), given)
         # of very many targets the rest would take longer than training
@@ -311,6 +315,4 @@ class Trainer:
         """Write the checkpoint from which `resume` goes on."""
         random = self.world.random_states()
         parts = (self.progress, self.network, self.optimizer, self.average, random)
-        self.world.on_main_process(
-            lambda: save_checkpoint(self.folder.checkpoint, *parts, self.folder.read_history())
-        )
+        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))

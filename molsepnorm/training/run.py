@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files.writing import write_json
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
@@ -33,8 +33,9 @@ from molsepnorm.training.evaluation import score_on
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.memory import RunInMemory
 
-__all__ = ["architecture", "train"]
+__all__ = ["architecture", "fit_task", "train", "train_on"]
 
 
 def train(
@@ -45,27 +46,27 @@ def train(
     callback: Callback | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> TrainingResult:
-    """Train a model, keep the best one by validation, and score it once on the test split.
+    """Load the configured data, train a model and score the best one once on the test split.
 
     >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
     >>> result = train(config, "runs/demo")                               # doctest: +SKIP
     >>> result.metrics["test"]["mae"]                                     # doctest: +SKIP
 
     Args:
-        config: what to do; `load_config` makes one. Not given where a run is resumed.
-        folder: the run's, see `RunFolder`; it must not hold anything yet.
-        resume: go on with the run in `folder`, exactly where its checkpoint was written.
-        callback: is told what happens.
-        stop: asked after every step; once it answers true the state is saved and `train` returns.
+        config: the configuration, as `load_config` returns it. A resumed run uses its own.
+        folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
+        resume: continue the run in `folder` exactly where its checkpoint was written.
+        callback: receives the events of training.
+        stop: called after every step; when it returns true, the state is saved and `train` returns.
 
     Raises:
         ConfigError: the folder is not empty, another process is training into it, or a setting
             does not fit the data.
-        DataError: the data cannot be had or used, or changed since the run began.
-        ModelError: there is nothing to resume.
+        DataError: the data cannot be loaded or used, or changed since the run began.
+        ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
-    begun, callback = time.perf_counter(), callback or Callback()
+    begun = time.perf_counter()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -73,49 +74,118 @@ def train(
         run.require_started()
         config = load_config(config=run.config)
         _require_readable(config, run)
+        folder = run.path
     assert config is not None
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
-    with DistributedContext.join(config.run.device) as world, ExitStack() as held:
+    with DistributedContext.join(config.run.device) as world:
         _require_no_stream(config, world)
-        if not resume:
-            run = RunFolder(world.on_main_process(lambda: folder or RunFolder.numbered("run")))
+        chosen = world.on_main_process(lambda: folder or RunFolder.numbered("run"))
+        with _opened(chosen, resume, world) as storage:
+            _require_device(config, world)
+            encoding = encoding_of(architecture(config))
+            dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
+            return _train(
+                config, dataset, storage, None, resume, callback or Callback(), stop, world, begun
+            )
+
+
+def train_on(
+    config: TrainConfig,
+    dataset: Dataset,
+    folder: Path | str | None = None,
+    *,
+    resume: bool = False,
+    model: PropertyModel | None = None,
+    callback: Callback | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> TrainingResult:
+    """Train on a data set that is already loaded; without a folder, no file is written.
+
+    Args:
+        config: the configuration; its `data` section describes the data set but is not loaded.
+        dataset: encoded molecules, labels and splits.
+        folder: the run folder as in `train`. None keeps the best model in memory: there is no
+            checkpoint, and `TrainingResult.folder` is None.
+        resume: continue the run in `folder` with the same data set.
+        model: where training starts. Its network is copied, and its task is used as it is. By
+            default the weights are drawn and the task is fitted to the training labels.
+        callback: as in `train`.
+        stop: as in `train`.
+
+    Raises:
+        ConfigError: the model does not fit the data set, or as in `train`.
+        DataError, ModelError, StorageError: as in `train`.
+    """
+    begun = time.perf_counter()
+    if resume and folder is None:
+        raise ConfigError("resume=True needs the folder of the run")
+    with (
+        DistributedContext.join(config.run.device) as world,
+        _opened(folder, resume, world) as storage,
+    ):
+        _require_device(config, world)
+        return _train(
+            config, dataset, storage, model, resume, callback or Callback(), stop, world, begun
+        )
+
+
+@contextmanager
+def _opened(
+    folder: Path | str | None, resume: bool, world: DistributedContext
+) -> Iterator[RunFolder | RunInMemory]:
+    """The storage of a run: its folder, locked, or memory."""
+    if folder is None:
+        yield RunInMemory()
+        return
+    run = RunFolder(folder)
+    if resume:
+        run.require_started()
+    with ExitStack() as held:
         world.on_main_process(lambda: held.enter_context(locked(run.path)))
         if not resume:
             world.on_main_process(run.require_new)
-        return _train(config, run, resume, callback, stop, world, begun)
+        yield run
+
+
+def _require_device(config: TrainConfig, world: DistributedContext) -> None:
+    """Check, before any work, that the device exists and every process has molecules."""
+    device_of_rank(config.run.device, world)
+    world.require_batch(config.run.batch_size)
 
 
 def _train(
     config: TrainConfig,
-    run: RunFolder,
+    dataset: Dataset,
+    run: RunFolder | RunInMemory,
+    start: PropertyModel | None,
     resume: bool,
     callback: Callback,
     stop: Callable[[], bool],
     world: DistributedContext,
     begun: float,
 ) -> TrainingResult:
-    device = device_of_rank(config.run.device, world)  # before any work, if there is no such device
-    world.require_batch(config.run.batch_size)
-    network_config = architecture(config)
-    dataset = world.main_process_first(
-        lambda: datasets.load(config.data, encoding_of(network_config))
-    )
+    device = device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(gpus), on_device(device):  # the caller's random numbers stay
         torch.manual_seed(config.run.seed)
-        task, dataset = _fit_task(config, dataset)
         leaked = shared_molecules(dataset)
+        if start is None:
+            task, dataset = fit_task(config, dataset)
+            network = Graphormer(replace(architecture(config), outputs=task.outputs))
+            features = dataset.store.features
+            if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
+                network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
+            model = PropertyModel(network, dataset.store.featurizer, task)
+        else:
+            _require_fit(start, dataset)
+            model = replace(start, network=copy.deepcopy(start.network))
         if leaked:
             dataset = _with_remark(dataset, _leak_remark(leaked))
-        network = Graphormer(replace(network_config, outputs=task.outputs))
-        features = dataset.store.features
-        if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
-            network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
-        model = PropertyModel(network, dataset.store.featurizer, task)
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
+            assert isinstance(run, RunFolder)
             run.require_same_data(dataset)
             trainer.resume()
         else:
@@ -127,7 +197,7 @@ def _train(
         planned = config.run.model_copy(update={"epochs": trainer.epochs})
         callback.on_start(config.model_copy(update={"run": planned}), dataset, model, run.path)
         finished = trainer.fit(stop)
-    best = PropertyModel.from_pretrained(run.model) if trainer.progress.best_epoch else None
+    best = run.best_model() if trainer.progress.best_epoch else None
     metrics: dict[str, Any] = {}
     if finished and best is not None:
         found = best
@@ -137,6 +207,17 @@ def _train(
     result = TrainingResult(run.path, finished, best, metrics)
     callback.on_end(result)
     return result
+
+
+def _require_fit(model: PropertyModel, dataset: Dataset) -> None:
+    """Check that a model to start from reads the data set's molecules and predicts its targets."""
+    for what, mine, theirs in (
+        ("features", model.featurizer, dataset.store.featurizer),
+        ("encoding", model.encoding, dataset.store.encoding),
+        ("targets", model.task.names, dataset.targets),
+    ):
+        if mine != theirs:
+            raise ConfigError(f"the model has the {what} {mine} and the data have {theirs}")
 
 
 def _require_readable(config: TrainConfig, run: RunFolder) -> None:
@@ -171,9 +252,13 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
     )
 
 
-def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-    """The task, and the data set with a remark where its metric is undefined on validation."""
-    labels, weights = dataset.store.labels, dataset.weights
+def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
+    """Return the task fitted to the training labels, and the data set.
+
+    If the metric is undefined on the validation split, the task chooses by the loss and the data
+    set has a warning that says so.
+    """
+    labels, weights = dataset.labels, dataset.weights
     for split, what in (("train", "training"), ("val", "validation")):
         if weights is not None and not weights[dataset.splits[split]].any():
             raise DataError(
@@ -204,7 +289,7 @@ def _fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
 
 
 def _with_remark(dataset: Dataset, remark: str) -> Dataset:
-    return replace(dataset, remarks=(*dataset.remarks, remark))
+    return replace(dataset, warnings=(*dataset.warnings, remark))
 
 
 def _leak_remark(molecules: int) -> str:
@@ -219,18 +304,17 @@ def _finish(
     dataset: Dataset,
     model: PropertyModel,
     trainer: Trainer,
-    run: RunFolder,
+    run: RunFolder | RunInMemory,
     leaked: int | None,
 ) -> dict[str, Any]:
     """Score the best model, the test split for the first and only time, and write the results."""
     task, splits = model.task, dataset.splits
-    labels = {split: dataset.store.labels[splits[split]] for split in splits}
+    labels = {split: dataset.labels[splits[split]] for split in splits}
     model.network.to(trainer.device)
     predictions = {
         split: predict(model, trainer.graphs, splits[split]) for split in ("val", "test")
     }
     model.network.cpu()
-    run.write_predictions(dataset, task, predictions["test"])
     scores = {
         split: score_on(dataset, task, values, labels[split])
         for split, values in predictions.items()
@@ -254,5 +338,5 @@ def _finish(
             for name, both in task.intervals(predictions["test"], labels["test"]).items()
         },
     }
-    write_json(run.metrics, metrics)
+    run.finish(dataset, task, predictions["test"], metrics)
     return metrics

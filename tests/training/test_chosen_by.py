@@ -18,7 +18,7 @@ COLUMNS = {
 
 class _Remarks(Callback):
     def on_start(self, config, dataset, model, folder) -> None:
-        self.remarks = dataset.remarks
+        self.remarks = dataset.warnings
 
 
 @pytest.mark.parametrize(

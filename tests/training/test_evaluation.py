@@ -198,7 +198,7 @@ def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
 
     config, result = coloured
     found = evaluate(result.folder, config.data, "test")
-    labels = found.dataset.store.labels[found.dataset.splits["test"]]
+    labels = found.dataset.labels[found.dataset.splits["test"]]
     predictions = np.full((len(labels), result.model.task.outputs), 0.25)
     plain = score_on(found.dataset, result.model.task, predictions, labels)
     given = []
@@ -207,7 +207,7 @@ def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
         given.append(both)
         return 0.125
 
-    theirs = replace(found.dataset, metric="roc_auc", official=official)
+    theirs = replace(found.dataset, metric="roc_auc", evaluator=official)
     scores = score_on(theirs, result.model.task, predictions, labels)
     assert scores == pytest.approx({**plain, "roc_auc": 0.125}, nan_ok=True)
     ((asked, about),) = given

@@ -337,7 +337,7 @@ def test_evaluation_gives_the_scores_of_the_run(run):
         dataset, *_, scores = evaluate(result.model, config.data, split)
         assert scores == pytest.approx(result.metrics[split], nan_ok=True)
     dataset, *_, scores = evaluate(result.model, config.data, "all")
-    labels = dataset.store.labels[:, 0]
+    labels = dataset.labels[:, 0]
     texts = [dataset.smiles[row] for row in dataset.store.rows]
     predicted = [p.values["y"] for p in Predictor(result.model).predict(texts)]
     expected = np.nanmean(np.abs(labels - np.array(predicted)))

@@ -81,7 +81,7 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
     def make(settings: dict[str, Any], callback: Callback | None = None) -> Trainer:
         config = configure({"optim.warmup": 0.3, **settings})
         dataset = datasets.load(config.data, encoding_of(architecture(config)))
-        labels = dataset.store.labels[dataset.splits["train"]]
+        labels = dataset.labels[dataset.splits["train"]]
         torch.manual_seed(0)
         task = Task.fit(dataset.targets, dataset.kinds, labels)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))

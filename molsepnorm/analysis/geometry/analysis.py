@@ -63,6 +63,8 @@ class Subject:
     """Of molecules encoded for this model."""
     graphs: np.ndarray
     """int64 [n]: which; the same molecules for all subjects."""
+    labels: np.ndarray
+    """float32 [n, T]: their labels."""
     smiles: tuple[str, ...] | None = None
     """Of each, where the source has them."""
 
@@ -201,12 +203,12 @@ def analyze(
     place = pick_device(device)
     first = subjects[0]
     sizes = first.store.sizes[first.graphs]
-    labels = np.asarray(first.store.labels[first.graphs])
+    labels = np.asarray(first.labels)
     chosen = _chosen_targets(first.model.task.targets, targets)
     numbers = {"size": sizes.astype(float)}
     for target in chosen:
         if target.kind != "multiclass":
-            column = first.store.targets.index(target.name)
+            column = first.model.task.names.index(target.name)
             numbers[target.name] = labels[:, column].astype(float)
     runs = []
     for subject in subjects:
@@ -217,7 +219,7 @@ def analyze(
         tuple(runs),
         sizes,
         labels,
-        first.store.targets,
+        first.model.task.names,
         first.smiles,
         numbers=tuple(numbers),
         colour=chosen[0].name,
@@ -311,10 +313,10 @@ def _require_same_molecules(subjects: Sequence[Subject]) -> None:
     if len(first.graphs) < 2:
         raise ConfigError(f"a geometry needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        if other.store.targets != first.store.targets:
+        if other.model.task.names != first.model.task.names:
             raise ConfigError(
-                f"{first.name} predicts {', '.join(first.store.targets)}, and {other.name} "
-                f"{', '.join(other.store.targets)}: runs of the same targets can be compared"
+                f"{first.name} predicts {', '.join(first.model.task.names)}, and {other.name} "
+                f"{', '.join(other.model.task.names)}: runs of the same targets can be compared"
             )
         if not _same_molecules(first, other):
             raise ConfigError(
@@ -327,13 +329,8 @@ def _same_molecules(one: Subject, other: Subject) -> bool:
     """By sizes and labels, and by SMILES where both have them."""
     if one.smiles is not None and other.smiles is not None and one.smiles != other.smiles:
         return False
-    sizes, labels = (
-        [getattr(each.store, name)[each.graphs] for each in (one, other)]
-        for name in ("sizes", "labels")
-    )
-    return np.array_equal(sizes[0], sizes[1]) and np.array_equal(
-        labels[0], labels[1], equal_nan=True
-    )
+    sizes = [each.store.sizes[each.graphs] for each in (one, other)]
+    return np.array_equal(*sizes) and np.array_equal(one.labels, other.labels, equal_nan=True)
 
 
 def _json(cloud: Cloud) -> dict[str, Any]:

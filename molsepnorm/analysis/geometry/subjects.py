@@ -69,7 +69,8 @@ def load_subjects(
             rows = dataset.store.rows[graphs]
             smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
             name, group = names[run.folder], groups[run.group]
-            subjects.append(Subject(name, group, model, dataset.store, graphs, smiles))
+            labels = dataset.labels[graphs]
+            subjects.append(Subject(name, group, model, dataset.store, graphs, labels, smiles))
     return subjects
 
 

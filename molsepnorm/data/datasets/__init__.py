@@ -51,9 +51,9 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
     """
     featurizer_of(config)
     dataset = _load(config, encoding, labelled)
-    if not dataset.store.remark:
+    if not dataset.store.warning:
         return dataset
-    return replace(dataset, remarks=(*dataset.remarks, dataset.store.remark))
+    return replace(dataset, warnings=(*dataset.warnings, dataset.store.warning))
 
 
 def _load(config: DataConfig, encoding: EncodingSpec, labelled: bool) -> Dataset:

@@ -18,7 +18,7 @@ from molsepnorm.tasks.metrics import Kind
 __all__ = ["MAX_CLASSES", "Labels", "read_labels", "read_weights"]
 
 MAX_CLASSES = 100
-"""More distinct words in a column are taken for names or remarks, not for classes."""
+"""More distinct words in a column are taken for names or warnings, not for classes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Labels:
     """For each target the names of its classes; empty unless it is multi-class."""
     values: np.ndarray
     """float64 or float32 [rows, T]: numbers, 0 or 1, or the index of a class; NaN if missing."""
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """What was guessed, for a person."""
 
 
@@ -50,7 +50,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
     """
     if isinstance(table, pd.DataFrame):
         table = gather([table], config)
-    names, remarks = _choose(table, config)
+    names, warnings = _choose(table, config)
     asked = _asked_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
@@ -64,11 +64,11 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
         if asked[name] is None and column.kind == "regression":
             few += [name] * table.cells(name).are_few_whole_numbers()
     if few:
-        remarks.append(
+        warnings.append(
             f"{', '.join(few)}: few whole numbers, taken for quantities. If they stand for "
             f"classes: --task-type {few[0]}=multiclass"
         )
-    return Labels(names, tuple(kinds), tuple(classes), values, tuple(remarks))
+    return Labels(names, tuple(kinds), tuple(classes), values, tuple(warnings))
 
 
 def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)

@@ -39,7 +39,8 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Subject]:
         config = GraphormerConfig(**{**SMALL, "outputs": TASK.outputs, **settings})
         model = PropertyModel(far_from_initial(config), "zinc", TASK)
         store = _store(folder / f"{name}.store", model)
-        return Subject(name, group or name, model, store, np.array(graphs), SMILES)
+        shown = np.array(graphs)
+        return Subject(name, group or name, model, store, shown, LABELS[shown], SMILES)
 
     return make
 
@@ -47,6 +48,6 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Subject]:
 def _store(path: Path, model: PropertyModel) -> GraphStore:
     zinc = featurize.get("zinc")
     encoded = encode([zinc(text) for text in SMILES], model.encoding)
-    with StoreWriter(path, model.encoding, "zinc", TASK.names) as writer:
-        writer.append(encoded, LABELS)
+    with StoreWriter(path, model.encoding, "zinc") as writer:
+        writer.append(encoded)
     return GraphStore.open(path)

@@ -26,6 +26,7 @@ from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN
 from molsepnorm.analysis.geometry.subjects import load_subjects
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.tasks import Target
 
 
 def embeddings(subject: Subject) -> torch.Tensor:  # (n, R)
@@ -129,8 +130,7 @@ def test_json_has_every_number(subject):
 
 def relabelled(subject):
     """Molecules of the same sizes."""
-    store = replace(subject.store, labels=np.roll(subject.store.labels, 1, axis=0))
-    return replace(subject, store=store)
+    return replace(subject, labels=np.roll(subject.labels, 1, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,8 @@ def test_nothing_to_compare_is_refused(subject):
     with pytest.raises(ConfigError, match="two molecules or more; got 1"):
         analyze([subject("one", graphs=[3])])
     other = subject("other")
-    other = replace(other, store=replace(other.store, targets=("logS",)))
+    task = replace(other.model.task, targets=(Target("logS", "regression"),))
+    other = replace(other, model=replace(other.model, task=task))
     with pytest.raises(ConfigError, match="one predicts y, active, colour, and other logS"):
         analyze([subject("one"), other])
 

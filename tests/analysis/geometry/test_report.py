@@ -158,9 +158,8 @@ def test_names_are_drawn_as_they_are(subject, tmp_path):
     subjects = [subject("a", name) for name in names]
     target = replace(subjects[0].model.task.targets[0], name="a$_$b")
     task = replace(subjects[0].model.task, targets=(target, *subjects[0].model.task.targets[1:]))
-    store = replace(subjects[0].store, targets=task.names)
     subjects = [
-        replace(each, store=store, model=replace(each.model, task=task), name=name)
+        replace(each, model=replace(each.model, task=task), name=name)
         for each, name in zip(subjects, names, strict=True)
     ]
     analysis = analyze(subjects, "cpu")
@@ -184,14 +183,14 @@ def test_the_map_s_colours(subject):
     one = subject("one")
 
     def bar(targets, labels=None):
-        shown = one if labels is None else replace(one, store=replace(one.store, labels=labels))
+        shown = one if labels is None else replace(one, labels=labels)
         *_, axes = draw_maps(analyze([shown], "cpu", targets=targets)).axes
         return axes
 
     low, high = bar(["y"]).get_ylim()
     known = np.delete(np.arange(25.0), 3)
     assert (low, high) == pytest.approx(tuple(np.percentile(known, [2, 98])))
-    rare = np.array(one.store.labels)
+    rare = np.array(one.labels)
     rare[:, 1] = np.arange(25) == 7
     assert bar(["active"], rare).get_ylim() == pytest.approx((0, 1))
     classes = bar(["colour"])

@@ -61,7 +61,7 @@ def test_a_table_without_problems_has_none(write):
     assert report.atoms == sum(range(2, 22))
     assert report.splits == {"train": 16, "val": 2, "test": 2}
     assert _kinds(report.information) == ["largest"]
-    assert report.remarks
+    assert report.warnings
 
 
 def test_the_numbers_of_each_target(write):
@@ -80,8 +80,8 @@ def test_the_numbers_of_each_target(write):
 def test_the_targets_that_were_guessed_are_said(write):
     report = _check(write([(*row, i) for i, row in enumerate(FINE)], "smiles,y,id"))
     assert [target.name for target in report.targets] == ["y"]
-    assert any("id" in remark for remark in report.remarks)
-    assert _check(write(FINE), targets=["y"]).remarks == ()
+    assert any("id" in remark for remark in report.warnings)
+    assert _check(write(FINE), targets=["y"]).warnings == ()
 
 
 # --- rows that cannot be read ---------------------------------------------------------------------

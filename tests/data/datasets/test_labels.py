@@ -57,7 +57,7 @@ def test_a_table_of_all_kinds():
         [1, 0, None, 0, None],
     ]
     assert labels.values.dtype == np.float64
-    assert labels.remarks == ()
+    assert labels.warnings == ()
 
 
 def test_without_names_every_numeric_column_is_a_target():
@@ -75,7 +75,7 @@ def test_without_names_every_numeric_column_is_a_target():
     assert labels.names == ("y", "active", "z")
     assert labels.kinds == ("regression", "binary", "regression")
     assert labels.classes == ((), (), ())
-    assert labels.remarks == (
+    assert labels.warnings == (
         GUESSED,
         "Not taken for targets: mixed (some cells are no numbers, such as 'high').",
     )
@@ -135,7 +135,7 @@ def test_numbering_is_no_target(name):
     columns = {name: ["101", "102", "103"], "y": ["1.5", "2", "3"]}
     labels = read(columns)
     assert labels.names == ("y",)
-    assert labels.remarks == (
+    assert labels.warnings == (
         GUESSED,
         f"Not taken for targets: {name} (they look like numbering).",
     )
@@ -148,7 +148,7 @@ def test_numbering_is_no_target(name):
 def test_a_name_that_only_looks_like_numbering(name):
     labels = read({name: ["1.5", "2", "3"]})
     assert labels.names == (name,)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_name_that_only_looks_like_numbering(name):
 )
 def test_numbers_that_recur_or_are_not_whole_number_nothing(name, cells):
     labels = read({name: cells})
-    assert (labels.names, labels.remarks[0]) == ((name,), GUESSED)
+    assert (labels.names, labels.warnings[0]) == ((name,), GUESSED)
 
 
 def test_what_was_ignored_is_not_remarked_on():
@@ -165,7 +165,7 @@ def test_what_was_ignored_is_not_remarked_on():
     columns = {"id": ["1", "2", "3"], "y": ["1.5", "2", "3"], "z": ["1.5", "2", "3"]}
     labels = read(columns, ignore_columns=["id", "z"])
     assert labels.names == ("y",)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_named_column_of_blanks():
     labels = read({"y": ["", "NA", " "]}, targets=["y"])
     assert values(labels) == [[None, None, None]]
     assert labels.classes == ((),)
-    assert labels.remarks == ()
+    assert labels.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_one_kind_for_all_or_for_one(kind):
     columns = {"a": ["0", "1", "1"], "b": ["1", "0", "0"]}
     labels = read(columns, task_type=kind)
     assert labels.kinds == (kind, kind)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
     labels = read(columns, task_type={"b": kind})
     assert labels.kinds == ("binary", kind)
     assert values(labels) == [[0, 1, 1], [1, 0, 0]]
@@ -331,17 +331,17 @@ def test_few_whole_numbers_are_remarked_on():
         "level, grade: few whole numbers, taken for quantities. If they stand for classes: "
         "--task-type level=multiclass"
     )
-    assert read(columns).remarks == (GUESSED, remark)
-    assert read(columns, targets=list(columns)).remarks == (remark,)
-    assert read(columns, task_type="regression").remarks == (GUESSED,)
+    assert read(columns).warnings == (GUESSED, remark)
+    assert read(columns, targets=list(columns)).warnings == (remark,)
+    assert read(columns, task_type="regression").warnings == (GUESSED,)
     labels = read(columns, task_type={"level": "multiclass", "grade": "multiclass"})
-    assert labels.remarks == (GUESSED,)
-    assert read(columns, task_type={"level": "regression"}).remarks == (
+    assert labels.warnings == (GUESSED,)
+    assert read(columns, task_type={"level": "regression"}).warnings == (
         GUESSED,
         remark.removeprefix("level, ").replace("level", "grade"),
     )
     many = {"y": [str(i) for i in range(11)]}
-    assert read(many).remarks == (GUESSED,)
+    assert read(many).warnings == (GUESSED,)
 
 
 # Classes

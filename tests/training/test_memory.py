@@ -1,0 +1,96 @@
+"""Training on a data set that is already loaded, with and without a run folder."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from molsepnorm.data import datasets
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import encoding_of
+from molsepnorm.predict import Predictor
+from molsepnorm.training import Callback, train, train_on
+from molsepnorm.training.run import architecture
+
+
+@pytest.fixture
+def dataset(configure):
+    config = configure()
+    return datasets.load(config.data, encoding_of(architecture(config)))
+
+
+def test_a_run_in_memory_equals_a_run_with_a_folder(configure, dataset, tmp_path):
+    config = configure()
+    in_memory = train_on(config, dataset)
+    in_folder = train(config, tmp_path / "run")
+    assert in_memory.finished
+    assert in_memory.folder is None
+    del in_memory.metrics["seconds"], in_folder.metrics["seconds"]
+    assert in_memory.metrics == in_folder.metrics
+    kept = in_memory.model.network.state_dict()
+    for name, tensor in in_folder.model.network.state_dict().items():
+        assert torch.equal(kept[name], tensor), name
+
+
+def test_a_run_in_memory_writes_no_file(configure, dataset, tmp_path, tree, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    before = tree(tmp_path)
+    train_on(configure(), dataset)
+    assert tree(tmp_path) == before
+
+
+def test_a_model_trained_in_memory_predicts_at_once(configure, dataset):
+    model = train_on(configure({"run.epochs": 1}), dataset).model
+    assert not model.network.training
+    (prediction,) = Predictor(model).predict(["CCO"])
+    assert np.isfinite(prediction.values["y"])
+
+
+def test_a_loaded_data_set_trains_into_a_folder_and_resumes(
+    configure, dataset, tmp_path, outcome, stop_at
+):
+    config = configure()
+    train(config, tmp_path / "whole")
+    parts = tmp_path / "parts"
+    assert not train_on(config, dataset, parts, stop=stop_at(4)).finished
+    assert train_on(config, dataset, parts, resume=True).finished
+    assert outcome(parts) == outcome(tmp_path / "whole")
+
+
+def test_resuming_in_memory_is_refused(configure, dataset):
+    with pytest.raises(ConfigError, match="resume=True needs the folder of the run"):
+        train_on(configure(), dataset, resume=True)
+
+
+def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset):
+    """With a learning rate near zero the result is the start itself."""
+    start = train_on(configure(), dataset).model
+    before = copy.deepcopy(start.network.state_dict())
+    seen: list[Path | None] = []
+
+    class Spy(Callback):
+        def on_start(self, config, dataset, model, folder) -> None:
+            seen.append(folder)
+            assert model.network is not start.network
+
+    settings = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.epochs": 1, "run.seed": 5}
+    result = train_on(configure(settings), dataset, model=start, callback=Spy())
+    assert seen == [None]
+    for name, tensor in start.network.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    for mine, theirs in zip(
+        result.model.network.parameters(), start.network.parameters(), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+def test_a_start_for_other_targets_is_refused(configure, dataset):
+    other = configure({"data.targets": ["active"], "run.epochs": 1})
+    start = train_on(other, datasets.load(other.data, dataset.store.encoding)).model
+    with pytest.raises(ConfigError, match=r"the model has the targets \('active',\) and the data"):
+        train_on(configure(), dataset, model=start)
