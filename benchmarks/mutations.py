@@ -68,13 +68,14 @@ WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_th
 SPELLINGS = tests("molecules/featurize/test_smiles.py", "test_every_spelling_gives_the_same_graph")
 ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
 WHOLE = tests("nn/test_ingredients.py", "test_equals_an_independent_forward_pass")
-LOCAL = tests("nn/test_local.py", "test_equals_geometrics")
+LOCAL = tests("nn/test_local.py", "test_gine_equals_that_of_pytorch_geometric")
 BONDS = tests("nn/pairs/test_neighbours.py", "test_equals_the_bonds")
-WALKS = tests("nn/pairs/test_walks.py", "test_walk_probabilities")
-READ_OUT = tests("nn/test_readout.py", "test_equals_a_plain_loop")
-PAIRS = tests("nn/pairs/test_pair_attention.py", "test_equals_the_equations")
-NORMS = tests("sepnorm/test_kinds.py", "test_equals_plain_loops")
-DEPTH = tests("nn/test_ingredients.py", "test_stochastic_depth_leaves_out_whole_graphs")
+WALKS = tests(
+    "nn/pairs/test_features.py", "test_walk_probabilities_are_powers_of_the_transition_matrix"
+)
+READ_OUT = tests("nn/test_readout.py", "test_readout_equals_a_loop_over_molecules")
+PAIRS = tests("nn/pairs/test_pair_attention.py", "test_attention_equals_a_loop_over_pairs")
+DEPTH = tests("nn/test_ingredients.py", "test_stochastic_depth_drops_whole_graphs")
 
 MUTATIONS = [
     # encodings
@@ -326,62 +327,66 @@ MUTATIONS = [
         "nn/embedding.py",
         " + F.embedding(batch.degrees, self.degrees)",
         "",
-        tests("nn/test_embedding.py", "test_equals_a_plain_loop"),
+        tests("nn/test_embedding.py", "test_embedding_equals_a_loop_over_atoms"),
     ),
     Mutation(
         "attention: softmax scale 1/(C/H)",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "k, factor = k.transpose(1, 2), q.shape[-1] ** -0.5",
         "k, factor = k.transpose(1, 2), q.shape[-1] ** -1.0",
-        tests(ATTENTION, "test_equals_plain_attention"),
+        tests(ATTENTION, "test_attention_equals_a_loop_over_graphs_and_heads"),
     ),
     Mutation(
         "attention: the gradient forgets the dropout mask",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "grad_gated.mul_(gated)",
         "grad_gated.mul_(weights)",
-        tests(ATTENTION, "test_gradcheck", "test_equals_plain_attention_with_the_same_dropout"),
+        tests(
+            ATTENTION,
+            "test_gradcheck",
+            "test_attention_with_dropout_equals_the_loop_with_the_same_masks",
+        ),
     ),
     Mutation(
         "attention: the gradient of the keys not scaled",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "(grad_logits.transpose(1, 2) @ q).mul_(factor)",
         "(grad_logits.transpose(1, 2) @ q)",
         tests(ATTENTION, "test_gradcheck"),
     ),
     Mutation(
         "attention: exponentials out of range are not noticed",
-        "nn/attention.py",
-        "if least >= _LEAST and most <= _MOST:",
+        "nn/kernels/attention.py",
+        "if low >= _MIN_TOTAL and high <= _MAX_TOTAL:",
         "if True:",
-        tests(ATTENTION, "test_logits_whose_exponentials_leave_the_range"),
+        tests(ATTENTION, "test_a_constant_added_to_all_logits_changes_nothing"),
     ),
     Mutation(
         "attention: the tokens alone ask with the second slot",
-        "nn/attention.py",
-        "q = q[:, : place.rows]",
-        "q = q[:, -place.rows :]",
-        tests(ATTENTION, "test_tokens_only_are_the_first_rows_of_each_graph"),
+        "nn/kernels/attention.py",
+        "q = q[:, : at.num_queries]",
+        "q = q[:, -at.num_queries :]",
+        tests(ATTENTION, "test_queries_of_graph_tokens_give_the_first_rows_of_each_graph"),
     ),
     Mutation(
         "network: the last layer's tokens in the order of their slots",
-        "nn/graphormer.py",
-        "return end.index_select(0, batch.order) if",
-        "return end if",
-        tests(GRAPHORMER, "test_the_last_layer_for_tokens_alone_equals_the_whole"),
+        "nn/readout.py",
+        "        return x.index_select(0, batch.order)",
+        "        return x",
+        tests(GRAPHORMER, "test_a_last_layer_for_graph_tokens_equals_a_full_layer"),
     ),
     Mutation(
         "block: feed-forward without its residual",
         "nn/layer.py",
-        "self._joined(x, self._feed_forward, norm(self.ffn_norm), batch), relations",
-        "self._feed_forward(norm(self.ffn_norm)(x)), relations",
+        "        y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h))))",
+        "        y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h)))) - x",
         SLOW_NETWORK,
     ),
     Mutation(
         "block: norms of attention and feed-forward exchanged",
         "nn/layer.py",
-        "norm(self.ffn_norm)",
-        "norm(self.attention_norm)",
+        "        h = self.ffn_norm(",
+        "        h = self.attention_norm(",
         SLOW_NETWORK,
     ),
     Mutation(
@@ -408,7 +413,7 @@ MUTATIONS = [
     Mutation(
         "SepNorm: written into an identity's input",
         "sepnorm/sepnorm.py",
-        "if kind in (nn.LayerNorm, nn.RMSNorm) or issubclass(kind, MaskedBatchNorm1d):",
+        "if type(self.tok_norm) in (nn.LayerNorm, nn.RMSNorm, MaskedBatchNorm1d):",
         "if True:",
         tests(SEPNORM, "test_identity_leaves_the_input_alone"),
     ),
@@ -450,14 +455,14 @@ MUTATIONS = [
     ),
     Mutation(
         "masked batch norm: unbiased for biased variance",
-        "sepnorm/batch_norm.py",
+        "sepnorm/kernels.py",
         "square_().mul_(share).sum(0)",
         "square_().mul_(share).sum(0) * count / (count - 1)",
         tests(SEPNORM, "test_equals_plain_loops_over_graphs_slots_and_channels"),
     ),
     Mutation(
         "masked batch norm: the gradient through the variance left out",
-        "sepnorm/batch_norm.py",
+        "sepnorm/kernels.py",
         "along * scale.square())",
         "0 * along)",
         tests(SEPNORM, "test_masked_batch_norm_gradcheck"),
@@ -516,93 +521,96 @@ MUTATIONS = [
     ),
     Mutation(
         "GINE: a bond's gradient looked up at its own end",
-        "nn/local.py",
+        "nn/kernels/local.py",
         "ctx.reverse = neighbours.reverse",
-        "ctx.reverse = neighbours.places",
+        "ctx.reverse = neighbours.entries",
         LOCAL,
     ),
     Mutation(
         "GINE: ε left out",
         "nn/local.py",
-        "torch.addcmul(messages, x, 1 + self.epsilon)",
-        "messages + x + 0 * self.epsilon",
+        "x, 1 + self.epsilon)",
+        "x, 1 + 0 * self.epsilon)",
         LOCAL,
     ),
     Mutation(
         "GINE: reads atoms before their norm",
         "nn/layer.py",
-        "self.local(normed,",
-        "self.local(x,",
+        "self.local(y, h,",
+        "self.local(y, x,",
         WHOLE,
     ),
     Mutation(
         "walks: A D⁻¹ for D⁻¹ A",
-        "nn/pairs/walks.py",
+        "nn/pairs/features.py",
         "bonded / bonded.sum(-1, keepdim=True)",
         "bonded / bonded.sum(-2, keepdim=True)",
         WALKS,
     ),
     Mutation(
         "RWSE: begins with no step, where every walk is at home",
-        "nn/pairs/walks.py",
+        "nn/walks.py",
         "each[:, 1 : steps + 1]",
         "each[:, :steps]",
-        tests("nn/pairs/test_walks.py", "test_walk_encoding_reads_the_returns"),
+        tests("nn/test_walks.py", "test_walk_encoding_is_a_linear_map_of_return_probabilities"),
     ),
     Mutation(
         "RWSE: padding and graph tokens get an encoding",
-        "nn/pairs/walks.py",
+        "nn/walks.py",
         "self.linear(returns * self.scale) * mask[:, None]",
         "self.linear(returns * self.scale)",
-        tests("nn/pairs/test_walks.py", "test_walk_encoding_reads_the_returns"),
+        tests("nn/test_walks.py", "test_walk_encoding_is_a_linear_map_of_return_probabilities"),
     ),
     Mutation(
         "RWSE: a network with a batch norm is converted without its shift",
-        "nn/pairs/walks.py",
+        "nn/walks.py",
         "+ weight @ shift",
         "",
-        tests("nn/pairs/test_walks.py", "test_a_network_with_a_batch_norm_here_is_converted"),
+        tests("nn/test_walks.py", "test_weights_with_a_batch_norm_are_converted"),
     ),
     Mutation(
         "RRWP: the longest walks, not the shortest",
         "nn/pairs/encoding.py",
-        "each[..., : self.walks + 1]",
-        "each[..., -self.walks - 1 :]",
+        "each[..., : self.steps + 1]",
+        "each[..., -self.steps - 1 :]",
         WHOLE,
     ),
     Mutation(
         "resistances: J of all slots, not of each fragment",
-        "nn/pairs/walks.py",
+        "nn/pairs/features.py",
         "- bonded + joined",
         "- bonded + 1",
-        tests("nn/pairs/test_walks.py", "test_resistances"),
+        tests("nn/pairs/test_features.py", "test_resistances_equal_those_of_networkx"),
     ),
     Mutation(
         "kernels: the width outside of the square",
-        "nn/pairs/walks.py",
+        "nn/pairs/features.py",
         "((resistance[..., None] - self.centres) / self.widths).square()",
         "((resistance[..., None] - self.centres).square() / self.widths)",
-        tests("nn/pairs/test_walks.py", "test_kernels"),
+        tests(
+            "nn/pairs/test_features.py",
+            "test_resistance_kernels_are_gaussians_with_learned_centres_and_widths",
+        ),
     ),
     Mutation(
         "gate: weights sum up to one again behind it",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "attended = (gated @ v).div_(total)",
         "attended = (gated @ v).div_(gated.sum(-1, keepdim=True))",
-        tests(ATTENTION, "test_equals_plain_attention_with_gates"),
+        tests(ATTENTION, "test_gates_multiply_the_weights_after_the_softmax"),
     ),
     Mutation(
         "gate: its gradient multiplied by itself",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "(grad_gated * dropped).unflatten",
         "(grad_gated * gated).unflatten",
-        tests(ATTENTION, "test_equals_plain_attention_with_gates", "test_gradcheck"),
+        tests(ATTENTION, "test_gates_multiply_the_weights_after_the_softmax", "test_gradcheck"),
     ),
     Mutation(
         "gate: none where the tokens alone ask",
-        "nn/layer.py",
-        "tokens_only, gates), relations",
-        "tokens_only, None if tokens_only else gates), relations",
+        "nn/pairs/tensors.py",
+        "gates=None if gates is None else [part[:, :, :1] for part in gates],",
+        "gates=None,",
         WHOLE,
     ),
     Mutation(
@@ -621,7 +629,7 @@ MUTATIONS = [
     ),
     Mutation(
         "pair vectors: the square root loses the sign",
-        "nn/pairs/pair_attention.py",
+        "nn/kernels/pair_attention.py",
         "z.mul_(root).add_(shift)",
         "z.abs().mul_(root).add_(shift)",
         PAIRS,
@@ -629,8 +637,8 @@ MUTATIONS = [
     Mutation(
         "read-out: the sum counts the graph token and padding",
         "nn/readout.py",
-        "_sums(x * batch.mask[:, None], batch)",
-        "_sums(x, batch)",
+        "self.sums(x * batch.mask[:, None], batch)",
+        "self.sums(x, batch)",
         READ_OUT,
     ),
     Mutation(
@@ -642,52 +650,40 @@ MUTATIONS = [
     ),
     Mutation(
         "stochastic depth: kept branches not scaled up",
-        "nn/kernels/dropout.py",
+        "nn/dropout.py",
         ".to(x.dtype) / (1 - self.p)",
         ".to(x.dtype)",
         DEPTH,
     ),
     Mutation(
         "stochastic depth: slot by slot, not graph by graph",
-        "nn/kernels/dropout.py",
-        "graphs = sum(block.graphs for block in blocks)",
-        "graphs = len(x)",
+        "nn/dropout.py",
+        "torch.rand(sum(graphs), 1, device=x.device)",
+        "torch.rand(len(x), 1, device=x.device)",
         DEPTH,
     ),
     Mutation(
         "post-norm: applied as pre-norm",
         "nn/layer.py",
-        "return norm(self._add(x, branch(x), batch))",
-        "return self._add(x, branch(norm(x)), batch)",
+        "        x, pairs = self.add_attention(x, x, pairs, batch)",
+        "        x, pairs = super().forward(x, pairs, batch)",
         WHOLE,
     ),
     Mutation(
         "norms: the last site's kind ignored",
-        "nn/graphormer.py",
-        "kinds.last_graph if last else kinds.graph",
-        "kinds.graph",
-        tests("nn/test_ingredients.py", "test_the_graph_tokens_norm_of_every_site"),
+        "nn/norms.py",
+        "_make(config, kinds.last_graph",
+        "_make(config, kinds.graph",
+        tests(
+            "nn/test_ingredients.py", "test_the_first_and_last_norm_of_the_graph_token_may_differ"
+        ),
     ),
     Mutation(
         "norms: a batch norm's momentum ignored",
         "sepnorm/kinds.py",
         "partial(nn.BatchNorm1d, momentum=momentum)",
         "nn.BatchNorm1d",
-        tests("nn/test_ingredients.py", "test_the_momentum_reaches_every_batch_norm"),
-    ),
-    Mutation(
-        "mixed norm: own and the batch's mean exchanged",
-        "sepnorm/kinds.py",
-        "torch.lerp(mean, own_mean, of_mean)",
-        "torch.lerp(own_mean, mean, of_mean)",
-        NORMS,
-    ),
-    Mutation(
-        "batch renorm: its limits never rise",
-        "sepnorm/kinds.py",
-        "self.steps.add_(1)",
-        "self.steps.add_(0)",
-        tests("sepnorm/test_kinds.py", "test_renorm_s_limits_rise_with_the_training_steps"),
+        tests("nn/test_ingredients.py", "test_the_momentum_is_that_of_every_batch_norm"),
     ),
     # the task
     Mutation(
@@ -971,10 +967,10 @@ MUTATIONS = [
     ),
     Mutation(
         "attention: sums of exponentials up to the end of float32",
-        "nn/attention.py",
+        "nn/kernels/attention.py",
         "1e-30, 1e25",
         "1e-30, 3.4e38",
-        tests(ATTENTION, "test_float32_keeps_its_digits_where_exponentials_barely_fit"),
+        tests(ATTENTION, "test_float32_is_accurate_near_the_range_of_exponentials"),
     ),
     Mutation(
         "processes: all take the first one's molecules",
@@ -988,7 +984,7 @@ MUTATIONS = [
     ),
     Mutation(
         "processes: a norm's gradient forgets the others' rows",
-        "sepnorm/batch_norm.py",
+        "sepnorm/synchronized.py",
         "distributed.all_reduce(both)",
         "distributed.barrier()",
         tests(
@@ -1128,17 +1124,17 @@ MUTATIONS = [
     ),
     Mutation(
         "layers: the atoms' mean counts padding",
-        "nn/graphormer.py",
-        '        token, atoms = (Pooling(kind, self.config.width) for kind in ("token", "mean"))',
-        '        token, atoms = (Pooling(kind, self.config.width) for kind in ("token", "sum"))',
-        tests("nn/test_graphormer.py", "test_layer_embeddings_are_what_goes_from_layer_to_layer"),
+        "nn/observe.py",
+        'for kind in ("token", "mean")',
+        'for kind in ("token", "sum")',
+        tests("nn/test_observe.py", "test_layer_embeddings_equal_the_outputs_of_the_layers"),
     ),
     Mutation(
         "layers: tokens in the order of the slots",
-        "nn/graphormer.py",
-        "                end = end.index_select(0, batch.order)\n                both",
-        "                both",
-        tests("nn/test_graphormer.py", "test_layer_embeddings_are_what_goes_from_layer_to_layer"),
+        "nn/observe.py",
+        "tokens = x.index_select(0, batch.order)",
+        "tokens = x",
+        tests("nn/test_observe.py", "test_layer_embeddings_equal_the_outputs_of_the_layers"),
     ),
     Mutation(
         "contrastive: the loss asks one way",
@@ -1162,7 +1158,7 @@ MUTATIONS = [
     ),
     Mutation(
         "contrastive: norms train while dropout alone should be drawn",
-        "nn/kernels/dropout.py",
+        "nn/dropout.py",
         "module.training = isinstance(module, _RANDOM)",
         "module.training = True",
         tests(
@@ -1290,7 +1286,7 @@ MUTATIONS = [
         "nn/config.py",
         '("layer" if kind in BATCH_KINDS else kind)',
         "kind",
-        tests("nn/test_graphormer.py", "test_norms_by_name_and_what_differs_from_it"),
+        tests("nn/test_graphormer.py", "test_norms_follow_from_the_name_and_its_overrides"),
     ),
     Mutation(
         "conversion: timm's norm of constants is taken for the only one",
@@ -1396,8 +1392,8 @@ MUTATIONS = [
     Mutation(
         "dropout: what is rounded to zero draws at random",
         "nn/kernels/dropout.py",
-        "each.dropped if isinstance(each, ByteDropout) else each.p",
-        "each.p",
+        "self.p = self.dropped / _VALUES",
+        "self.p = p",
         tests("training/objectives/test_contrastive.py", "test_what_draws_at_random"),
     ),
     Mutation(
@@ -1433,7 +1429,7 @@ MUTATIONS = [
     Mutation(
         "geometry: the map is of the token, whatever is read",
         "analysis/geometry/analysis.py",
-        "    read = TOKEN if network.pooling.token else ATOMS",
+        '    read = TOKEN if network.config.readout.startswith("token") else ATOMS',
         "    read = TOKEN",
         tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
     ),

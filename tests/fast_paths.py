@@ -1,4 +1,4 @@
-"""A CPU that takes itself for a GPU: captured steps by the tape, a "fused" attention in Python."""
+"""Make a CPU use the fast paths of a GPU: captured steps and a fused attention in Python."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from torch import Tensor
 
 from molsepnorm import devices
 from molsepnorm.devices import layers, network, verdict
-from molsepnorm.nn import attention
+from molsepnorm.nn.kernels import attention
 from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.training import step
 
 
 def attend(qkv: Tensor, bias: Sequence[Tensor], dropped: int = 0, scale: float = 1.0) -> Tensor:
-    """Compute `fused_attention` by PyTorch's operations. Each head has its own mask, which depends
-    on the seed and the shapes alone."""
+    """Compute `fused_attention` with PyTorch's operations.
+
+    Each head has its own dropout mask, which depends only on the seed and the shapes."""
     rows, start = [], 0
     for part in bias:
-        heads, graphs, asking, slots = part.shape
+        heads, graphs, queries, slots = part.shape
         own = qkv[start : start + graphs * slots].view(graphs, slots, 3, heads, -1)
         q, k, v = own.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
-        logits = q[:, :, :asking] @ k.transpose(2, 3) / q.shape[-1] ** 0.5 + part
+        logits = q[:, :, :queries] @ k.transpose(2, 3) / q.shape[-1] ** 0.5 + part
         weights = logits.float().softmax(-1)
         if dropped:
             weights = weights * (torch.rand(weights.shape) >= dropped / 256) * scale
         y = weights.to(v.dtype) @ v
-        rows.append(y.permute(1, 2, 0, 3).reshape(graphs * asking, -1))
+        rows.append(y.permute(1, 2, 0, 3).reshape(graphs * queries, -1))
         start += graphs * slots
     return torch.cat(rows)
 
@@ -48,7 +49,7 @@ def raising(*args) -> Tensor:
 
 
 def wrong_gradients(*args) -> Tensor:
-    """The right outputs, but gradients that are 1 % too large."""
+    """Return the right outputs with gradients that are 1 % too large."""
     y = attend(*args)
     return y.detach() + 1.01 * (y - y.detach())
 
@@ -59,7 +60,7 @@ def gpu(
     attention_there: Callable[..., Tensor] = attend,
     record_there: Callable[..., Callable[[], None]] = record,
 ) -> None:
-    """Let the CPU have fast paths, and a cache folder of its own."""
+    """Enable the fast paths on the CPU, with a cache folder of their own."""
 
     def plain(q, k, bias):
         logits = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
@@ -71,13 +72,13 @@ def gpu(
     monkeypatch.setattr(fused, "_runs_on", lambda device: True)
     monkeypatch.setattr(attention, "fused_attention", attention_there)
     monkeypatch.setattr(layers, "fused_attention", attention_there)
-    monkeypatch.setattr(attention, "_exponentials", plain)  # the CPU's reads a number
+    monkeypatch.setattr(attention, "_exponentials", plain)  # the CPU's version reads a number
     monkeypatch.setattr(step, "can_capture", lambda device: True)
     monkeypatch.setattr(step, "record", record_there)
     new_process(monkeypatch)
 
 
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget all verdicts but those in the cache folder."""
+    """Forget all verdicts except those in the cache folder."""
     monkeypatch.setattr(verdict, "_known", {})
     monkeypatch.setattr(network, "_settled", set())

@@ -1,7 +1,7 @@
-"""What a CUDA graph does, on a CPU: operations recorded once and repeated on the same tensors.
+"""A CUDA graph on a CPU: operations are recorded once and repeated on the same tensors.
 
-As in a CUDA graph, whatever Python computed while recording stays as it was, random numbers are
-drawn anew, and an operation whose result the host reads cannot be recorded.
+As in a CUDA graph, values that Python computed during the recording stay fixed, random numbers are
+drawn anew, and an operation that returns a number to the host cannot be recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Tape(TorchDispatchMode):
         return result
 
     def play(self) -> None:
-        """Do it all again, each result going where the first one went."""
+        """Repeat all operations and write each result to the tensor of the first one."""
         with torch.no_grad():
             for func, args, kwargs, result in self.calls:
                 again = tree_leaves(func(*args, **kwargs))
@@ -50,7 +50,7 @@ class _Tape(TorchDispatchMode):
 
 
 def record(work: Callable[[], None], state: Callable) -> Callable[[], None]:
-    """In place of `molsepnorm.training.capture.record`; the recording itself changes nothing."""
+    """Replace `molsepnorm.training.capture.record`; the recording itself has no side effect."""
 
     def warm_up() -> None:
         for _ in range(3):

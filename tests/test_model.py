@@ -278,7 +278,7 @@ def test_saving_again_replaces_the_old_model(tmp_path):
     new.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model" / "conversion.json").exists()
     again = PropertyModel.from_pretrained(tmp_path / "model")
-    assert torch.equal(again.network.readout.weight, new.network.readout.weight)
+    assert torch.equal(again.network.head.weight, new.network.head.weight)
 
 
 @pytest.mark.parametrize("other", ["thesis.txt", "config.json"])

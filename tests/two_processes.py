@@ -56,7 +56,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "sep, layer": {"node_norm": "layer"},
     "sep, batch": {"node_norm": "batch"},
     "shared, batch": {"norm": "shared", "node_norm": "batch"},
-    "mix, renorm": {"graph_norm": "mix", "node_norm": "renorm"},
     "local, walks": {"local": "gine", "node_walks": 4, "pair_walks": 3, "readout": "token+sum"},
 }
 SMILES = (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from molsepnorm.nn.pairs.walks import resistances
 from torch import Tensor
 
 from gpu.jobs import run_jobs
@@ -34,7 +35,6 @@ from gpu.trainers import (
 )
 from molsepnorm.devices.verdict import Verdict, apart
 from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
-from molsepnorm.nn.pairs.walks import resistances
 from molsepnorm.predict.inference import Precision, infer
 from molsepnorm.training.capture import CaptureFailed, record
 from molsepnorm.training.config import load_config
@@ -114,7 +114,7 @@ def _on_the_network(of: Network, fused: bool) -> list[Check]:
     if fused and DEVICE != "cpu":
         batch = trainer.graphs.cut(first_batches(trainer, 1)[0], 4)
         x = torch.zeros(8, trainer.network.config.width, device=DEVICE)
-        used = fits(x, batch.blocks, trainer.network.config.heads)
+        used = fits(x, batch.groups, trainer.network.config.heads)
         checks.append(Check("fused attention that is not used", float(not used), 0))
     return checks
 

@@ -27,8 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from gpu.trainers import trainer_of  # noqa: E402
 from molsepnorm.cli.options import parse_settings  # noqa: E402
-from molsepnorm.nn import attention  # noqa: E402
-from molsepnorm.nn.kernels import fused_attention  # noqa: E402
+from molsepnorm.nn.kernels import attention, fused_attention  # noqa: E402
 from molsepnorm.nn.kernels.dropout import ByteDropout  # noqa: E402
 from molsepnorm.training import load_config  # noqa: E402
 from molsepnorm.training.loop import Trainer  # noqa: E402

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.devices.verdict import Results, Verdict, judge
-from molsepnorm.nn.attention import BiasedSelfAttention
-from molsepnorm.nn.batch import Block
+from molsepnorm.nn.batch import PaddedGroup
+from molsepnorm.nn.kernels.attention import FastSelfAttention
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.kernels.fused_attention import fused_attention
+from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
 
 __all__ = ["check_attention", "check_batch_norm", "check_dropout", "check_fused_dropout"]
 
 _BOUND = 3e-5  # of single layers in float32
-_BLOCKS = (Block(3, 7), Block(2, 33), Block(1, 66))
+_GROUPS = (PaddedGroup(3, 7), PaddedGroup(2, 33), PaddedGroup(1, 66))
 _DROPPED = 64  # of 256
 _SCALE = 256 / (256 - _DROPPED)
 
@@ -28,18 +29,18 @@ def check_attention(device: torch.device, dropout: float = _DROPPED / 256) -> Ve
     mask can be drawn again."""
     torch.manual_seed(0)
     heads, width = 4, 32
-    layer = BiasedSelfAttention(width, heads, dropout).to(device)
-    slots = sum(block.graphs * block.slots for block in _BLOCKS)
+    layer = FastSelfAttention(width, heads, ByteDropout(dropout)).to(device)
+    slots = sum(group.graphs * group.slots for group in _GROUPS)
     x = torch.randn(slots, width).to(device).requires_grad_()
-    bias = [torch.randn(heads, b.graphs, b.slots, b.slots).to(device) for b in _BLOCKS]
+    bias = [torch.randn(heads, g.graphs, g.slots, g.slots).to(device) for g in _GROUPS]
     inputs = [x, *(part.requires_grad_() for part in bias), *layer.parameters()]
     torch.manual_seed(1)
-    kept = [layer.dropout.kept(part) for part in bias]
+    kept = [layer.dropout.dropout_mask(part) for part in bias]
     masks = None if kept[0] is None else [part for part in kept if part is not None]
 
     def mine() -> Results:
         torch.manual_seed(1)
-        return _with_gradients(layer(x, bias, _BLOCKS), inputs)
+        return _with_gradients(layer(x, PairTensors(bias), _GROUPS)[0], inputs)
 
     y = layer.out(_formula(layer.qkv(x), bias, masks, layer.dropout.scale).float())
     return judge("attention", _BOUND, mine, _with_gradients(y, inputs))
@@ -54,11 +55,11 @@ def check_fused_dropout(
 ) -> Verdict:
     """The kernels' dropout: the same mask forward and backward, of the right share."""
     generator = torch.Generator().manual_seed(0)
-    slots = sum(block.graphs * block.slots for block in _BLOCKS)
+    slots = sum(group.graphs * group.slots for group in _GROUPS)
     qkv = torch.randn(slots, 3 * heads * size, generator=generator).to(device, dtype)
     bias = [
-        torch.randn(heads, b.graphs, b.slots, b.slots, generator=generator).to(device)
-        for b in _BLOCKS
+        torch.randn(heads, g.graphs, g.slots, g.slots, generator=generator).to(device)
+        for g in _GROUPS
     ]
     inputs = [part.requires_grad_() for part in (qkv, *bias)]
 
@@ -95,7 +96,7 @@ def check_dropout() -> Verdict:
     x, residual = torch.randn(512, 64), torch.randn(512, 64)
     dropout = ByteDropout(0.25)
     torch.manual_seed(1)
-    kept = dropout.kept(x)
+    kept = dropout.dropout_mask(x)
     assert kept is not None
 
     def mine() -> Results:
@@ -113,7 +114,7 @@ def check_dropout() -> Verdict:
 def _formula(
     qkv: Tensor, bias: Sequence[Tensor], masks: list[Tensor] | None, scale: float
 ) -> Tensor:
-    """softmax(Q Kᵀ / √(C/H) + b) V of each block, with the weights that masks keep, in float64."""
+    """softmax(Q Kᵀ / √(C/H) + b) V of each group, with the weights that masks keep, in float64."""
     rows, start = [], 0
     for index, part in enumerate(bias):
         heads, graphs, _, slots = part.shape

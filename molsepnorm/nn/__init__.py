@@ -1,44 +1,51 @@
-"""The network: tensors in, tensors out. It imports torch alone and can be used without the rest.
+"""The network. It maps tensors to tensors and needs only PyTorch.
 
-Dimension letters, here and everywhere else:
+======================  ==================================================================
+`graphormer`, `layer`   the model and one layer, as the equations of the paper
+`embedding`, `walks`    atoms and graph tokens
+`pairs/`                pairs of slots: attention bias, gates, pair vectors, neighbours
+`attention`, `local`    the parts of a layer in PyTorch's own operations
+`kernels/`              the same parts written for speed; `parts` chooses between them
+`norms`, `dropout`      as their names say
+`observe`               embeddings of molecules, layer by layer
+======================  ==================================================================
+
+Dimension letters, used in the whole package:
 
 =====  ==========================================================================
 B      graphs of a batch
-N      atoms of a graph (of the largest one, where padded)
+N      atoms of a graph (of the largest one if padded)
 S      slots of a graph, N + 1: slot 0 is the graph token
 M      slots of a whole batch: the sum of S, padding included
 P      slot pairs of a whole batch: the sum of S²
 C      channels (the model's width)
 H      heads
 K      bond labels
-D      bonds of the atom that has the most
+D      maximum number of bonds on any atom
 E      channels of a slot pair's vector
-F      features of a slot pair
-L      longest path whose bonds are told apart
+F      features of a slot pair, or of a molecule
+L      number of bonds of a path that are encoded
 V      path vocabulary
 W      steps of a random walk
 T      targets
 =====  ==========================================================================
 """
 
-from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, synchronize_norms
-from molsepnorm.sepnorm.conversion import Conversion, LeadingSepNorm, convert_to_sepnorm
-from molsepnorm.sepnorm.kinds import BatchRenorm1d, MixNorm
+from molsepnorm.sepnorm.conversion import Conversion, MultiTokenSepNorm, convert_to_sepnorm
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = [
-    "BatchRenorm1d",
-    "Block",
     "Conversion",
     "GraphBatch",
     "Graphormer",
     "GraphormerConfig",
-    "LeadingSepNorm",
     "MaskedBatchNorm1d",
-    "MixNorm",
+    "MultiTokenSepNorm",
+    "PaddedGroup",
     "PathTable",
     "SepNorm",
     "SharedNorm",

@@ -1,10 +1,10 @@
 """`GraphBatch`: the tensors that the network reads.
 
-The slots of all graphs lie one after the other in one long axis, M, so a linear layer, a norm or a
-dropout is one call for the whole batch. Attention needs a rectangle, so graphs of like size form a
-*block*, padded to its largest graph; a batch has a few blocks. This keeps padding low although the
-graphs of a batch are drawn at random, which the graph token's batch norm needs: batches of graphs
-of one size would normalise away whatever the size tells about the target.
+The slots of all graphs are concatenated along one axis, M, so a linear layer, a norm or a dropout
+is one call for the whole batch. Attention needs rectangular tensors, so graphs of similar size form
+a padded group. A batch has a few groups. This keeps padding low although the graphs of a batch are
+drawn at random. Random batches matter for the graph token's batch norm: a batch of graphs of equal
+size would remove the effect of the size on the target.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Block", "GraphBatch", "PathTable"]
+__all__ = ["GraphBatch", "PaddedGroup", "PathTable"]
 
 
 @dataclass(frozen=True)
 class PathTable:
-    """The path vocabulary as tensors; `encodings.PathVocabulary` says what it means."""
+    """The path vocabulary as tensors; see `molecules.encodings.PathVocabulary`."""
 
     bonds: Tensor
-    """float32 [V, L·K]: 1 in column k·K + e where the k-th bond of a path is e, the bonds beyond
-    the longest labelled path left out. Sparse (CSR) on a CPU, dense elsewhere."""
+    """float32 [V, L·K]: 1 in column k·K + e if the k-th bond of a path has label e. Bonds beyond
+    the longest labelled path are left out. Sparse (CSR) on a CPU, dense elsewhere."""
 
     bonds_transposed: Tensor
-    """float32 [L·K, V]: the same."""
+    """float32 [L·K, V]: the transpose of `bonds`."""
 
     lengths: Tensor
-    """float32 [V]: D', how many bonds of a path are labelled; 1 where none is."""
+    """float32 [V]: D', the number of labelled bonds of a path; 1 if there are none."""
 
     distances: Tensor
     """int64 [V]: the hop distance; 0 below `SELF`."""
 
     first_bonds: Tensor
-    """int64 [V]: the label of a path's first bond, so at distance 1 that of the bond; 0 where there
-    is none."""
+    """int64 [V]: the label of a path's first bond, which is the bond itself at distance 1; 0 if the
+    path has no bonds."""
 
     labels: int
-    """K here: the labels that occur, from 0 on."""
+    """K: the number of bond labels in use, which are 0 … K − 1."""
 
     def to(self, device: torch.device | str) -> PathTable:
-        """The same table on another device."""
+        """Return the table on another device."""
         dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
         matrices = (self.bonds, self.bonds_transposed)
         bonds, transposed = (each.to_dense() if dense else each for each in matrices)
@@ -58,8 +58,8 @@ class PathTable:
 
 
 @dataclass(frozen=True)
-class Block:
-    """A rectangle of slots: `graphs` graphs of `slots` slots each."""
+class PaddedGroup:
+    """The shape of a rectangle of slots: `graphs` graphs, each padded to `slots` slots."""
 
     graphs: int
     slots: int
@@ -67,10 +67,10 @@ class Block:
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """B molecules, ready for the network.
+    """B molecules, encoded for the network.
 
-    The molecule asked for at place i of the batch has its graph token at slot `graph_token[i]`, so
-    outputs keep the order in which the molecules were asked for, whatever the blocks.
+    Molecule i of the batch has its graph token at slot `graph_token[i]`. Outputs therefore have the
+    order of the molecules, however they are grouped.
     """
 
     atoms: Tensor
@@ -80,22 +80,22 @@ class GraphBatch:
     """int64 [M]: atom degrees; 0 in slots without an atom."""
 
     mask: Tensor
-    """bool [M]: true where a slot holds an atom: neither the graph token nor padding."""
+    """bool [M]: true if a slot holds an atom, false for graph tokens and padding."""
 
     graph_token: Tensor
     """int64 [B]: the slot of each molecule's graph token."""
 
     pairs: Tensor
-    """int64 [P]: path codes, block after block, each block (graphs, S, S) row by row."""
+    """int64 [P]: path codes, group after group, each (graphs, S, S) in row-major order."""
 
-    blocks: tuple[Block, ...]
-    """How slots and pairs are cut into rectangles, in order."""
+    groups: tuple[PaddedGroup, ...]
+    """The shapes of the padded groups, in the order of slots and pairs."""
 
     paths: PathTable
-    """What the path codes mean."""
+    """The path vocabulary that the codes index."""
 
     max_bonds: int
-    """D, as many as any atom has."""
+    """D: maximum number of bonds on any atom of the data set."""
 
     features: Tensor | None = None
     """float32 [B, F]: molecule-level features, in the order of `graph_token`; None if there are
@@ -105,7 +105,7 @@ class GraphBatch:
         return len(self.graph_token)
 
     def to(self, device: torch.device | str) -> GraphBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         moved: dict[str, Any] = {
             field.name: value.to(device)
             for field in fields(self)
@@ -113,16 +113,20 @@ class GraphBatch:
         }
         return replace(self, **moved)
 
-    def by_block(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Values (P, …) of the slot pairs, block by block: (graphs·S², …) each."""
-        return values.split([block.graphs * block.slots**2 for block in self.blocks])
+    def by_group(self, values: Tensor) -> tuple[Tensor, ...]:
+        """Split values (P, …) of the slot pairs: (graphs, S, S, …) for each group."""
+        parts = values.split([group.graphs * group.slots**2 for group in self.groups])
+        return tuple(
+            part.unflatten(0, (group.graphs, group.slots, group.slots))
+            for part, group in zip(parts, self.groups, strict=True)
+        )
 
     @property
     def order(self) -> Tensor:
-        """int64 [B]: each molecule's place among the rows of all blocks."""
+        """int64 [B]: the row of each molecule when all groups are concatenated."""
         return self.graph_token.argsort().argsort()
 
     @property
     def padding(self) -> float:
-        """The share of slots that hold neither an atom nor a graph token."""
+        """Fraction of slots that hold neither an atom nor a graph token."""
         return 1.0 - (int(self.mask.sum()) + len(self)) / len(self.mask)

@@ -1,4 +1,4 @@
-"""What a network is made of."""
+"""The architecture of a network."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.readout import ReadoutKind
 from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
 
-__all__ = ["NORMS", "GraphormerConfig", "NormName", "Norms"]
+__all__ = ["NORMS", "GraphormerConfig", "NormName", "Norms", "ReadoutKind"]
+
+ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum"]
 
 NormName = Literal["sep", "sep-ln", "sep-bn", "sep-ln-bn", "sep-rms-bn", "shared", "shared-bn"]
 
@@ -22,14 +23,14 @@ NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
     "shared": (None, "layer"),
     "shared-bn": (None, "batch"),
 }
-"""The norms of the graph token and of the atoms; None where the token shares that of the atoms."""
+"""The norms of the graph token and of the atoms; None if the token shares that of the atoms."""
 
 
 class Norms(NamedTuple):
     """The kinds of norm at every site."""
 
     shared: bool
-    """Whether all tokens share one norm, of the atoms' kind; the others are not used then."""
+    """Whether all tokens share one norm, of the kind `nodes`. The other kinds are not used then."""
     nodes: NormKind
     graph: NormKind
     first_graph: NormKind
@@ -38,93 +39,95 @@ class Norms(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphormerConfig:
-    """The architecture; the defaults are Graphormer-SLIM with SepNorm, on ZINC's features.
+    """The architecture. The defaults are Graphormer-SLIM with SepNorm for ZINC's features.
 
     Raises:
-        ConfigError: a value is out of range, or two do not fit each other.
+        ConfigError: a value is out of range, or two values contradict each other.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a YAML file is checked
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - for the check of YAML files
 
     layers: int = 12
     width: int = 80
-    """C, channels of every token."""
+    """C, number of channels of every token."""
     ffn_width: int = 80
     heads: int = 8
 
     dropout: float = 0.1
-    """Of what attention and feed-forward add to the residual stream, and of the input."""
+    """Dropout of the input, and of the outputs of attention and feed-forward blocks."""
     attention_dropout: float = 0.1
+    """Dropout of the attention weights."""
     activation_dropout: float = 0.0
+    """Dropout inside the feed-forward block."""
     drop_path: float = 0.0
-    """Stochastic depth: how often the last layer leaves a graph's branch out; the first layer
-    never does, and those between rise linearly."""
+    """Stochastic depth: probability that the last layer drops a graph's branch. It rises linearly
+    from 0 in the first layer."""
 
     init: Literal["v1", "xavier"] = "v1"
-    """v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as the reference,
-    whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and N(0, 0.5), with which
-    the first thousand steps learn several times as much."""
+    """Initial weights. v1: N(0, 0.02 / √layers) for linear layers and N(0, 0.02) for embeddings, as
+    in the reference, whose runs take hundreds of thousands of steps. xavier: Xavier-uniform and
+    N(0, 0.5); the loss falls several times as fast in the first thousand steps."""
 
     norm: NormName = "sep"
-    """What normalises the tokens, by name: `NORMS` says what a name stands for. sep is the
-    published SepNorm, shared one layer norm for all tokens."""
+    """The kinds of norms, by name; see `NORMS`. sep is the published SepNorm, and shared is one
+    layer norm for all tokens."""
     graph_norm: NormKind | None = None
-    """Another norm of the graph token than the name says."""
+    """Norm of the graph token, if not that of `norm`."""
     node_norm: NormKind | None = None
-    """Another norm of the atom tokens; of all tokens where they share one."""
+    """Norm of the atom tokens, if not that of `norm`; of all tokens if they share one."""
     first_graph_norm: NormKind | None = None
-    """Another norm of the graph token at the first site. There the token is the same in every
-    graph, and what reads the batch would see no variance and amplify noise: by default a layer norm
-    in its place, and otherwise the graph token's norm."""
+    """Norm of the graph token at the first site. The token is the same in every graph there, so a
+    batch norm would see no variance and amplify noise. By default a batch norm is replaced by a
+    layer norm, and any other norm of the graph token is kept."""
     last_graph_norm: NormKind | None = None
-    """Another norm of the graph token at the last site, before the read-out."""
+    """Norm of the graph token before the read-out, if not that of the other sites."""
     norm_momentum: float = 0.1
-    """How fast running statistics of batch norms move."""
+    """Weight of a batch in the running statistics of batch norms."""
     norm_order: Literal["pre", "post"] = "pre"
-    """pre: branches read normalised tokens, and one more norm comes before the read-out. post:
-    tokens are normalised after each branch was added."""
+    """pre: norms at the input of each branch, and one before the read-out. post: norms after each
+    residual connection."""
 
     local: Literal["none", "gine"] = "none"
-    """gine: a branch of messages along bonds, beside attention (`molsepnorm.nn.local.GINE`)."""
+    """gine: messages along bonds are added to attention (`molsepnorm.nn.local.GINE`)."""
     node_walks: int = 0
-    """Steps of random walks whose return probabilities are added to the atoms (RWSE); 0: none."""
+    """Steps of random walks whose return probabilities encode the atoms (RWSE); 0: none."""
     pair_walks: int = 0
-    """Steps of random walks whose probabilities become a bias (RRWP); 0: none."""
+    """Steps of random walks whose probabilities are mapped to a bias (RRWP); 0: none."""
     resistance_kernels: int = 0
-    """Gaussian kernels of resistance distances that become a bias; 0: none."""
+    """Number of Gaussian kernels of resistance distances that are mapped to a bias; 0: none."""
     pair_hidden: int = 32
-    """Hidden width of the map from these to a bias; 0: a linear map."""
+    """Hidden width of the map from walks and resistances to a bias; 0: a linear map."""
     urpe: bool = False
-    """URPE: attention weights are multiplied by a learned matrix of the distance, and of the
-    resistance kernels where there are any."""
+    """URPE: attention weights are multiplied by a learned function of the distance, and of the
+    resistance kernels if there are any."""
     degree_scaler: bool = False
-    """GRIT's: what attention gives an atom is scaled by a learned function of its degree."""
+    """The attention output of an atom is scaled by a learned function of its degree (GRIT)."""
     pair_width: int = 0
-    """E, width of vectors of slot pairs, which every layer reads and updates (GRIT); 0: none."""
+    """E, width of pair vectors, which every layer reads and updates (GRIT); 0: none."""
 
     readout: ReadoutKind = "token"
-    """What the outputs are computed from: the graph token, the atoms' mean or sum, or two."""
+    """Input of the head: the graph token, the mean or sum of the atoms, or the token and one."""
     head: Literal["linear", "mlp"] = "linear"
-    """How: by one linear map, or by two with a GELU between them."""
+    """linear: one linear layer. mlp: two layers with a GELU."""
 
     atom_sizes: tuple[int, ...] = (28,)
-    """How many values each atom feature has (ZINC: one feature)."""
+    """Number of values of each atom feature (ZINC: one feature)."""
     bond_sizes: tuple[int, ...] = (3,)
-    """How many values each bond feature has."""
+    """Number of values of each bond feature."""
     max_degree: int = 15
     """Largest degree with an embedding of its own."""
     max_distance: int = 39
     """Largest hop distance with a bias of its own."""
     max_path_length: int = 20
-    """L, how many bonds of a shortest path are told apart."""
+    """L, number of bonds of a shortest path that are encoded."""
     molecule_features: int = 0
-    """F, number of molecule-level features that are concatenated to the input of the head."""
+    """F, number of molecule-level features, which are concatenated to the input of the head."""
     outputs: int = 1
-    """Numbers that the read-out gives per molecule."""
+    """Number of outputs per molecule."""
 
     @property
     def norms(self) -> Norms:
-        """The kinds of norm that the name and what differs from it come to."""
+        """The kinds of norm after `norm` and the settings that override it."""
         graph, nodes = NORMS[self.norm]
         kind = self.graph_norm or graph or nodes
         return Norms(
@@ -136,8 +139,22 @@ class GraphormerConfig:
         )
 
     @property
+    def walks(self) -> int:
+        """Steps of the random walks that the network reads."""
+        return max(self.node_walks, self.pair_walks)
+
+    @property
+    def last_layer_is_token_only(self) -> bool:
+        """Whether the last layer computes queries and feed-forward for the graph token only.
+
+        A batch norm that all tokens share counts the atoms, so they are computed for it.
+        """
+        needs_atoms = self.norms.shared and self.norms.nodes in BATCH_KINDS
+        return self.readout == "token" and not needs_atoms
+
+    @property
     def _weights(self) -> int:
-        """Parameters of the linear maps in all layers, about."""
+        """Approximate number of parameters of the linear maps in all layers."""
         of_tokens = self.width * (4 * self.width + 2 * self.ffn_width)
         return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
 
@@ -153,24 +170,24 @@ class GraphormerConfig:
         for name, size in sizes.items():
             if size < 1:
                 raise ConfigError(f"model.{name} must be at least 1; got {size}")
-        for name, most in _MOST.items():
-            if getattr(self, name) > most:
+        for name, largest in _MAX.items():
+            if getattr(self, name) > largest:
                 got = str(getattr(self, name))[:20]
-                raise ConfigError(f"model.{name} must be at most {most:,}; got {got}")
+                raise ConfigError(f"model.{name} must be at most {largest:,}; got {got}")
         for name in _OPTIONAL:
             if getattr(self, name) < 0:
                 raise ConfigError(
-                    f"model.{name} must be 0, which is none, or more; got {getattr(self, name)}"
+                    f"model.{name} must be 0 (none) or more; got {getattr(self, name)}"
                 )
         if self.width % self.heads:
             raise ConfigError(
                 f"model.width must be a multiple of model.heads; got width={self.width}, "
                 f"heads={self.heads}. Try width={self.width - self.width % self.heads + self.heads}"
             )
-        if self._weights > _MOST_WEIGHTS:
+        if self._weights > _MAX_WEIGHTS:
             raise ConfigError(
                 f"the network would have about {self._weights:,} parameters in its layers; at most "
-                f"{_MOST_WEIGHTS:,} are supported. Lower model.width, model.ffn_width, "
+                f"{_MAX_WEIGHTS:,} are supported. Lower model.width, model.ffn_width, "
                 "model.pair_width or model.layers"
             )
         if not 1 <= self.max_path_length <= self.max_distance:
@@ -183,8 +200,8 @@ class GraphormerConfig:
                 raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")
         if self.urpe and self.pair_width:
             raise ConfigError(
-                "model.urpe multiplies the weights of the usual attention, which model.pair_width "
-                f"replaces; got urpe={self.urpe}, pair_width={self.pair_width}. Leave one out"
+                "model.urpe cannot be combined with model.pair_width: attention with pair vectors "
+                f"has no gates; got urpe={self.urpe}, pair_width={self.pair_width}. Leave one out"
             )
         if not 0 < self.norm_momentum <= 1:
             raise ConfigError(
@@ -198,7 +215,7 @@ class GraphormerConfig:
                 raise ConfigError(f"model.{name} must be one of {', '.join(known)}; got '{value}'")
 
 
-_MOST = {
+_MAX = {
     "layers": 256,
     "width": 16_384,
     "ffn_width": 65_536,
@@ -213,7 +230,7 @@ _MOST = {
     "pair_width": 4096,
     "molecule_features": 1_000_000,
 }
-_MOST_WEIGHTS = 1 << 30
+_MAX_WEIGHTS = 1 << 30
 _OPTIONAL = (
     *("node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width"),
     "molecule_features",
@@ -221,5 +238,5 @@ _OPTIONAL = (
 
 
 def _values_of(hint: Any) -> tuple[Any, ...]:
-    """The values of a literal type, also where it may be None."""
+    """Return the values of a literal type, which may be optional."""
     return tuple(v for each in get_args(hint) for v in (get_args(each) or (each,)))

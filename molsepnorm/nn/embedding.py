@@ -1,8 +1,8 @@
-"""Atoms to vectors: feature embeddings, centrality encoding and the graph token."""
+"""The input of the first layer: atom features, degrees, random walks and the graph token."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,53 +10,56 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.norms import Unchanged
+from molsepnorm.nn.parts import Parts
+from molsepnorm.nn.walks import WalkEncoding
 
-__all__ = ["AtomEmbedding", "label_embeddings"]
+__all__ = ["AtomEmbedding"]
 
 
 class AtomEmbedding(nn.Module):
-    r"""The input of the first layer.
+    r"""Embed atoms and graph tokens; padding is zero.
 
-    An atom starts as the sum of its feature embeddings and its degree's embedding; the graph
-    token is one learned vector; padding is zero.
+    .. math:: h_i = \sum_a \mathrm{emb}_a(x_{ia}) + z_{\deg(i)} + \mathrm{RWSE}_i
 
-    .. math:: h_i = \sum_a \mathrm{emb}_a(x_{ia}) + z_{\deg(i)}
+    The graph token is a learned vector. Random walks (`WalkEncoding`) are optional.
 
-    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, eq. 5; in- and out-degree are one table,
-    since molecules are undirected.
+    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, eq. 5. In-degree and out-degree share one
+    table, since molecules are undirected.
     """
 
-    def __init__(self, width: int, atom_sizes: tuple[int, ...], max_degree: int) -> None:
+    first_rows: Tensor
+
+    def __init__(self, config: GraphormerConfig, parts: Parts) -> None:
         super().__init__()
-        self.atoms = nn.Parameter(torch.empty(sum(atom_sizes), width))
-        self.degrees = nn.Parameter(torch.empty(max_degree + 1, width))
-        self.graph_token = nn.Parameter(torch.empty(width))
-        first_rows = torch.tensor((0, *atom_sizes[:-1])).cumsum(0)
+        self.atoms = nn.Parameter(torch.empty(sum(config.atom_sizes), config.width))
+        self.degrees = nn.Parameter(torch.empty(config.max_degree + 1, config.width))
+        self.graph_token = nn.Parameter(torch.empty(config.width))
+        steps = config.node_walks
+        self.walk_encoding = WalkEncoding(steps, config.width) if steps else Unchanged()
+        self.dropout = parts.dropout(config.dropout)
+        first_rows = torch.tensor((0, *config.atom_sizes[:-1])).cumsum(0)
         self.register_buffer("first_rows", first_rows, persistent=False)
 
-    def forward(self, batch: GraphBatch) -> Tensor:  # (M, C)
+    def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> Tensor:  # (M, C)
         """Embed every slot of a batch.
+
+        Args:
+            batch: the molecules.
+            walks: the result of `walk_probabilities` for `config.node_walks` steps or more.
 
         Raises:
             ConfigError: the atoms have another number of features.
         """
-        if batch.atoms.shape[1] != len(self.get_buffer("first_rows")):
+        if batch.atoms.shape[1] != len(self.first_rows):
             raise ConfigError(
-                f"the network reads {len(self.get_buffer('first_rows'))} features of each atom, "
-                f"and the batch has {batch.atoms.shape[1]}: make the graphs with the featuriser "
-                "that the model was trained with"
+                f"the network reads {len(self.first_rows)} features of each atom, and the batch "
+                f"has {batch.atoms.shape[1]}: make the graphs with the featuriser that the model "
+                "was trained with"
             )
-        rows = batch.atoms + self.get_buffer("first_rows")  # (M, A)
+        rows = batch.atoms + self.first_rows  # (M, A)
         x = F.embedding(rows, self.atoms).sum(dim=1) + F.embedding(batch.degrees, self.degrees)
         x = x * batch.mask[:, None]
-        return x.index_copy(0, batch.graph_token, self.graph_token.expand(len(batch), -1))
-
-
-def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
-    """The vector of every bond label: the mean of its features' embeddings, one table (values, …)
-    for each feature; in labels the first feature changes fastest."""
-    first, *others = tables
-    labels = first
-    for table in others:
-        labels = (table[:, None] + labels).flatten(0, 1)
-    return labels / (1 + len(others))
+        x = x.index_copy(0, batch.graph_token, self.graph_token.expand(len(batch), -1))
+        return self.dropout(self.walk_encoding(x, walks, batch.mask))

@@ -2,137 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.degree import DegreeScaler
-from molsepnorm.nn.kernels.dropout import ByteDropout, StochasticDepth
-from molsepnorm.nn.local import GINE
-from molsepnorm.nn.pairs.encoding import Relations
-from molsepnorm.nn.pairs.pair_attention import PairAttention
-from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
+from molsepnorm.nn.dropout import StochasticDepth
+from molsepnorm.nn.norms import Unchanged, make_norms
+from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.parts import Parts, make_attention
 
-__all__ = ["GraphormerLayer"]
+__all__ = ["GraphTokenLayer", "GraphormerLayer", "PostNormLayer", "make_layer"]
 
 
 class GraphormerLayer(nn.Module):
-    r"""Attention and feed-forward, each with a residual connection.
+    r"""Self-attention and a feed-forward block, each with a residual connection (pre-norm).
 
     .. math::
 
         h' &= h + \mathrm{MHA}(\mathrm{norm}_1(h)) + \mathrm{GINE}(\mathrm{norm}_1(h)) \\
         h'' &= h' + \mathrm{FFN}(\mathrm{norm}_2(h'))
 
-    the local branch being optional. In post-norm order each line is norm(h + …(h)).
+    The local branch, GINE, is optional.
 
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, eqs. 8 and 9; the local branch of
     Rampášek et al., NeurIPS 2022, arXiv 2205.12454, section 3.
-
-    Args:
-        config: of the network.
-        attention_norm: norm_1.
-        ffn_norm: norm_2.
-        drop_path: how often a branch of a graph is left out.
-        last: whether no layer follows, so that pair vectors need not be updated.
-        tokens_only: whether `tokens` alone will be called, so that what only atoms need is left
-            out.
     """
 
-    def __init__(
-        self,
-        config: GraphormerConfig,
-        attention_norm: SepNorm | SharedNorm,
-        ffn_norm: SepNorm | SharedNorm,
-        drop_path: float = 0.0,
-        last: bool = False,
-        tokens_only: bool = False,
-    ) -> None:
+    def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__()
-        width, heads = config.width, config.heads
-        self.post_norm = config.norm_order == "post"
+        width, last = config.width, config.layers - 1
+        attention_norm, ffn_norm = make_norms(config, index)
         self.attention_norm = attention_norm
-        self.attention: BiasedSelfAttention | PairAttention
-        if config.pair_width:
-            self.attention = PairAttention(
-                width, heads, config.pair_width, config.attention_dropout, update_pairs=not last
-            )
-        else:
-            self.attention = BiasedSelfAttention(width, heads, config.attention_dropout)
-        for_atoms = not tokens_only
-        self.degree_scaler = DegreeScaler(width) if config.degree_scaler and for_atoms else None
-        has_local = config.local == "gine" and for_atoms
-        self.local = GINE(width, config.bond_sizes) if has_local else None
+        self.attention = make_attention(config, parts, update_pairs=index < last)
+        self.degree_scaler = DegreeScaler(width) if config.degree_scaler else Unchanged()
+        has_local = config.local == "gine"
+        self.local = parts.local(width, config.bond_sizes) if has_local else Unchanged()
         self.ffn_norm = ffn_norm
         self.ffn_in = nn.Linear(width, config.ffn_width)
         self.ffn_out = nn.Linear(config.ffn_width, width)
-        self.dropout = ByteDropout(config.dropout)
-        self.activation_dropout = ByteDropout(config.activation_dropout)
-        self.drop_path = StochasticDepth(drop_path)
+        self.dropout = parts.dropout(config.dropout)
+        self.activation_dropout = parts.dropout(config.activation_dropout)
+        self.drop_path = StochasticDepth(config.drop_path * index / max(last, 1))
 
     def forward(
-        self, x: Tensor, relations: Relations, batch: GraphBatch
-    ) -> tuple[Tensor, Relations]:  # (M, C)
-        """Apply the layer to all slots of a batch, x (M, C); the pair vectors may be new."""
+        self, x: Tensor, pairs: PairTensors, batch: GraphBatch
+    ) -> tuple[Tensor, PairTensors]:  # (M, C)
+        """Apply the layer to all slots of a batch, x (M, C), and update the pair vectors."""
+        h = self.attention_norm(x, batch.graph_token, batch.mask)
+        x, pairs = self.add_attention(x, h, pairs, batch)
+        h = self.ffn_norm(x, batch.graph_token, batch.mask)
+        return self.add_feed_forward(x, h, batch), pairs
 
-        def attention(normed: Tensor) -> Tensor:
-            nonlocal relations
-            y, relations = self._attend(normed, relations, batch)
-            if self.degree_scaler is not None:
-                y = self.degree_scaler(y, batch)
-            if self.local is not None:
-                assert relations.neighbours is not None
-                y = y + self.local(normed, relations.neighbours, batch.mask)
-            return y
+    def add_attention(
+        self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch
+    ) -> tuple[Tensor, PairTensors]:
+        """Return x + MHA(h) + GINE(h)."""
+        y, pairs = self.attention(h, pairs, batch.groups)
+        y = self.degree_scaler(y, batch)
+        y = self.local(y, h, pairs, batch)
+        return self.dropout.add(x, self.drop_path(y, batch.groups)), pairs
 
-        def norm(site: SepNorm | SharedNorm) -> Callable[[Tensor], Tensor]:
-            return lambda h: site(h, batch.graph_token, batch.mask)
+    def add_feed_forward(self, x: Tensor, h: Tensor, batch: GraphBatch) -> Tensor:
+        """Return x + FFN(h)."""
+        y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h))))
+        return self.dropout.add(x, self.drop_path(y, batch.groups))
 
-        x = self._joined(x, attention, norm(self.attention_norm), batch)
-        return self._joined(x, self._feed_forward, norm(self.ffn_norm), batch), relations
 
-    def tokens(self, x: Tensor, relations: Relations, batch: GraphBatch) -> Tensor:  # (B, C)
-        """The graph tokens alone of what `forward` gives, in the order of their slots.
+class PostNormLayer(GraphormerLayer):
+    """`GraphormerLayer` that normalises after each residual connection: x = norm(x + f(x))."""
 
-        For the last layer, after which nothing else is read. Needs norms that can normalise the
-        tokens by themselves.
-        """
-        token = x.index_select(0, batch.graph_token.sort().values)
-        normed = x if self.post_norm else self.attention_norm(x, batch.graph_token, batch.mask)
-        attended, _ = self._attend(normed, relations, batch, tokens_only=True)
-        token = self._add(token, attended, batch)
-        if self.post_norm:
-            token = self.attention_norm.tokens(token)
-        return self._joined(token, self._feed_forward, self.ffn_norm.tokens, batch)
+    def forward(
+        self, x: Tensor, pairs: PairTensors, batch: GraphBatch
+    ) -> tuple[Tensor, PairTensors]:  # (M, C)
+        """Apply the layer to all slots of a batch, x (M, C), and update the pair vectors."""
+        x, pairs = self.add_attention(x, x, pairs, batch)
+        x = self.attention_norm(x, batch.graph_token, batch.mask)
+        x = self.add_feed_forward(x, x, batch)
+        return self.ffn_norm(x, batch.graph_token, batch.mask), pairs
 
-    def _joined(
-        self,
-        x: Tensor,
-        branch: Callable[[Tensor], Tensor],
-        norm: Callable[[Tensor], Tensor],
-        batch: GraphBatch,
-    ) -> Tensor:
-        if self.post_norm:
-            return norm(self._add(x, branch(x), batch))
-        return self._add(x, branch(norm(x)), batch)
 
-    def _add(self, x: Tensor, y: Tensor, batch: GraphBatch) -> Tensor:
-        return self.dropout.add(x, self.drop_path(y, batch.blocks))
+class _GraphTokenQueries(GraphormerLayer):
+    """Queries and the feed-forward block are computed for the graph tokens only.
 
-    def _attend(
-        self, x: Tensor, relations: Relations, batch: GraphBatch, tokens_only: bool = False
-    ) -> tuple[Tensor, Relations]:
-        bias, gates, blocks = relations.bias, relations.gates, batch.blocks
-        if isinstance(self.attention, PairAttention):
-            assert relations.pairs is not None
-            y, pairs = self.attention(x, relations.pairs, bias, blocks, tokens_only)
-            return y, replace(relations, pairs=pairs)
-        return self.attention(x, bias, blocks, tokens_only, gates), relations
+    For the last layer if only the graph token is read out. The output is (B, C), in the order of
+    the graph tokens' slots.
+    """
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x))))
+    def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
+        super().__init__(replace(config, local="none", degree_scaler=False), index, parts)
+
+    def add_attention(
+        self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch
+    ) -> tuple[Tensor, PairTensors]:  # (B, C)
+        tokens = x.index_select(0, batch.graph_token.sort().values)
+        return super().add_attention(tokens, h, pairs.first_query(), batch)
+
+
+class GraphTokenLayer(_GraphTokenQueries):
+    """The last `GraphormerLayer` of a network that reads out the graph token only."""
+
+
+class PostNormGraphTokenLayer(_GraphTokenQueries, PostNormLayer):
+    """The last `PostNormLayer` of a network that reads out the graph token only."""
+
+
+def make_layer(config: GraphormerConfig, index: int, parts: Parts) -> GraphormerLayer:
+    """Return the layer of that index, counted from 0."""
+    tokens_only = config.last_layer_is_token_only and index == config.layers - 1
+    kinds = {
+        ("pre", False): GraphormerLayer,
+        ("pre", True): GraphTokenLayer,
+        ("post", False): PostNormLayer,
+        ("post", True): PostNormGraphTokenLayer,
+    }
+    return kinds[config.norm_order, tokens_only](config, index, parts)

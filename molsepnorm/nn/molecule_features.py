@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.norms import Unchanged
 
-__all__ = ["MoleculeFeatures", "NoMoleculeFeatures"]
+__all__ = ["MoleculeFeatures", "make_molecule_features"]
 
 
 class MoleculeFeatures(nn.Module):
@@ -50,9 +52,6 @@ class MoleculeFeatures(nn.Module):
         return torch.cat([x, ((batch.features - self.mean) / self.sd).to(x.dtype)], dim=1)
 
 
-class NoMoleculeFeatures(nn.Module):
-    """Replaces `MoleculeFeatures` in a network without molecule-level features."""
-
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Return x."""
-        return x
+def make_molecule_features(config: GraphormerConfig) -> MoleculeFeatures | Unchanged:
+    """Return `MoleculeFeatures`, or nothing for a network without molecule-level features."""
+    return MoleculeFeatures(config.molecule_features) if config.molecule_features else Unchanged()

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.config import ReadoutKind
 
-__all__ = ["Pooling", "ReadoutKind"]
-
-ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum"]
+__all__ = ["GraphTokenReadout", "Readout"]
 
 _TYPICAL_ATOMS = 16
-"""A sum over atoms is divided by this, so that it begins at the size of a mean."""
+"""Sums over atoms are divided by this number, so that they start at the size of a mean."""
 
 
-class Pooling(nn.Module):
-    """What is read off a molecule: its graph token, its atoms' mean or sum, or two of them.
+class Readout(nn.Module):
+    """Read out the graph token, the mean or sum of the atoms, or the token and one of these.
 
     A sum grows with the molecule, as penalised logP does; a mean does not. Sums are divided by 16.
 
@@ -31,29 +28,41 @@ class Pooling(nn.Module):
         super().__init__()
         self.token = kind.startswith("token")
         self.atoms = kind.removeprefix("token").removeprefix("+")
-        self.width = width * (bool(self.token) + bool(self.atoms))
-        """R, of what is read off."""
+        self.width = width * (self.token + bool(self.atoms))
+        """R, the number of channels of the result."""
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R)
-        """Read off x (M, C), in the order in which the molecules were asked for."""
+        """Read out x (M, C), in the order of the molecules."""
         parts = [x.index_select(0, batch.graph_token)] if self.token else []
         if self.atoms:
-            pooled = _sums(x * batch.mask[:, None], batch)
+            pooled = self.sums(x * batch.mask[:, None], batch)
             if self.atoms == "mean":
-                atoms = _sums(batch.mask[:, None].to(x.dtype), batch)
+                atoms = self.sums(batch.mask[:, None].to(x.dtype), batch)
                 pooled = pooled / atoms.clamp(min=1)
             else:
                 pooled = pooled / _TYPICAL_ATOMS
             parts.append(pooled.index_select(0, batch.order))
         return torch.cat(parts, dim=1)
 
+    def sums(self, values: Tensor, batch: GraphBatch) -> Tensor:  # (B, …)
+        """Sum values (M, …) over the slots of each graph, in the order of the groups."""
+        from torch_geometric.utils import scatter
 
-def _sums(values: Tensor, batch: GraphBatch) -> Tensor:  # (B, …), in the blocks' order
-    """Values (M, …) added up over the slots of each graph."""
-    parts = values.split([block.graphs * block.slots for block in batch.blocks])
-    return torch.cat(
-        [
-            part.unflatten(0, (block.graphs, block.slots)).sum(1)
-            for part, block in zip(parts, batch.blocks, strict=True)
-        ]
-    )
+        first_slots = torch.zeros_like(batch.degrees).index_fill_(0, batch.graph_token, 1)
+        return scatter(values, first_slots.cumsum(0) - 1, dim_size=len(batch))
+
+
+class GraphTokenReadout(nn.Module):
+    """Read out graph tokens (B, C) that are in the order of their slots.
+
+    Args:
+        width: C.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, C)
+        """Return x in the order of the molecules."""
+        return x.index_select(0, batch.order)

@@ -5,16 +5,13 @@ PyTorch is needed.
 """
 
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, synchronize_norms
-from molsepnorm.sepnorm.conversion import Conversion, LeadingSepNorm, convert_to_sepnorm
-from molsepnorm.sepnorm.kinds import BatchRenorm1d, MixNorm
+from molsepnorm.sepnorm.conversion import Conversion, MultiTokenSepNorm, convert_to_sepnorm
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = [
-    "BatchRenorm1d",
     "Conversion",
-    "LeadingSepNorm",
     "MaskedBatchNorm1d",
-    "MixNorm",
+    "MultiTokenSepNorm",
     "SepNorm",
     "SharedNorm",
     "convert_to_sepnorm",

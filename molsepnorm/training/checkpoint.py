@@ -22,6 +22,7 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.nn.init import current_name
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
@@ -126,7 +127,7 @@ def load_checkpoint(
                 raise ValueError("it holds no digest")
             progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        weights = _under("network", tensors)
+        weights = {current_name(n): t for n, t in _under("network", tensors).items()}
         if converted := weights.keys() - network.state_dict().keys():
             raise ModelError(
                 f"{path} was written by another version of molsepnorm, whose network also has "

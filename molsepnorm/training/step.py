@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from molsepnorm.data.batching.bucketing import fixed_plan, rows_of, tight_plan
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.batch import Block, GraphBatch
+from molsepnorm.nn.batch import GraphBatch, PaddedGroup
 from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.tasks import Loss
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
@@ -49,7 +49,7 @@ class Planned:
 
     graphs: Tensor
     """int64 [B], on the device, from small to large."""
-    plan: tuple[Block, ...]
+    plan: tuple[PaddedGroup, ...]
     fixed: bool
     """Whether the plan is one of the few fixed ones."""
 
@@ -89,8 +89,8 @@ class TrainStep:
         self._train_sizes = examples.graphs.sizes[train]
         self._rate = torch.zeros((), device=self.device)
         self._weight = torch.ones((), device=self.device)
-        self._plans: dict[int, tuple[Block, ...]] = {}
-        self._recorded: dict[tuple[Block, ...], tuple[Tensor, Callable[[], None]]] = {}
+        self._plans: dict[int, tuple[PaddedGroup, ...]] = {}
+        self._recorded: dict[tuple[PaddedGroup, ...], tuple[Tensor, Callable[[], None]]] = {}
         self._forward = _in_parallel(self.network, world, self.device)
         self._compiled: Callable[[GraphBatch], Tensor] | None = None
         self._captured = False
@@ -150,7 +150,7 @@ class TrainStep:
             if asked == "compiled":
                 self._compiled = torch.compile(self.network, dynamic=False)
 
-    def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, tuple[Block, ...], bool]:
+    def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, tuple[PaddedGroup, ...], bool]:
         """The molecules in the order of their rows, the rectangles, and whether these are fixed."""
         sizes = self.examples.graphs.sizes[batch]
         if self._captured or self._compiled is not None:
@@ -161,7 +161,7 @@ class TrainStep:
         rows = np.argsort(sizes, kind="stable")
         return batch[rows], tight_plan(sizes[rows] + 1, self.config.run.blocks), False
 
-    def _fixed_plan(self, batch_size: int) -> tuple[Block, ...]:
+    def _fixed_plan(self, batch_size: int) -> tuple[PaddedGroup, ...]:
         """The plan for batches of this size; empty for one more than a handful of sizes."""
         if batch_size not in self._plans:
             room = len(self._plans) < _MOST_PLANS and batch_size > 1
@@ -170,7 +170,7 @@ class TrainStep:
             self._plans[batch_size] = plan
         return self._plans[batch_size]
 
-    def _take(self, graphs: Tensor, plan: tuple[Block, ...], fixed: bool) -> None:
+    def _take(self, graphs: Tensor, plan: tuple[PaddedGroup, ...], fixed: bool) -> None:
         run, examples = self.config.run, self.examples
         batch = examples.graphs.gather(graphs, plan)
         weights = None if examples.weights is None else examples.weights[graphs]

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from molsepnorm.devices import layers
-from molsepnorm.nn import attention
+from molsepnorm.nn.kernels import attention
 from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.nn.kernels.dropout import ByteDropout
-from molsepnorm.sepnorm import batch_norm
+from molsepnorm.sepnorm import batch_norm, kernels
 
 CPU = torch.device("cpu")
 
@@ -50,19 +50,18 @@ def test_a_wrong_gradient_of_attention(monkeypatch):
 
 
 def test_a_wrong_batch_norm(monkeypatch):
-    monkeypatch.setattr(batch_norm, "_counts", lambda x, mask, fewest=2: _all(x))
+    def all_rows(x, counts, count, *others):
+        return kernels.normalize(x, torch.ones_like(counts), torch.tensor(len(x)), *others)
+
+    monkeypatch.setattr(batch_norm, "normalize", all_rows)
     assert not layers.check_batch_norm().passed
-
-
-def _all(x):
-    return x.new_ones(len(x), 1).bool(), torch.tensor(len(x))
 
 
 def test_a_wrong_dropout(monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(ByteDropout, "add", lambda self, residual, x: residual + x)
         assert not layers.check_dropout().passed
-    monkeypatch.setattr(ByteDropout, "kept", lambda self, x: torch.ones_like(x).byte())
+    monkeypatch.setattr(ByteDropout, "dropout_mask", lambda self, x: torch.ones_like(x).byte())
     assert (
         layers.check_dropout().error == "ValueError: 1.000 of the elements are kept, expected 0.75"
     )

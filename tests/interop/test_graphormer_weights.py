@@ -346,7 +346,9 @@ def test_a_converted_model_predicts(tmp_path: Path) -> None:
     assert "path padding has an influence" in report.notes[0]
     again, _ = convert("graphormer-v1", checkpoint)
     assert again.task.names == ("y1", "y2")
-    assert torch.equal(again.network.bias.unreachable, model.network.bias.unreachable)
+    assert torch.equal(
+        again.network.pair_encoding.bias.unreachable, model.network.pair_encoding.bias.unreachable
+    )
 
     model.save_pretrained(tmp_path / "model")
     predicted = Predictor(PropertyModel.from_pretrained(tmp_path / "model")).predict(["CCO"])[0]

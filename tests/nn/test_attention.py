@@ -1,4 +1,4 @@
-"""The blocked attention with its hand-written gradient, against one graph and head at a time."""
+"""Self-attention, readable and fast, against a loop over graphs and heads."""
 
 from __future__ import annotations
 
@@ -8,42 +8,64 @@ import pytest
 import torch
 from torch import Tensor
 
-from molsepnorm.nn import Block, attention
+from molsepnorm.nn import PaddedGroup
 from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn.kernels import attention
+from molsepnorm.nn.kernels.attention import FastSelfAttention
+from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.pairs.tensors import PairTensors
 
-BLOCKS = (Block(graphs=2, slots=4), Block(graphs=3, slots=2), Block(graphs=1, slots=6), Block(1, 1))
+GROUPS = (PaddedGroup(2, 4), PaddedGroup(3, 2), PaddedGroup(1, 6), PaddedGroup(1, 1))
 HEADS, WIDTH = 2, 6
-SLOTS = sum(block.graphs * block.slots for block in BLOCKS)
+SLOTS = sum(group.graphs * group.slots for group in GROUPS)
+both_kinds = pytest.mark.parametrize("kind", [BiasedSelfAttention, FastSelfAttention])
 
 
-def some_layer(dropout: float = 0.0, blocks: tuple[Block, ...] = BLOCKS) -> tuple:
-    """A float64 layer with an input and a bias for each block, all with gradients."""
+def some_layer(
+    dropout: float = 0.0,
+    groups: tuple[PaddedGroup, ...] = GROUPS,
+    kind: type[BiasedSelfAttention] = FastSelfAttention,
+) -> tuple:
+    """A float64 layer with an input and a bias for each group, all with gradients."""
     torch.manual_seed(0)
-    layer = BiasedSelfAttention(WIDTH, HEADS, dropout).double()
-    slots = sum(block.graphs * block.slots for block in blocks)
+    layer = kind(WIDTH, HEADS, ByteDropout(dropout)).double()
+    slots = sum(group.graphs * group.slots for group in groups)
     x = torch.randn(slots, WIDTH, dtype=torch.float64, requires_grad=True)
     bias = [
-        torch.randn(HEADS, b.graphs, b.slots, b.slots, dtype=torch.float64, requires_grad=True)
-        for b in blocks
+        torch.randn(HEADS, g.graphs, g.slots, g.slots, dtype=torch.float64, requires_grad=True)
+        for g in groups
     ]
     return layer, x, bias
 
 
-def plain(
+def attend(
     layer: BiasedSelfAttention,
     x: Tensor,
     bias: list[Tensor],
-    blocks: tuple[Block, ...] = BLOCKS,
+    groups: tuple[PaddedGroup, ...] = GROUPS,
+    gates: list[Tensor] | None = None,
+    tokens_only: bool = False,
+) -> Tensor:
+    """The layer's output for all slots, or for the graph tokens only."""
+    pairs = PairTensors(bias, gates)
+    return layer(x, pairs.first_query() if tokens_only else pairs, groups)[0]
+
+
+def loop(
+    layer: BiasedSelfAttention,
+    x: Tensor,
+    bias: list[Tensor],
+    groups: tuple[PaddedGroup, ...] = GROUPS,
     masks: list[Tensor] | None = None,
     gates: list[Tensor] | None = None,
 ) -> Tensor:
-    """(softmax(Q Kᵀ / √(C/H) + b) ⊙ G) V, for one graph and one head after the other."""
+    """(softmax(Q Kᵀ / √(C/H) + b) ⊙ G) V, in a loop over graphs and heads."""
     size = WIDTH // HEADS
     rows, start = [], 0
-    for index, block in enumerate(blocks):
-        for graph in range(block.graphs):
-            q, k, v = layer.qkv(x[start : start + block.slots]).split(WIDTH, dim=1)
-            start += block.slots
+    for index, group in enumerate(groups):
+        for graph in range(group.graphs):
+            q, k, v = layer.qkv(x[start : start + group.slots]).split(WIDTH, dim=1)
+            start += group.slots
             heads = []
             for head in range(HEADS):
                 own = slice(head * size, (head + 1) * size)
@@ -58,10 +80,10 @@ def plain(
     return layer.out(torch.cat(rows))
 
 
-def some_gates(blocks: tuple[Block, ...] = BLOCKS) -> list[Tensor]:
+def some_gates(groups: tuple[PaddedGroup, ...] = GROUPS) -> list[Tensor]:
     """Gates for `some_layer`, of both signs, some of them 0."""
     torch.manual_seed(3)
-    shapes = [(HEADS, block.graphs, block.slots, block.slots) for block in blocks]
+    shapes = [(HEADS, group.graphs, group.slots, group.slots) for group in groups]
     gates = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     return [(gate * (gate.abs() > 0.2)).requires_grad_() for gate in gates]
 
@@ -69,10 +91,10 @@ def some_gates(blocks: tuple[Block, ...] = BLOCKS) -> list[Tensor]:
 def fix_masks(
     layer: BiasedSelfAttention, bias: list[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> list[Tensor]:
-    """Make the layer's dropout give the same masks at every call; returns them."""
+    """Make the layer's dropout use the same masks at every call, and return them."""
     masks = [(torch.rand_like(part) > 0.4).to(torch.uint8) for part in bias]
     by_shape = {part.shape: mask for part, mask in zip(bias, masks, strict=True)}
-    monkeypatch.setattr(layer.dropout, "kept", lambda part: by_shape[part.shape])
+    monkeypatch.setattr(layer.dropout, "dropout_mask", lambda part: by_shape[part.shape])
     return masks
 
 
@@ -85,119 +107,128 @@ def assert_same_values_and_gradients(
 ) -> None:
     inputs = (x, *bias, *(gates or ()), *layer.parameters())
     weight = torch.randn(SLOTS, WIDTH, dtype=torch.float64)
-    results = layer(x, bias, BLOCKS, gates=gates), plain(layer, x, bias, BLOCKS, masks, gates)
+    results = attend(layer, x, bias, gates=gates), loop(layer, x, bias, GROUPS, masks, gates)
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
     mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in results)
     for gradient, expected in zip(mine, theirs, strict=True):
         torch.testing.assert_close(gradient, expected, rtol=1e-11, atol=1e-12)
-    assert all(gradient.any() for gradient in theirs[: len(BLOCKS)])  # the last block has one slot
+    assert all(
+        gradient.any() for gradient in theirs[: len(GROUPS)]
+    )  # the last group has a single slot
 
 
-def test_equals_plain_attention() -> None:
-    """Four blocks of unlike shapes: values, and gradients of input, biases and weights."""
-    layer, x, bias = some_layer()
+@both_kinds
+def test_attention_equals_a_loop_over_graphs_and_heads(kind: type[BiasedSelfAttention]) -> None:
+    """Values, and gradients of input, biases and weights, for four groups of different shapes."""
+    layer, x, bias = some_layer(kind=kind)
     assert_same_values_and_gradients(layer, x, bias, masks=None)
 
 
-def test_equals_plain_attention_with_the_same_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With given masks the weights are masked and scaled after the softmax, gradients too."""
-    layer, x, bias = some_layer(dropout=0.4)
+@both_kinds
+def test_attention_with_dropout_equals_the_loop_with_the_same_masks(
+    kind: type[BiasedSelfAttention], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, x, bias = some_layer(dropout=0.4, kind=kind)
     masks = fix_masks(layer, bias, monkeypatch)
     assert_same_values_and_gradients(layer, x, bias, masks)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_equals_plain_attention_with_gates(dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The weights are multiplied after the softmax; the gradient by the gates too."""
-    layer, x, bias = some_layer(dropout)
+@both_kinds
+def test_gates_multiply_the_weights_after_the_softmax(
+    kind: type[BiasedSelfAttention], dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the loop; the gradients of the gates too."""
+    layer, x, bias = some_layer(dropout, kind=kind)
     masks = fix_masks(layer, bias, monkeypatch) if dropout else None
     gates = some_gates()
     assert_same_values_and_gradients(layer, x, bias, masks, gates)
-    assert not torch.allclose(layer(x, bias, BLOCKS, gates=gates), layer(x, bias, BLOCKS))
+    assert not torch.allclose(attend(layer, x, bias, gates=gates), attend(layer, x, bias))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("tokens_only", [False, True])
 def test_gates_of_one_change_no_bit(dropout: float, tokens_only: bool) -> None:
-    """Values, and gradients of input, biases and weights, are those without gates."""
+    """Values and gradients have the same bits as without gates."""
     layer, x, bias = some_layer(dropout)
     inputs = (x, *bias, *layer.parameters())
     ones = [torch.ones_like(part) for part in bias]
     results = []
     for gates in (ones, None):
         torch.manual_seed(4)
-        y = layer(x, bias, BLOCKS, tokens_only, gates)
+        y = attend(layer, x, bias, GROUPS, gates, tokens_only)
         results.append([y, *torch.autograd.grad(y.square().sum(), inputs)])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
-def test_a_gate_of_zero_closes() -> None:
-    """What a slot says is not heard where its gate is 0: where only a slot's own gate is open, a
-    changed value changes its own output alone. Weights that are closed are not given to others."""
+def test_a_gate_of_zero_removes_a_value() -> None:
+    """If only a slot's own gate is open, a changed input changes only its own output. The weights
+    of closed gates are not redistributed."""
     layer, x, bias = some_layer()
     with torch.no_grad():
         layer.qkv.weight[: 2 * WIDTH] = 0  # queries and keys: the weights follow from the bias
     own = [torch.eye(part.shape[-1], dtype=torch.float64).expand_as(part) for part in bias]
-    y = layer(x, bias, BLOCKS, gates=own)
+    y = attend(layer, x, bias, gates=own)
     other = x.detach().clone()
     other[1:3] += 1
-    changed = (layer(other, bias, BLOCKS, gates=own) != y).any(dim=1)
+    changed = (attend(layer, other, bias, gates=own) != y).any(dim=1)
     assert changed.nonzero().flatten().tolist() == [1, 2]
     rest = [1 - gate for gate in own]
-    both = layer(x, bias, BLOCKS, gates=own) + layer(x, bias, BLOCKS, gates=rest)
-    torch.testing.assert_close(both - layer.out.bias, layer(x, bias, BLOCKS))
+    both = attend(layer, x, bias, gates=own) + attend(layer, x, bias, gates=rest)
+    torch.testing.assert_close(both - layer.out.bias, attend(layer, x, bias))
 
 
-def test_the_kernels_know_no_gates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With gates the plain attention is used, also where the fused one would do."""
+def test_gates_are_not_computed_by_the_fused_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no gates, so `_Attend` is used even if the shapes fit."""
     layer, x, bias = some_layer()
     gates = some_gates()
-    expected = layer(x, bias, BLOCKS, gates=gates)
+    expected = attend(layer, x, bias, gates=gates)
     monkeypatch.setattr(attention, "fits", lambda *_: True)
     monkeypatch.setattr(attention, "fused_attention", lambda qkv, *_: qkv[:, :WIDTH])
-    assert torch.equal(layer(x, bias, BLOCKS, gates=gates), expected)
-    assert not torch.allclose(layer(x, bias, BLOCKS), plain(layer, x, bias))  # the stand-in
+    assert torch.equal(attend(layer, x, bias, gates=gates), expected)
+    assert not torch.allclose(
+        attend(layer, x, bias), loop(layer, x, bias)
+    )  # the replacement was used
 
 
-def test_dropout_acts_in_training_alone() -> None:
-    """Training drops attention weights at random, evaluation is the plain formula."""
+def test_dropout_is_applied_in_training_only() -> None:
     layer, x, bias = some_layer(dropout=0.5)
-    assert not torch.allclose(layer(x, bias, BLOCKS), layer(x, bias, BLOCKS))
-    torch.testing.assert_close(layer.eval()(x, bias, BLOCKS), plain(layer, x, bias))
+    assert not torch.allclose(attend(layer, x, bias), attend(layer, x, bias))
+    torch.testing.assert_close(attend(layer.eval(), x, bias), loop(layer, x, bias))
 
 
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_gradcheck(dropout: float, gated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole layer's gradient by input, every bias, gate and weight, by finite differences."""
-    blocks = (Block(2, 3), Block(1, 2))
-    layer, x, bias = some_layer(dropout, blocks)
+    """The gradients of input, biases, gates and weights equal finite differences."""
+    groups = (PaddedGroup(2, 3), PaddedGroup(1, 2))
+    layer, x, bias = some_layer(dropout, groups)
     if dropout:
         fix_masks(layer, bias, monkeypatch)
-    gates = some_gates(blocks) if gated else []
+    gates = some_gates(groups) if gated else []
 
-    def attend(x: Tensor, first: Tensor, second: Tensor, *rest: Tensor) -> Tensor:
-        return layer(x, [first, second], blocks, gates=list(rest[:2]) if gated else None)
+    def function(x: Tensor, first: Tensor, second: Tensor, *rest: Tensor) -> Tensor:
+        return attend(layer, x, [first, second], groups, list(rest[:2]) if gated else None)
 
-    assert torch.autograd.gradcheck(attend, (x, *bias, *gates, *layer.parameters()))
+    assert torch.autograd.gradcheck(function, (x, *bias, *gates, *layer.parameters()))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_padding_keys_have_no_weight_and_no_gradient(dropout: float) -> None:
-    """−∞ for the last slot of each graph: its value changes nothing, its gradients are zero."""
+    """The bias is −∞ at the last slot of each graph. Its input has no effect and no gradient."""
     layer, x, bias = some_layer(dropout)
     padded = [part.detach().clone() for part in bias]
     real = torch.ones(SLOTS, dtype=torch.bool)
     start = 0
-    for block, part in zip(BLOCKS, padded, strict=True):
-        if block.slots > 1:
+    for group, part in zip(GROUPS, padded, strict=True):
+        if group.slots > 1:
             part[..., -1] = -torch.inf
-            real[start + block.slots - 1 : start + block.graphs * block.slots : block.slots] = False
-        start += block.graphs * block.slots
+            real[start + group.slots - 1 : start + group.graphs * group.slots : group.slots] = False
+        start += group.graphs * group.slots
         part.requires_grad_()
 
     torch.manual_seed(1)
-    y = layer(x, padded, BLOCKS)
+    y = attend(layer, x, padded)
     assert y.isfinite().all()
     gradients = torch.autograd.grad(y[real].square().sum(), (x, *padded, *layer.parameters()))
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -208,16 +239,16 @@ def test_padding_keys_have_no_weight_and_no_gradient(dropout: float) -> None:
     other = x.detach().clone()
     other[~real] = 100 * torch.randn_like(other[~real])
     torch.manual_seed(1)
-    torch.testing.assert_close(layer(other, padded, BLOCKS)[real], y[real], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(attend(layer, other, padded)[real], y[real], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_gates_of_padding_do_not_matter(dropout: float) -> None:
-    """Where a key is padding (−∞) any finite gate gives the same bits, and gets no gradient."""
+    """If a key is padding (−∞), any finite gate gives the same bits and has no gradient."""
     layer, x, bias = some_layer(dropout)
     padded = [part.detach().clone() for part in bias]
     for part in padded:
-        part[..., 1:][..., -1:] = -torch.inf  # of graphs with two slots or more the last
+        part[..., 1:][..., -1:] = -torch.inf  # the last slot, except in graphs of one slot
     gates, results = some_gates(), []
     for filled in (0.0, -1e6):
         filling = [
@@ -225,7 +256,7 @@ def test_gates_of_padding_do_not_matter(dropout: float) -> None:
             for gate, part in zip(gates, padded, strict=True)
         ]
         torch.manual_seed(5)
-        y = layer(x, padded, BLOCKS, gates=filling)
+        y = attend(layer, x, padded, gates=filling)
         results.append([y, *torch.autograd.grad(y.square().sum(), (x, *filling))])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
     for part, gradient in zip(padded, results[0][2:], strict=True):
@@ -236,7 +267,7 @@ def test_gates_of_padding_do_not_matter(dropout: float) -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("gated", [False, True])
 def test_autocast_trains(dropout: float, gated: bool) -> None:
-    """Under bfloat16 autocast forward and backward run, near the float32 values."""
+    """Under bfloat16 autocast gradients are close to those in float32."""
     layer, x, bias = some_layer(dropout)
     layer, x = layer.float(), x.detach().float().requires_grad_()
     bias = [part.detach().float().requires_grad_() for part in bias]
@@ -245,7 +276,7 @@ def test_autocast_trains(dropout: float, gated: bool) -> None:
     for enabled in (False, True):
         torch.manual_seed(2)
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            y = layer(x, bias, BLOCKS, gates=gates)
+            y = attend(layer, x, bias, gates=gates)
         inputs = (x, *bias, *(gates or ()))
         gradients.append(torch.autograd.grad(y.float().square().sum(), inputs))
     for full, half in zip(*gradients, strict=True):
@@ -253,13 +284,13 @@ def test_autocast_trains(dropout: float, gated: bool) -> None:
         torch.testing.assert_close(half, full, rtol=0.1, atol=0.1 * float(full.abs().max()) + 1e-6)
 
 
-def test_a_model_of_bfloat16_reads_gates_of_float32() -> None:
-    """The gates are brought to the type of the weights, their gradient to theirs."""
+def test_a_bfloat16_model_accepts_float32_gates() -> None:
+    """The gates are cast to the type of the weights, and their gradient back."""
     layer, x, bias = some_layer()
-    exact = layer(x, bias, BLOCKS, gates=some_gates())
+    exact = attend(layer, x, bias, gates=some_gates())
     rough = layer.bfloat16()
     gates = [gate.detach().float().requires_grad_() for gate in some_gates()]
-    y = rough(x.bfloat16(), [part.bfloat16() for part in bias], BLOCKS, gates=gates)
+    y = attend(rough, x.bfloat16(), [part.bfloat16() for part in bias], gates=gates)
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.double(), exact, rtol=0.1, atol=0.1)
     gradients = torch.autograd.grad(y.float().sum(), gates)
@@ -267,14 +298,17 @@ def test_a_model_of_bfloat16_reads_gates_of_float32() -> None:
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_tokens_only_are_the_first_rows_of_each_graph(gated: bool) -> None:
-    """Values and gradients equal those of attention between all slots."""
-    layer, x, bias = some_layer()
+@both_kinds
+def test_queries_of_graph_tokens_give_the_first_rows_of_each_graph(
+    kind: type[BiasedSelfAttention], gated: bool
+) -> None:
+    """Values and gradients equal those with the queries of all slots."""
+    layer, x, bias = some_layer(kind=kind)
     gates = some_gates() if gated else None
     starts = [0, 4, 8, 10, 12, 14, 20]
     inputs = (x, *bias, *(gates or ()), *layer.parameters())
-    alone = layer(x, bias, BLOCKS, tokens_only=True, gates=gates)
-    whole = layer(x, bias, BLOCKS, gates=gates)[starts]
+    alone = attend(layer, x, bias, gates=gates, tokens_only=True)
+    whole = attend(layer, x, bias, gates=gates)[starts]
     torch.testing.assert_close(alone, whole, rtol=1e-12, atol=1e-12)
     weight = torch.randn_like(alone)
     mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in (alone, whole))
@@ -284,14 +318,14 @@ def test_tokens_only_are_the_first_rows_of_each_graph(gated: bool) -> None:
 
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("shift", [-2000.0, 2000.0])
-def test_logits_whose_exponentials_leave_the_range(shift: float, gated: bool) -> None:
-    """Adding a number to all logits of a row changes nothing, however large it is."""
+def test_a_constant_added_to_all_logits_changes_nothing(shift: float, gated: bool) -> None:
+    """Also if exponentials overflow or underflow."""
     layer, x, bias = some_layer()
     shifted = [part.detach() + shift for part in bias]
     for part in shifted:
         part.requires_grad_()
     gates = some_gates() if gated else None
-    results = layer(x, shifted, BLOCKS, gates=gates), layer(x, bias, BLOCKS, gates=gates)
+    results = attend(layer, x, shifted, gates=gates), attend(layer, x, bias, gates=gates)
     torch.testing.assert_close(*results, rtol=1e-9, atol=1e-9)
     gradients = [
         torch.autograd.grad(y.square().sum(), (x, *biases, *(gates or ())))
@@ -303,10 +337,10 @@ def test_logits_whose_exponentials_leave_the_range(shift: float, gated: bool) ->
 
 @pytest.mark.parametrize("shift", [-100, -85, -70, -60, 55, 60, 70, 80, 85, 87, 88, 100])
 @pytest.mark.parametrize("size", [1.0, 30.0])
-def test_float32_keeps_its_digits_where_exponentials_barely_fit(shift: float, size: float) -> None:
-    """e⁸⁷ is a float32, a sum of values under such weights is none, and ∂y divided by it vanishes.
+def test_float32_is_accurate_near_the_range_of_exponentials(shift: float, size: float) -> None:
+    """e⁸⁷ is a float32 number, but a weighted sum overflows, and ∂y divided by it vanishes.
 
-    Against float64, with values and gradients of ordinary and of small size."""
+    Compared with float64, for values and gradients of ordinary and of small size."""
     exact, x, bias = some_layer()
     with torch.no_grad():
         exact.qkv.weight[2 * WIDTH :] *= size
@@ -321,7 +355,7 @@ def test_float32_keeps_its_digits_where_exponentials_barely_fit(shift: float, si
         inputs[1:] = [part + added for part in inputs[1:]]
         for tensor in inputs:
             tensor.requires_grad_()
-        y = layer(inputs[0], inputs[1:], BLOCKS)
+        y = attend(layer, inputs[0], inputs[1:])
         gradients = torch.autograd.grad(1e-9 * y.square().sum(), inputs)
         results.append([y.double(), *(1e9 * gradient.double() for gradient in gradients)])
     for one, other in zip(*results, strict=True):

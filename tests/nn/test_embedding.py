@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support import batch_of
 
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings import EncodingSpec, encode
-from molsepnorm.nn import GraphBatch
+from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
+from molsepnorm.nn.parts import FAST
 
 WIDTH, MAX_DEGREE = 5, 2
 SMILES = ("CC(C)(C)O", "C", "c1ccccc1", "CC(=O)[O-].C[NH3+]")
 
 
+def config_of(name: str) -> GraphormerConfig:
+    return GraphormerConfig(
+        width=WIDTH,
+        heads=1,
+        atom_sizes=SIZES[name].atoms,
+        bond_sizes=SIZES[name].bonds,
+        max_degree=MAX_DEGREE,
+        dropout=0.0,
+    )
+
+
 def some_batch(name: str, blocks: int) -> GraphBatch:
     featurizer = featurize.get(name)
-    spec = EncodingSpec(featurizer.bond_sizes, max_degree=MAX_DEGREE)
-    encoded = encode([featurizer(smiles) for smiles in SMILES], spec)
-    return GraphTensors.of(encoded).cut([2, 0, 3, 1], blocks)
+    graphs = [featurizer(SMILES[index]) for index in (2, 0, 3, 1)]
+    return batch_of(graphs, config_of(name), blocks)
 
 
 def some_embedding(name: str) -> AtomEmbedding:
     torch.manual_seed(0)
-    embedding = AtomEmbedding(WIDTH, featurize.get(name).atom_sizes, MAX_DEGREE)
+    embedding = AtomEmbedding(config_of(name), FAST)
     with torch.no_grad():
         for parameter in embedding.parameters():
             parameter.normal_()
@@ -34,15 +45,15 @@ def some_embedding(name: str) -> AtomEmbedding:
 
 @pytest.mark.parametrize("name", ["zinc", "ogb"])
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_equals_a_plain_loop(name: str, blocks: int) -> None:
-    """Atom by atom the sum of its features' vectors, each from its own table, and its degree's;
-    the token's vector at every graph token; zero at padding."""
+def test_embedding_equals_a_loop_over_atoms(name: str, blocks: int) -> None:
+    """An atom is the sum of its features' and its degree's embeddings. Every graph token has the
+    token's vector, and padding is 0."""
     featurizer = featurize.get(name)
     embedding, batch = some_embedding(name), some_batch(name, blocks)
     tables = embedding.atoms.split(list(featurizer.atom_sizes))
     y = embedding(batch)
 
-    expected = torch.zeros(sum(block.graphs * block.slots for block in batch.blocks), WIDTH)
+    expected = torch.zeros(sum(group.graphs * group.slots for group in batch.groups), WIDTH)
     graphs = [featurizer(SMILES[index]) for index in (2, 0, 3, 1)]
     for first, graph in zip(batch.graph_token.tolist(), graphs, strict=True):
         expected[first] = embedding.graph_token
@@ -61,14 +72,13 @@ def test_equals_a_plain_loop(name: str, blocks: int) -> None:
 
 
 def test_every_graph_token_is_the_same_vector() -> None:
-    """Before the first layer a graph token knows nothing of its graph."""
     embedding, batch = some_embedding("zinc"), some_batch("zinc", 2)
     tokens = embedding(batch)[batch.graph_token]
     torch.testing.assert_close(tokens, embedding.graph_token.expand(len(SMILES), -1))
 
 
-def test_gradients_reach_what_is_used_and_nothing_else() -> None:
-    """Padding and graph tokens, whose features read 0, add nothing to row 0 of the tables."""
+def test_only_rows_of_real_atoms_have_gradients() -> None:
+    """The features of padding and graph tokens are 0, but row 0 gets no gradient from them."""
     embedding, batch = some_embedding("zinc"), some_batch("zinc", 1)
     embedding(batch).sum().backward()
     counts = torch.zeros(28)
@@ -77,28 +87,18 @@ def test_gradients_reach_what_is_used_and_nothing_else() -> None:
             counts[feature] += 1
     torch.testing.assert_close(embedding.atoms.grad[:, 0], counts)
     torch.testing.assert_close(embedding.graph_token.grad, torch.full((WIDTH,), 4.0))
-    # no atom but that of methane has degree 0
+    # only the atom of methane has degree 0
     assert embedding.degrees.grad[0, 0] == 1
 
 
-def test_the_first_rows_are_no_weights() -> None:
-    """Where a feature's table begins follows from the sizes and is not kept in a file."""
+def test_the_first_rows_are_not_saved() -> None:
+    """They follow from the sizes of the features."""
     embedding = some_embedding("ogb")
     assert set(embedding.state_dict()) == {"atoms", "degrees", "graph_token"}
-    assert embedding.get_buffer("first_rows").tolist() == [
-        0,
-        119,
-        124,
-        136,
-        148,
-        158,
-        164,
-        170,
-        172,
-    ]
+    assert embedding.first_rows.tolist() == [0, 119, 124, 136, 148, 158, 164, 170, 172]
 
 
 def test_atoms_with_another_number_of_features_are_refused() -> None:
-    """One feature would be taken for all nine: it would broadcast."""
+    """A single feature would broadcast to all nine."""
     with pytest.raises(ConfigError, match=r"network reads 9 features of each atom, .* batch has 1"):
         some_embedding("ogb")(some_batch("zinc", 1))

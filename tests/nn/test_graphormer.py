@@ -1,4 +1,4 @@
-"""The whole network: against a slow reference, its invariances, sizes and errors."""
+"""The whole network: an independent forward pass, invariances, sizes and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SharedNorm
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SepNorm, SharedNorm
+from molsepnorm.nn.layer import (
+    GraphormerLayer,
+    GraphTokenLayer,
+    PostNormGraphTokenLayer,
+    PostNormLayer,
+)
+from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
+from molsepnorm.nn.readout import Readout
 from molsepnorm.training.statistics import estimate_statistics
 
 SMILES = (
@@ -45,7 +53,7 @@ def zinc_graphs(smiles: tuple[str, ...] = SMILES) -> list[MolGraph]:
 
 
 def far_from_initial(**options: object) -> Graphormer:
-    """A small network whose every weight matters."""
+    """A small network with random weights."""
     return support.far_from_initial(GraphormerConfig(**SMALL | options))
 
 
@@ -79,26 +87,32 @@ def slow_bias(weights: dict[str, Tensor], config: GraphormerConfig, graph: MolGr
     network.add_nodes_from(range(graph.num_atoms))
     for (a, b), label in zip(graph.bonds.tolist(), graph.bond_features[:, 0].tolist(), strict=True):
         network.add_edge(a, b, label=label)
-    bias = weights["bias.graph_token"].repeat(slots, slots, 1)
+    bias = weights["pair_encoding.bias.graph_token"].repeat(slots, slots, 1)
     for i in range(graph.num_atoms):
         for j in range(graph.num_atoms):
             if not nx.has_path(network, i, j):
-                bias[1 + i, 1 + j] = weights["bias.unreachable"]
+                bias[1 + i, 1 + j] = weights["pair_encoding.bias.unreachable"]
                 continue
             labels = min(
                 [network.edges[bond]["label"] for bond in nx.utils.pairwise(path)]
                 for path in nx.all_shortest_paths(network, i, j)
             )
-            value = weights["bias.spatial"][min(len(labels), config.max_distance)].clone()
+            value = weights["pair_encoding.bias.spatial"][
+                min(len(labels), config.max_distance)
+            ].clone()
             kept = labels[: config.max_path_length]
             for k, label in enumerate(kept):
-                value += weights["bias.positions"][k] @ weights["bias.bonds.0"][label] / len(kept)
+                value += (
+                    weights["pair_encoding.bias.positions"][k]
+                    @ weights["pair_encoding.bias.bonds.0"][label]
+                    / len(kept)
+                )
             bias[1 + i, 1 + j] = value
     return bias
 
 
 def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
-    """Graphormer v1 as the paper writes it, for one molecule in evaluation mode."""
+    """Graphormer v1 by the equations of the paper, for one molecule in evaluation mode."""
     weights, config = model.state_dict(), model.config
     linear = lambda name, x: x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]  # noqa: E731
     atoms = torch.from_numpy(graph.atom_features[:, 0].astype(np.int64))
@@ -121,7 +135,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
         x = x + linear(f"{layer}.attention.out", torch.cat(heads, dim=1))
         h = F.gelu(linear(f"{layer}.ffn_in", slow_site_norm(weights, f"{layer}.ffn_norm", x)))
         x = x + linear(f"{layer}.ffn_out", h)
-    return linear("readout", slow_site_norm(weights, "last_norm", x)[:1])[0]
+    return linear("head", slow_site_norm(weights, "last_norm", x)[:1])[0]
 
 
 @pytest.mark.parametrize("options", NORMS, ids=str)
@@ -135,7 +149,7 @@ def test_equals_an_independent_forward_pass(options: dict) -> None:
         model.double()
         expected = torch.stack([slow_forward(model, graph) for graph in graphs])
         torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
-    assert expected.std(dim=0).min() > 0.05  # the molecules are told apart
+    assert expected.std(dim=0).min() > 0.05  # the molecules differ
 
 
 # --- invariances ---------------------------------------------------------------------------------
@@ -154,8 +168,7 @@ def test_atom_order_does_not_matter(options: dict) -> None:
             torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_smiles_written_otherwise_gives_the_same_output() -> None:
-    """Three ways to write one molecule."""
+def test_different_smiles_of_a_molecule_give_the_same_output() -> None:
     model = far_from_initial()
     graphs = zinc_graphs(("C=C1C=CC(=O)C(C#N)=C1", "N#CC1=CC(=C)C=CC1=O", "O=C1C=CC(=C)C=C1C#N"))
     with torch.no_grad():
@@ -166,8 +179,8 @@ def test_a_smiles_written_otherwise_gives_the_same_output() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2, 4])
 @pytest.mark.parametrize("options", NORMS, ids=str)
-def test_company_order_and_padding_do_not_matter(options: dict, blocks: int) -> None:
-    """In evaluation mode a molecule's output is the same alone, in any batch, order and block."""
+def test_batch_order_and_padding_do_not_matter(options: dict, blocks: int) -> None:
+    """In evaluation an output is the same alone, and in any batch, order and padded group."""
     model, graphs = far_from_initial(**options), zinc_graphs()
     close = {"rtol": 1e-5, "atol": 1e-5}
     with torch.no_grad():
@@ -180,8 +193,8 @@ def test_company_order_and_padding_do_not_matter(options: dict, blocks: int) -> 
         torch.testing.assert_close(some, alone[2:5], **close)
 
 
-def test_ogb_features_and_salts() -> None:
-    """Nine atom and three bond features: finite, and independent of company and atom order."""
+def test_ogb_features_and_salts_do_not_depend_on_batch_and_atom_order() -> None:
+    """Nine atom and three bond features."""
     ogb = featurize.get("ogb")
     graphs = [ogb(s) for s in ("[Na+].[Cl-]", "C1CC2CCC1C2", "[Pt]", "c1ccc2ccccc2c1.Cl")]
     model = far_from_initial(atom_sizes=ogb.atom_sizes, bond_sizes=ogb.bond_sizes)
@@ -195,9 +208,9 @@ def test_ogb_features_and_salts() -> None:
 
 
 @pytest.mark.parametrize("options", NORMS[:2] + NORMS[-1:], ids=str)
-def test_training_mode_ignores_blocks_and_order(options: dict) -> None:
-    """Without dropout a training batch gives the same outputs, gradients and statistics however it
-    is ordered and cut into blocks."""
+def test_training_does_not_depend_on_groups_and_order(options: dict) -> None:
+    """Without dropout, outputs, gradients and statistics are the same for any order and grouping of
+    a batch."""
     results = []
     graphs = zinc_graphs()
     for order, blocks in ((list(range(8)), 1), ([3, 1, 0, 7, 5, 2, 6, 4], 4)):
@@ -217,30 +230,31 @@ def count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def test_parameter_counts() -> None:
-    """475,881 with a shared norm, and one more LayerNorm's worth per site with SepNorm."""
+def test_sepnorm_adds_one_layer_norm_per_site_to_the_parameters() -> None:
+    """475,881 parameters with a shared norm."""
     assert count(Graphormer(GraphormerConfig(norm="shared"))) == 475_881
     assert count(Graphormer(GraphormerConfig())) == 479_721
     assert 479_721 - 475_881 == 12 * 2 * (2 * 80)
     assert count(Graphormer(GraphormerConfig(graph_norm="layer", node_norm="batch"))) == 479_721
 
 
-def test_the_references_own_count_is_ours_with_its_larger_tables() -> None:
-    """v1's SLIM has 489,481 parameters; the 13,600 more are rows of tables that molecules never
-    use, and a second degree table that undirected graphs do not need."""
+def test_the_reference_has_more_parameters_because_of_larger_tables() -> None:
+    """SLIM of v1 has 489,481 parameters. The additional 13,600 are rows of tables that molecules do
+    not use, and a second degree table that undirected graphs do not need."""
     model = Graphormer(GraphormerConfig(norm="shared"))
     width, heads = 80, 8
     ours = {
         "atoms": model.embedding.atoms.numel(),
         "degrees": model.embedding.degrees.numel(),
         "graph token": model.embedding.graph_token.numel(),
-        "bonds": count(model.bias.bonds),
-        "positions": model.bias.positions.numel(),
-        "spatial": model.bias.spatial.numel(),
-        "special": model.bias.graph_token.numel() + model.bias.unreachable.numel(),
+        "bonds": count(model.pair_encoding.bias.bonds),
+        "positions": model.pair_encoding.bias.positions.numel(),
+        "spatial": model.pair_encoding.bias.spatial.numel(),
+        "special": model.pair_encoding.bias.graph_token.numel()
+        + model.pair_encoding.bias.unreachable.numel(),
         "layers": count(model.layers),
         "last norm": count(model.last_norm),
-        "readout": count(model.readout),
+        "head": count(model.head),
     }
     assert sum(ours.values()) == count(model) == 475_881
     reference = {
@@ -253,7 +267,7 @@ def test_the_references_own_count_is_ours_with_its_larger_tables() -> None:
         "special": heads,  # the virtual distance
         "layers": 12 * (4 * (80 * 80 + 80) + 2 * (80 * 80 + 80) + 2 * 160),
         "last norm": 160,
-        "readout": 81,
+        "head": 81,
     }
     assert sum(reference.values()) == 489_481
     more = {name: reference[name] - ours[name] for name in ours if reference[name] != ours[name]}
@@ -267,58 +281,13 @@ def test_the_references_own_count_is_ours_with_its_larger_tables() -> None:
     assert sum(more.values()) == 489_481 - 475_881
 
 
-def test_embed_and_forward_shapes() -> None:
-    """embed gives a vector, forward a row of outputs, per molecule; read-out joins the two."""
+def test_the_head_maps_embeddings_to_outputs() -> None:
     model = far_from_initial(outputs=3)
     batch = batch_of(zinc_graphs(), model.config, blocks=3)
     embedding = model.embed(batch)
     assert embedding.shape == (8, 16)
     assert model(batch).shape == (8, 3)
-    torch.testing.assert_close(model.readout(embedding), model(batch), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "after_last"),
-    [
-        ({}, ("last norm",)),
-        ({"readout": "token+mean"}, ("last norm",)),
-        ({"norm_order": "post", "readout": "mean"}, ()),
-        ({"norm_order": "post"}, ()),
-        ({"norm": "shared", "node_norm": "batch", "local": "gine"}, ("last norm",)),
-    ],
-)
-def test_layer_embeddings_are_what_goes_from_layer_to_layer(settings, after_last) -> None:
-    """Against what hooks see of each layer, atom by atom; the end against the read-out."""
-    config = GraphormerConfig(**SMALL, **settings)
-    model = support.far_from_initial(config)
-    zinc = featurize.get("zinc")
-    graphs = [zinc(text) for text in ("CC(C)CO", "C", "c1ccccc1", "CCO")]
-    batch = batch_of(graphs, config, blocks=2)
-    seen: list[Tensor] = []
-    hooks = [
-        layer.register_forward_hook(lambda _, __, output: seen.append(output[0]))
-        for layer in model.layers
-    ]
-    with torch.no_grad():
-        found = model.layer_embeddings(batch)
-        end = model.embed(batch)
-    for hook in hooks:
-        hook.remove()
-    assert model.sites == ("layer 1", "layer 2", "layer 3", *after_last)
-    assert found.shape == (4, 2, len(model.sites), config.width)
-    for site, x in enumerate(seen[: len(model.layers)]):
-        for place, token in enumerate(batch.graph_token.tolist()):
-            if site == 2 and found[place, 1, site].isnan().all():
-                continue  # the token goes alone, and what hooks saw is the second call
-            atoms = x[token + 1 : token + 1 + graphs[place].num_atoms]
-            torch.testing.assert_close(found[place, 0, site], x[token])
-            torch.testing.assert_close(found[place, 1, site], atoms.mean(0))
-    tokens_alone = config.readout == "token" and config.norm == "sep"
-    assert found[:, 1, 2:].isnan().any() == tokens_alone
-    assert not found[:, :, :2].isnan().any() and not found[:, 0].isnan().any()
-    read = {"token": found[:, 0, -1], "mean": found[:, 1, -1]}
-    parts = [read[kind] for kind in config.readout.split("+")]
-    torch.testing.assert_close(torch.cat(parts, dim=1), end)
+    torch.testing.assert_close(model.head(embedding), model(batch), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -363,25 +332,24 @@ def test_layer_embeddings_are_what_goes_from_layer_to_layer(settings, after_last
             ["RMSNorm", "Identity"],
         ),
         (
-            {"norm": "sep-ln", "graph_norm": "mix", "last_graph_norm": "none"},
+            {"norm": "sep-ln", "graph_norm": "batch", "last_graph_norm": "none"},
             ["LayerNorm", "LayerNorm"],
-            ["MixNorm", "LayerNorm"],
+            ["BatchNorm1d", "LayerNorm"],
             ["Identity", "Identity"],
         ),
         (
-            {"graph_norm": "renorm", "first_graph_norm": "rms", "readout": "mean"},
+            {"graph_norm": "none", "first_graph_norm": "rms", "readout": "mean"},
             ["RMSNorm", "LayerNorm"],
-            ["BatchRenorm1d", "LayerNorm"],
-            ["BatchRenorm1d", "LayerNorm"],
+            ["Identity", "LayerNorm"],
+            ["Identity", "LayerNorm"],
         ),
     ],
     ids=str,
 )
-def test_norms_by_name_and_what_differs_from_it(
+def test_norms_follow_from_the_name_and_its_overrides(
     options: dict, first: list[str], later: list[str], last: list[str]
 ) -> None:
-    """The kinds of the graph token and of the atoms, or of all; never a batch norm of the token at
-    the first site, unless it is asked for there."""
+    """The graph token has no batch norm at the first site unless `first_graph_norm` says so."""
     model = Graphormer(GraphormerConfig(layers=2, **options))
 
     def kinds(site: nn.Module) -> list[str]:
@@ -421,10 +389,51 @@ def test_reset_parameters(layers: int, init: str) -> None:
             assert (module.running_var == 1).all(), name
             assert not module.running_mean.any(), name
     std = 0.02 if init == "v1" else 0.5
-    for part in (model.embedding, model.bias):
+    for part in (model.embedding, model.pair_encoding.bias):
         for name, table in part.named_parameters():
             bound = 5 * (2 * table.numel()) ** -0.5
             assert abs(float(table.detach().std()) / std - 1) < bound, name
+
+
+# --- weights of earlier versions -----------------------------------------------------------------
+
+
+def earlier_name(name: str) -> str:
+    """The name of a weight in model folders and checkpoints of earlier versions."""
+    for new, old in {
+        "pair_encoding.bias.": "bias.",
+        "pair_encoding.urpe.": "relations.gate.",
+        "pair_encoding.": "relations.",
+        "embedding.walk_encoding.": "walk_encoding.",
+        "head.": "readout.",
+    }.items():
+        if name.startswith(new):
+            return old + name.removeprefix(new)
+    return name
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_weights_with_names_of_earlier_versions_are_loaded(wrapped: bool) -> None:
+    """Also inside another module, as the average of the weights is."""
+    options = {"node_walks": 3, "pair_walks": 3, "resistance_kernels": 2, "urpe": True}
+    saved, fresh = far_from_initial(**options), Graphormer(GraphormerConfig(**SMALL | options))
+    prefix = "module." if wrapped else ""
+    state = {prefix + earlier_name(name): value for name, value in saved.state_dict().items()}
+    assert {
+        prefix + "readout.bias",
+        prefix + "bias.spatial",
+        prefix + "relations.gate.spatial",
+    } <= set(state)
+    (nn.ModuleDict({"module": fresh}) if wrapped else fresh).load_state_dict(state)
+    for name, value in saved.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("kind", ["mix", "renorm"])
+def test_a_removed_kind_of_norm_is_refused(kind: str) -> None:
+    """Earlier versions had a mixed norm and batch renormalisation."""
+    with pytest.raises(ConfigError, match=f"graph_norm must be one of layer, .*; got '{kind}'"):
+        GraphormerConfig(graph_norm=kind)
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -432,22 +441,21 @@ def test_reset_parameters(layers: int, init: str) -> None:
 
 @pytest.mark.parametrize("name", ["layers", "width", "ffn_width", "heads", "max_degree", "outputs"])
 @pytest.mark.parametrize("size", [0, -3])
-def test_sizes_are_at_least_one(name: str, size: int) -> None:
-    """Every size is checked, and named."""
+def test_sizes_below_one_are_refused(name: str, size: int) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 1; got {size}"):
         GraphormerConfig(**{name: size})
 
 
 @pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes"])
 @pytest.mark.parametrize("sizes", [(), (0,), (3, 0)])
-def test_feature_sizes_are_at_least_one(name: str, sizes: tuple[int, ...]) -> None:
-    """Every feature has a value, and there is at least one feature."""
+def test_empty_features_are_refused(name: str, sizes: tuple[int, ...]) -> None:
+    """Every feature has at least one value, and there is at least one feature."""
     with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 1; got 0"):
         GraphormerConfig(**{name: sizes})
 
 
-def test_heads_divide_the_width() -> None:
-    """The message offers a width that works."""
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    """The message suggests a width that works."""
     with pytest.raises(ConfigError, match=r"multiple of model\.heads; .* Try width=88") as error:
         GraphormerConfig(width=81, heads=8)
     assert "width=81, heads=8" in str(error.value)
@@ -455,8 +463,7 @@ def test_heads_divide_the_width() -> None:
 
 
 @pytest.mark.parametrize(("length", "distance"), [(0, 5), (6, 5), (-1, 5), (1, 0)])
-def test_path_lengths(length: int, distance: int) -> None:
-    """Bonds are told apart along at least one bond, at most up to the largest distance."""
+def test_a_path_length_out_of_range_is_refused(length: int, distance: int) -> None:
     with pytest.raises(ConfigError, match=r"max_path_length must lie in 1 … model\.max_distance"):
         GraphormerConfig(max_path_length=length, max_distance=distance)
 
@@ -465,8 +472,7 @@ def test_path_lengths(length: int, distance: int) -> None:
     "name", ["dropout", "attention_dropout", "activation_dropout", "drop_path"]
 )
 @pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
-def test_dropout_probabilities(name: str, p: float) -> None:
-    """0 ≤ p < 1 for each of the four."""
+def test_a_dropout_probability_out_of_range_is_refused(name: str, p: float) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{name} must lie in 0 ≤ p < 1; got {p}"):
         GraphormerConfig(**{name: p})
 
@@ -476,24 +482,23 @@ def test_dropout_probabilities(name: str, p: float) -> None:
     [
         ("init", "v1, xavier"),
         ("norm", "sep, sep-ln, sep-bn, sep-ln-bn, sep-rms-bn, shared, shared-bn"),
-        ("graph_norm", "layer, batch, rms, none, mix, renorm"),
-        ("node_norm", "layer, batch, rms, none, mix, renorm"),
-        ("first_graph_norm", "layer, batch, rms, none, mix, renorm"),
-        ("last_graph_norm", "layer, batch, rms, none, mix, renorm"),
+        ("graph_norm", "layer, batch, rms, none"),
+        ("node_norm", "layer, batch, rms, none"),
+        ("first_graph_norm", "layer, batch, rms, none"),
+        ("last_graph_norm", "layer, batch, rms, none"),
         ("norm_order", "pre, post"),
         ("local", "none, gine"),
         ("readout", r"token, mean, sum, token\+mean, token\+sum"),
         ("head", "linear, mlp"),
     ],
 )
-def test_choices(name: str, known: str) -> None:
-    """An unknown choice is refused with the known ones."""
+def test_an_unknown_choice_is_refused_with_the_known_ones(name: str, known: str) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{name} must be one of {known}; got 'group'"):
         GraphormerConfig(**{name: "group"})
 
 
 def test_sizes_from_a_file_may_be_lists() -> None:
-    """YAML and JSON know lists only; a config is equal and hashable whichever it was made from."""
+    """YAML and JSON have no tuples. Configurations of lists and of tuples are equal."""
     config = GraphormerConfig(atom_sizes=[5, 3], bond_sizes=[2])  # type: ignore[arg-type]
     assert config == GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,))
     assert hash(config) == hash(GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,)))
@@ -501,7 +506,7 @@ def test_sizes_from_a_file_may_be_lists() -> None:
 
 @pytest.mark.parametrize("options", [*NORMS[:2], NORMS[3]], ids=str)
 def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None:
-    """The error says what to do; a layer norm can train on one molecule."""
+    """Evaluation works."""
     model = far_from_initial(**options).train()
     batch = batch_of(zinc_graphs(("CCO",)), model.config)
     with pytest.raises(ValueError, match=r"cannot train on a batch of one"):
@@ -511,7 +516,6 @@ def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None
 
 @pytest.mark.parametrize("options", [{"graph_norm": "layer"}, {"norm": "shared"}], ids=str)
 def test_layer_norms_train_on_one_molecule(options: dict) -> None:
-    """Without a batch norm a batch of one molecule trains."""
     model = far_from_initial(**options).train()
     model(batch_of(zinc_graphs(("CCO",)), model.config)).sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -536,7 +540,7 @@ def toy_config(**options: object) -> GraphormerConfig:
 def train_toy(
     model: Graphormer, batch: GraphBatch, steps: int, lr: float = 3e-3, decay: bool = True
 ) -> list[float]:
-    """Learn the number of bonds less that of oxygens; the learning rate ends at zero or stays."""
+    """Fit the number of bonds minus that of oxygens, and return the losses."""
     graphs = zinc_graphs(TOY)
     target = torch.tensor([[float(g.num_bonds - (g.atom_features == 1).sum())] for g in graphs])
     target = (target - target.mean()) / target.std()
@@ -553,7 +557,7 @@ def train_toy(
 
 
 def test_the_graph_tokens_first_norm_is_no_batch_norm() -> None:
-    """By default the first site has a layer norm, every later one a batch norm of the token."""
+    """By default it is a layer norm; all later ones are batch norms."""
     model = Graphormer(GraphormerConfig(layers=3))
     sites = [norm for layer in model.layers for norm in (layer.attention_norm, layer.ffn_norm)]
     kinds = [type(site.cls_norm) for site in sites]
@@ -565,7 +569,7 @@ def test_the_graph_tokens_first_norm_is_no_batch_norm() -> None:
 
 
 def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
-    """How far training-mode and evaluation-mode outputs are apart, in deviations of the outputs."""
+    """Largest difference of the outputs in training and evaluation, in standard deviations."""
     with torch.no_grad():
         evaluated = model.eval()(batch)
         trained = model.train()(batch)
@@ -574,9 +578,9 @@ def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
 
 @pytest.mark.parametrize("steps", [5, 60, 200])
 def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
-    """Without dropout both modes' outputs agree to a tenth of the outputs' deviation, also after a
-    few steps, once the statistics are estimated as training does before it validates. What is left
-    is the n / (n − 1) of the variance. The running averages alone are far off in the beginning."""
+    """Without dropout they agree to a tenth of a standard deviation, also after a few steps, once
+    the statistics are estimated as before a validation. The rest is the factor n / (n − 1) of the
+    variance. The running averages differ much more in the beginning."""
     torch.manual_seed(0)
     model = Graphormer(toy_config())
     batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
@@ -589,8 +593,8 @@ def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
 
 
 def test_why_the_first_norm_of_the_graph_token_is_no_batch_norm() -> None:
-    """While the weights move, a batch norm at the first site, where the token has no variance,
-    turns the lag of its running mean into an error of the order of one; a layer norm has none."""
+    """The token has no variance at the first site. While the weights change, a batch norm turns the
+    lag of its running mean into an error of the order of one. A layer norm has no such error."""
     gaps = {}
     for first in ("layer", "batch"):
         torch.manual_seed(1)
@@ -607,7 +611,7 @@ def test_why_the_first_norm_of_the_graph_token_is_no_batch_norm() -> None:
 
 
 def test_equal_seeds_give_equal_bits() -> None:
-    """Two training steps with dropout and one seed give the same parameters to the last bit."""
+    """Two training steps with dropout and the same seed give the same parameters, bit by bit."""
     states = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -617,18 +621,18 @@ def test_equal_seeds_give_equal_bits() -> None:
         states.append(model.state_dict())
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
-    assert not torch.equal(states[0]["readout.weight"], states[2]["readout.weight"])
+    assert not torch.equal(states[0]["head.weight"], states[2]["head.weight"])
 
 
 def unread_parameters(layers: int) -> set[str]:
-    """SepNorm's norm of atoms before the last feed-forward, which only the token goes through."""
+    """SepNorm's norm of atoms before the last feed-forward block, which computes the token only."""
     return {f"layers.{layers - 1}.ffn_norm.tok_norm.{kind}" for kind in ("weight", "bias")}
 
 
 @pytest.mark.parametrize("norm", ["sep", "shared"])
-def test_every_parameter_is_trained(norm: str) -> None:
-    """With layer norms each parameter has a gradient (a batch norm cancels the biases before it),
-    but for SepNorm's norm of atoms before the last feed-forward: nothing reads atoms after it."""
+def test_every_parameter_that_is_read_has_a_gradient(norm: str) -> None:
+    """With layer norms, since a batch norm cancels the biases before it. Not read is SepNorm's norm
+    of atoms before the last feed-forward block."""
     model = far_from_initial(norm=norm, graph_norm="layer", dropout=0.0).double().train()
     (model(batch_of(zinc_graphs(), model.config)) ** 3).sum().backward()
     unused = set()
@@ -642,8 +646,8 @@ def test_every_parameter_is_trained(norm: str) -> None:
 
 
 @pytest.mark.parametrize("options", NORMS, ids=str)
-def test_exactly_the_parameters_that_wait_for_a_gradient_get_one(options: dict) -> None:
-    """Or DistributedDataParallel, which waits for each of them, would never take its step."""
+def test_exactly_the_parameters_that_require_a_gradient_get_one(options: dict) -> None:
+    """DistributedDataParallel waits for all of them."""
     model = far_from_initial(**options).train()
     model(batch_of(zinc_graphs(), model.config)).sum().backward()
     for name, parameter in model.named_parameters():
@@ -653,30 +657,45 @@ def test_exactly_the_parameters_that_wait_for_a_gradient_get_one(options: dict) 
     assert waiting == set(dict(model.named_parameters())) - unread
 
 
+def with_a_full_last_layer(model: Graphormer) -> Graphormer:
+    """A copy that computes all slots in its last layer, with the same weights."""
+    full = copy.deepcopy(model)
+    layer = full.layers[-1]
+    kinds = {GraphTokenLayer: GraphormerLayer, PostNormGraphTokenLayer: PostNormLayer}
+    layer.__class__ = kinds.get(type(layer), type(layer))
+    kinds = {GraphTokenSepNorm: SepNorm, GraphTokenSharedNorm: SharedNorm}
+    for norm in (layer.attention_norm, layer.ffn_norm, full.last_norm):
+        norm.__class__ = kinds.get(type(norm), type(norm))
+    full.readout = Readout("token", full.config.width)
+    return full
+
+
 @pytest.mark.parametrize("options", NORMS, ids=str)
+@pytest.mark.parametrize("order", ["pre", "post"])
 @pytest.mark.parametrize("training", [False, True])
-def test_the_last_layer_for_tokens_alone_equals_the_whole(options: dict, training: bool) -> None:
+def test_a_last_layer_for_graph_tokens_equals_a_full_layer(
+    options: dict, order: str, training: bool
+) -> None:
     """Outputs and gradients, in evaluation and (without dropout) in training."""
-    model = far_from_initial(**options, dropout=0.0, attention_dropout=0.0).double()
-    model.train(training)
+    still = {"dropout": 0.0, "attention_dropout": 0.0}
+    model = far_from_initial(**options, **still, norm_order=order).double().train(training)
     batch, found = batch_of(zinc_graphs(), model.config, blocks=3), []
-    for alone in (model._tokens_alone, False):
-        model._tokens_alone = alone
-        model.zero_grad()
-        outputs = model(batch)
+    for network in (model, with_a_full_last_layer(model)):
+        outputs = network(batch)
         (outputs**3).sum().backward()
-        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
         found.append((outputs, gradients))
-    (outputs, gradients), (whole, of_whole) = found
-    torch.testing.assert_close(outputs, whole, rtol=1e-10, atol=1e-10)
-    assert set(of_whole) - set(gradients) <= unread_parameters(model.config.layers)
+    (outputs, gradients), (expected, expected_gradients) = found
+    torch.testing.assert_close(outputs, expected, rtol=1e-10, atol=1e-10)
+    assert set(expected_gradients) == set(gradients)
     for name, gradient in gradients.items():
-        torch.testing.assert_close(gradient, of_whole[name], rtol=1e-8, atol=1e-9, msg=name)
+        torch.testing.assert_close(
+            gradient, expected_gradients[name], rtol=1e-8, atol=1e-9, msg=name
+        )
 
 
 @pytest.mark.parametrize("dropout", ["dropout", "attention_dropout", "activation_dropout"])
-def test_each_dropout_acts_in_training_alone(dropout: str) -> None:
-    """Each setting makes training random by itself; evaluation is not."""
+def test_each_dropout_is_applied_in_training_only(dropout: str) -> None:
     settings = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, dropout: 0.5}
     model = far_from_initial(graph_norm="layer", **settings)
     batch = batch_of(zinc_graphs(), model.config)

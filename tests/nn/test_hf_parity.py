@@ -81,9 +81,9 @@ def imported(
 
 
 class NoNorm(nn.Module):
-    """In place of our last norm, which transformers' encoder does not have."""
+    """Replaces our last norm, which the encoder of transformers does not have."""
 
-    def tokens(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *_: Tensor) -> Tensor:
         return x
 
 

@@ -1,4 +1,4 @@
-"""Whatever can be added to the network keeps what the network promises."""
+"""Properties of the network that hold with every optional part."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import Block, Graphormer, GraphormerConfig
-from molsepnorm.nn.kernels.dropout import StochasticDepth
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, PaddedGroup
+from molsepnorm.nn.degree import DegreeScaler
+from molsepnorm.nn.dropout import StochasticDepth
 from molsepnorm.nn.layer import GraphormerLayer
-from molsepnorm.sepnorm.kinds import MixNorm
+from molsepnorm.nn.local import GINE
+from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.parts import PLAIN
 from molsepnorm.sepnorm.sepnorm import SepNorm
 
 SMILES = (
@@ -44,8 +47,6 @@ INGREDIENTS: dict[str, dict] = {
     "post-norm": {"norm_order": "post"},
     "post-norm, local": {"norm_order": "post", "local": "gine", "readout": "token+sum"},
     "RMS norm": {"graph_norm": "rms", "node_norm": "rms"},
-    "mixed norm": {"graph_norm": "mix", "first_graph_norm": "mix"},
-    "batch renorm": {"graph_norm": "renorm"},
     "no norm of the token": {"graph_norm": "none"},
     "batch norm at the end": {"graph_norm": "layer", "last_graph_norm": "batch"},
     "stochastic depth": {"drop_path": 0.3},
@@ -62,8 +63,7 @@ def network(options: dict) -> Graphormer:
 
 
 @each_ingredient
-def test_numbering_does_not_matter(options: dict) -> None:
-    """The same molecules with their atoms in another order have the same outputs."""
+def test_atom_order_does_not_matter(options: dict) -> None:
     model, rng = network(options), np.random.default_rng(0)
     others = [renumbered(graph, rng) for graph in graphs()]
     expected = model(batch_of(graphs(), model.config))
@@ -73,8 +73,8 @@ def test_numbering_does_not_matter(options: dict) -> None:
 
 
 @each_ingredient
-def test_company_does_not_matter(options: dict) -> None:
-    """A molecule's output is the same alone as among others, padded to the largest."""
+def test_other_molecules_of_a_batch_do_not_matter(options: dict) -> None:
+    """An output is the same alone and in a batch that is padded to the largest molecule."""
     model = network(options)
     expected = torch.cat([model(batch_of([graph], model.config)) for graph in graphs()])
     found = model(batch_of(graphs(), model.config, blocks=1))
@@ -82,23 +82,21 @@ def test_company_does_not_matter(options: dict) -> None:
 
 
 @each_ingredient
-def test_every_parameter_learns(options: dict) -> None:
-    """Each gets a gradient, which DistributedDataParallel waits for; but where atoms alone are
-    read out, the graph token's last norms get a zero."""
-    model = network(options | {"drop_path": 0.0}).train()  # which might leave out the only salt
+def test_every_parameter_has_a_gradient(options: dict) -> None:
+    """DistributedDataParallel waits for each of them. If only atoms are read out, the gradients of
+    the graph token's last norms are 0."""
+    model = network(options | {"drop_path": 0.0}).train()  # stochastic depth may drop the only salt
     model(batch_of(graphs(), model.config, blocks=2)).square().sum().backward()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             assert parameter.grad is not None, name
-            unread = not model.pooling.token and "cls_norm" in name
+            unread = not model.config.readout.startswith("token") and "cls_norm" in name
             assert parameter.grad.any() or unread, name
 
 
 @each_ingredient
-def test_it_changes_something(options: dict) -> None:
-    """With it the network computes something else than without, from the same weights."""
-    if options == {"graph_norm": "renorm"}:
-        pytest.skip("at first, and in evaluation, a batch norm: see test_norms.py")
+def test_an_ingredient_changes_the_outputs(options: dict) -> None:
+    """Compared with a network without it and with the same weights."""
     model, plain = network(options), network({})
     own = plain.state_dict()
     shared = {
@@ -114,6 +112,25 @@ def test_it_changes_something(options: dict) -> None:
     assert not torch.allclose(model(batch), plain(batch), rtol=1e-3)
 
 
+@each_ingredient
+@pytest.mark.parametrize("training", [True, False])
+def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> None:
+    """Outputs and gradients, from the same weights and without dropout."""
+    still = {"dropout": 0.0, "attention_dropout": 0.0, "drop_path": 0.0}
+    fast = network(options | still).train(training)
+    plain = Graphormer(fast.config, PLAIN).double().train(training)
+    plain.load_state_dict(fast.state_dict())
+    batch = batch_of(graphs(), fast.config, blocks=2)
+    outputs = [model(batch) for model in (fast, plain)]
+    torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
+    inputs = [[p for p in model.parameters() if p.requires_grad] for model in (fast, plain)]
+    gradients = [
+        torch.autograd.grad(y.square().sum(), parameters)
+        for y, parameters in zip(outputs, inputs, strict=True)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-7, atol=1e-9)
+
+
 # --- one molecule at a time, by the equations ----------------------------------------------------
 
 ALL = {
@@ -127,9 +144,9 @@ ALL = {
 }
 
 
-def slow_relations(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
-    """What relates the slots of one molecule, by dense matrices (S, S) of its bonds."""
-    size, config, relations = 1 + graph.num_atoms, model.config, model.relations
+def slow_pairs(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
+    """The pair encoding of one molecule, from dense matrices (S, S) of its bonds."""
+    size, config, encoding = 1 + graph.num_atoms, model.config, model.pair_encoding
     bonded = torch.zeros(size, size, dtype=torch.float64)
     first, second = 1 + torch.from_numpy(graph.bonds.astype(np.int64)).T
     bonded[first, second] = bonded[second, first] = 1
@@ -142,35 +159,35 @@ def slow_relations(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
     walks = torch.stack(powers, dim=-1)
     joined = torch.linalg.matrix_exp(bonded) * atoms[:, None] > 0
     features = []
-    if relations.kernels is not None:
+    if encoding.kernels is not None:
         inverse = torch.linalg.pinv(torch.diag(degrees) - bonded)
         own = inverse.diagonal()
         ohms = (own[:, None] + own - 2 * inverse) * joined
-        offsets = ohms[:, :, None] - relations.kernels.centres
-        features.append((-(offsets**2) / (2 * relations.kernels.widths**2)).exp())
+        offsets = ohms[:, :, None] - encoding.kernels.centres
+        features.append((-(offsets**2) / (2 * encoding.kernels.widths**2)).exp())
     gates = torch.ones(config.heads, size, size, dtype=torch.float64)
     batch = batch_of([graph], config)
-    if relations.gate is not None:
+    if encoding.urpe is not None:
         hops = batch.paths.distances[batch.pairs].view(size, size)
         gate = torch.where(
-            joined[..., None], relations.gate.spatial[hops], relations.gate.unreachable
+            joined[..., None], encoding.urpe.spatial[hops], encoding.urpe.unreachable
         )
-        gate[0], gate[:, 0] = relations.gate.graph_token, relations.gate.graph_token
-        if relations.gate.features is not None:
-            gate = gate + features[0] @ relations.gate.features * joined[..., None]
+        gate[0], gate[:, 0] = encoding.urpe.graph_token, encoding.urpe.graph_token
+        if encoding.urpe.features is not None:
+            gate = gate + features[0] @ encoding.urpe.features * joined[..., None]
         gates = 1 + gate.permute(2, 0, 1)
     if config.pair_walks:
         features.append(walks[..., : config.pair_walks + 1])
-    bias = model.bias(batch)[0][:, 0]
+    bias = encoding.bias(batch)[0][:, 0]
     found = {"bonded": bonded, "degrees": degrees, "walks": walks, "gates": gates}
-    if relations.pair_bias is not None:
-        inner, read = relations.pair_bias.inner, torch.cat(features, dim=-1)
-        bias = bias + relations.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(
+    if encoding.pair_bias is not None:
+        inner, read = encoding.pair_bias.inner, torch.cat(features, dim=-1)
+        bias = bias + encoding.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(
             2, 0, 1
         )
-    if relations.pair_embedding is not None:
+    if encoding.pair_embedding is not None:
         read = torch.cat([*features, bias.permute(1, 2, 0)], dim=-1)
-        found["pairs"] = relations.pair_embedding.linear(read)[None]
+        found["pairs"] = encoding.pair_embedding.linear(read)[None]
     return found | {"bias": bias}
 
 
@@ -181,11 +198,12 @@ def slow_norm(site: nn.Module, x: Tensor) -> Tensor:  # (S, C), in evaluation
 
 
 def slow_attention(layer: GraphormerLayer, x: Tensor, given: dict[str, Tensor]) -> Tensor:
-    """Of a layer with or without pair vectors, which are given and taken."""
+    """Attention of a layer; its pair vectors, if any, replace the given ones."""
     attention, bias = layer.attention, given["bias"]
     if "pairs" in given:
-        blocks = (Block(1, len(x)),)
-        y, (given["pairs"],) = attention(x, [given["pairs"]], [bias[:, None]], blocks)
+        pairs = PairTensors([bias[:, None]], vectors=[given["pairs"]])
+        y, pairs = attention(x, pairs, (PaddedGroup(1, len(x)),))
+        (given["pairs"],) = pairs.vectors
         return y
     heads = []
     for part, shift, gate in zip(
@@ -201,7 +219,7 @@ def slow_attention(layer: GraphormerLayer, x: Tensor, given: dict[str, Tensor]) 
 
 
 def slow_local(layer: GraphormerLayer, x: Tensor, graph: MolGraph) -> Tensor:  # (S, C)
-    """Bond by bond; 0 for the graph token."""
+    """The local branch, bond by bond; 0 for the graph token."""
     gine, y = layer.local, (1 + layer.local.epsilon) * x
     for (a, b), (label,) in zip(graph.bonds.tolist(), graph.bond_features.tolist(), strict=True):
         for target, source in ((a, b), (b, a)):
@@ -211,22 +229,34 @@ def slow_local(layer: GraphormerLayer, x: Tensor, graph: MolGraph) -> Tensor:  #
     return torch.cat([torch.zeros_like(y[:1]), y[1:]])
 
 
+def embed_atoms(model: Graphormer, batch: GraphBatch) -> Tensor:  # (M, C)
+    """The embedding without random walks."""
+    zeros = [
+        torch.zeros(group.graphs, group.slots, group.slots, model.config.walks + 1).double()
+        for group in batch.groups
+    ]
+    x = model.embedding(batch, zeros)
+    if model.config.node_walks:  # a walk encoding of zeros is its bias
+        x = x - model.embedding.walk_encoding.linear.bias * batch.mask[:, None]
+    return x
+
+
 def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
-    """The network's equations for one molecule, in evaluation."""
-    config, given = model.config, slow_relations(model, graph)
-    x = model.embedding(batch_of([graph], config))
-    if model.walk_encoding is not None:
+    """The equations of the network for one molecule, in evaluation."""
+    config, given = model.config, slow_pairs(model, graph)
+    x = embed_atoms(model, batch_of([graph], config))
+    if config.node_walks:
         returns = given["walks"].diagonal()[1 : config.node_walks + 1].T[1:]
-        encoding = model.walk_encoding
+        encoding = model.embedding.walk_encoding
         x = torch.cat([x[:1], x[1:] + encoding.linear(returns * encoding.scale)])
     for layer in model.layers:
         pre = config.norm_order == "pre"
         h = slow_norm(layer.attention_norm, x) if pre else x
         y = slow_attention(layer, h, given)
-        if (scaler := layer.degree_scaler) is not None:
+        if isinstance(scaler := layer.degree_scaler, DegreeScaler):
             log_degree = (1 + given["degrees"].clamp(max=config.max_degree)).log()
             y = y * (1 + scaler.plain + log_degree[:, None] * scaler.by_degree)
-        if layer.local is not None:
+        if isinstance(layer.local, GINE):
             y = y + slow_local(layer, h, graph)
         x = x + y if pre else slow_norm(layer.attention_norm, x + y)
         h = slow_norm(layer.ffn_norm, x) if pre else x
@@ -235,7 +265,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     if config.norm_order == "pre":
         x = slow_norm(model.last_norm, x)
     read = {"token": x[0], "mean": x[1:].mean(0), "sum": x[1:].sum(0) / 16}
-    return model.readout(torch.cat([read[part] for part in config.readout.split("+")]))
+    return model.head(torch.cat([read[part] for part in config.readout.split("+")]))
 
 
 @pytest.mark.parametrize(
@@ -252,32 +282,31 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
 )
 @torch.no_grad()
 def test_equals_an_independent_forward_pass(options: dict) -> None:
-    """Molecule by molecule, without blocks, padding and tables of neighbours."""
+    """Molecule by molecule, without padding and tables of neighbours."""
     model = network(options)
     expected = torch.stack([slow_forward(model, graph) for graph in graphs()])
     found = model(batch_of(graphs(), model.config, blocks=2))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_graph_tokens_norm_of_every_site() -> None:
-    """The first and the last may be of another kind; in post-norm order there are only the layers'
-    own, each behind a branch."""
-    kinds = {"graph_norm": "mix", "first_graph_norm": "rms", "last_graph_norm": "layer"}
+def test_the_first_and_last_norm_of_the_graph_token_may_differ() -> None:
+    """A post-norm network has neither of them."""
+    kinds = {"graph_norm": "batch", "first_graph_norm": "rms", "last_graph_norm": "layer"}
     found = {}
     for order in ("pre", "post"):
         model = Graphormer(GraphormerConfig(**SMALL, **kinds, norm_order=order))
         sites = [each for each in model.modules() if isinstance(each, SepNorm)]
         found[order] = [type(site.cls_norm) for site in sites]
-    assert found["pre"] == [nn.RMSNorm, *5 * [MixNorm], nn.LayerNorm]
-    assert found["post"] == 6 * [MixNorm]
+    assert found["pre"] == [nn.RMSNorm, *5 * [nn.BatchNorm1d], nn.LayerNorm]
+    assert found["post"] == 6 * [nn.BatchNorm1d]
 
 
 # --- each by itself ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_gates_and_scalers_begin_as_if_they_were_not_there(init: str) -> None:
-    """URPE and the degree scaler multiply by 1 at first, whatever the initialisation."""
+def test_new_gates_and_degree_scalers_have_no_effect(init: str) -> None:
+    """URPE and the degree scaler multiply by 1 at first, for either initialisation."""
     torch.manual_seed(0)
     options = SMALL | {"init": init}
     model = Graphormer(GraphormerConfig(**options, urpe=True, degree_scaler=True)).eval()
@@ -289,8 +318,7 @@ def test_gates_and_scalers_begin_as_if_they_were_not_there(init: str) -> None:
 
 @pytest.mark.parametrize("pairs", [{"urpe": True}, {"pair_width": 8}], ids=str)
 @pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_all_is_drawn(init: str, pairs: dict) -> None:
-    """No parameter keeps what happened to be in memory."""
+def test_every_parameter_is_initialised(init: str, pairs: dict) -> None:
     options = {"local": "gine", "node_walks": 4, "pair_walks": 4, "resistance_kernels": 4}
     options |= {"degree_scaler": True, "head": "mlp", "init": init} | pairs
     first, second = [], []
@@ -308,14 +336,14 @@ def test_all_is_drawn(init: str, pairs: dict) -> None:
         assert torch.equal(one, other)
 
 
-def test_stochastic_depth_leaves_out_whole_graphs() -> None:
-    """Every graph's rows are scaled alike, by 0 or by 1 / (1 − p); on average by 1."""
+def test_stochastic_depth_drops_whole_graphs() -> None:
+    """All rows of a graph are multiplied by 0 or by 1 / (1 − p); on average by 1."""
     batch = batch_of(graphs() * 40, GraphormerConfig(), blocks=3)
     torch.manual_seed(0)
     layer = StochasticDepth(0.25).train()
-    y = layer(torch.ones(len(batch.mask), 2), batch.blocks)
+    y = layer(torch.ones(len(batch.mask), 2), batch.groups)
     first, kept = 0, []
-    for block in batch.blocks:
+    for block in batch.groups:
         rows = y[first : first + block.graphs * block.slots].view(block.graphs, -1)
         assert (rows == rows[:, :1]).all()
         kept.append(rows[:, 0])
@@ -323,14 +351,14 @@ def test_stochastic_depth_leaves_out_whole_graphs() -> None:
     values = torch.cat(kept)
     torch.testing.assert_close(values.unique(), torch.tensor([0, 4 / 3]))
     assert abs(values.mean() - 1) < 0.15
-    tokens = layer(torch.ones(len(batch), 2), batch.blocks)
+    tokens = layer(torch.ones(len(batch), 2), batch.groups)
     torch.testing.assert_close(tokens.unique(), torch.tensor([0, 4 / 3]))
     layer.eval()
-    assert (layer(torch.ones(len(batch.mask), 2), batch.blocks) == 1).all()
+    assert (layer(torch.ones(len(batch.mask), 2), batch.groups) == 1).all()
 
 
 def test_stochastic_depth_rises_over_the_layers() -> None:
-    """The first layer keeps all; the last leaves out as often as the setting says."""
+    """From 0 in the first layer to the setting in the last."""
     model = Graphormer(GraphormerConfig(**SMALL, drop_path=0.3))
     assert [layer.drop_path.p for layer in model.layers] == [0, 0.15, 0.3]
 
@@ -338,27 +366,26 @@ def test_stochastic_depth_rises_over_the_layers() -> None:
 @pytest.mark.parametrize(
     "name", ["node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width"]
 )
-def test_negative_sizes(name: str) -> None:
-    """0 is none; less is a mistake."""
-    with pytest.raises(ConfigError, match=rf"model\.{name} must be 0, which is none, or more"):
+def test_negative_sizes_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.{name} must be 0 \(none\) or more"):
         GraphormerConfig(**{name: -1})
 
 
-def test_urpe_is_of_the_usual_attention() -> None:
-    """Its gates would be computed and never read."""
-    with pytest.raises(ConfigError, match=r"model\.pair_width replaces; got urpe=True, pair_w"):
+def test_urpe_cannot_be_combined_with_pair_vectors() -> None:
+    """Attention with pair vectors does not read its gates."""
+    with pytest.raises(
+        ConfigError, match=r"cannot be combined with model\.pair_width: .* urpe=True, pair_width=8"
+    ):
         GraphormerConfig(urpe=True, pair_width=8)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 1.5, float("nan")])
-def test_momentum(momentum: float) -> None:
-    """It is the share of the newest batch."""
+def test_a_momentum_out_of_range_is_refused(momentum: float) -> None:
     with pytest.raises(ConfigError, match=r"model\.norm_momentum must lie in 0 < m ≤ 1"):
         GraphormerConfig(norm_momentum=momentum)
 
 
-def test_the_momentum_reaches_every_batch_norm() -> None:
-    """Of the graph token's and of the atoms'."""
+def test_the_momentum_is_that_of_every_batch_norm() -> None:
     model = Graphormer(GraphormerConfig(**SMALL, node_norm="batch", norm_momentum=0.02))
     norms = [each for each in model.modules() if isinstance(each, nn.BatchNorm1d)]
     assert len(norms) > 5

@@ -1,4 +1,4 @@
-"""The local branch against PyTorch Geometric's, and its gradients."""
+"""The local branch, readable and fast, against PyTorch Geometric's layer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import copy
 
 import pytest
 import torch
+import torch_geometric.typing
 from support import batch_of
 from torch import Tensor, nn
 from torch_geometric.nn import GINEConv
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn.kernels.local import FastGINE
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.neighbours import neighbours_of
+from molsepnorm.nn.pairs.tensors import PairTensors
 
 WIDTH = 6
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")
@@ -25,17 +28,23 @@ def some_batch(name: str, blocks: int = 2) -> GraphBatch:
     return batch_of([featurizer(text) for text in SMILES], config, blocks)
 
 
-def some_layer(name: str) -> GINE:
+def some_layer(name: str, kind: type[GINE] = FastGINE) -> GINE:
     torch.manual_seed(0)
-    layer = GINE(WIDTH, featurize.get(name).bond_sizes).double()
+    layer = kind(WIDTH, featurize.get(name).bond_sizes).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter)
     return layer
 
 
+def local(layer: GINE, x: Tensor, batch: GraphBatch) -> Tensor:
+    pairs = PairTensors(bias=[], neighbours=neighbours_of(batch))
+    return layer(torch.zeros_like(x), x, pairs, batch)
+
+
 def by_geometric(layer: GINE, x: Tensor, batch: GraphBatch) -> Tensor:
-    """What `GINEConv` makes of the same weights and a list of bonds; bonds of several features
-    get the mean of their embeddings."""
+    """The output of `GINEConv` with the same weights and a list of bonds.
+
+    The embedding of a bond is the mean over its features."""
     table = neighbours_of(batch)
     target, place = (table.bonds > 0).nonzero(as_tuple=True)
     labels = table.bonds[target, place] - 1
@@ -45,56 +54,67 @@ def by_geometric(layer: GINE, x: Tensor, batch: GraphBatch) -> Tensor:
         divisor *= len(values)
     mlp = nn.Sequential(layer.mlp_in, nn.GELU(), layer.mlp_out)
     conv = GINEConv(copy.deepcopy(mlp), train_eps=True)
-    conv.nn = mlp  # not drawn anew
+    conv.nn = mlp  # with the same weights
     conv.eps = nn.Parameter(layer.epsilon.detach().clone())
     bonds = torch.stack([table.slots[target, place], target])
     return conv(x, bonds, embeddings / len(layer.bonds)) * batch.mask[:, None]
 
 
+@pytest.mark.parametrize("kind", [GINE, FastGINE])
 @pytest.mark.parametrize("name", ["zinc", "ogb"])
-def test_equals_geometrics(name: str) -> None:
-    """Outputs, and gradients by input and bonds."""
-    layer, batch = some_layer(name), some_batch(name)
+def test_gine_equals_that_of_pytorch_geometric(name: str, kind: type[GINE]) -> None:
+    """Outputs, and gradients of the input and the bond embeddings."""
+    layer, batch = some_layer(name, kind), some_batch(name)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64, requires_grad=True)
     wanted = [x, *layer.bonds, layer.mlp_in.weight]
     results = []
-    for y in (layer(x, neighbours_of(batch), batch.mask), by_geometric(layer, x, batch)):
+    for y in (local(layer, x, batch), by_geometric(layer, x, batch)):
         results.append([y, *torch.autograd.grad(y.square().sum(), wanted)])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_gradients() -> None:
-    """Of input, bonds' embeddings and ε, against finite differences."""
+def test_gine_gradients_equal_finite_differences() -> None:
+    """Of the input, the bond embeddings and ε."""
     layer, batch = some_layer("zinc"), some_batch("zinc")
-    table = neighbours_of(batch)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64, requires_grad=True)
 
     def loss(x: Tensor, *_: Tensor) -> Tensor:
-        return layer(x, table, batch.mask)
+        return local(layer, x, batch)
 
     assert torch.autograd.gradcheck(loss, (x, *layer.bonds, layer.epsilon))
 
 
-def test_slots_without_an_atom_get_nothing() -> None:
-    """Neither graph tokens nor padding take part, whatever stands there."""
+def test_gine_is_zero_at_graph_tokens_and_padding() -> None:
+    """Their inputs have no effect either."""
     layer, batch = some_layer("zinc"), some_batch("zinc", blocks=1)
-    table = neighbours_of(batch)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
-    y = layer(x, table, batch.mask)
+    y = local(layer, x, batch)
     assert not y[~batch.mask].any()
     assert y[batch.mask].any(dim=1).all()
     noisy = torch.where(batch.mask[:, None], x, 99.0)
-    torch.testing.assert_close(layer(noisy, table, batch.mask), y, rtol=0, atol=0)
+    torch.testing.assert_close(local(layer, noisy, batch), y, rtol=0, atol=0)
 
 
-def test_a_repeated_gradient_has_the_same_bits() -> None:
-    """Nothing is added up in an order that chance decides."""
+def test_gine_gradients_repeat_bit_by_bit() -> None:
     layer, batch = some_layer("ogb").float(), some_batch("ogb")
     x = torch.randn(len(batch.mask), WIDTH, requires_grad=True)
     first, second = (
-        torch.autograd.grad(layer(x, neighbours_of(batch), batch.mask).sum(), [x, *layer.bonds])
-        for _ in range(2)
+        torch.autograd.grad(local(layer, x, batch).sum(), [x, *layer.bonds]) for _ in range(2)
     )
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_sums_are_equal_with_and_without_torch_scatter(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain sums over bonds use `torch_geometric.utils.scatter`."""
+    if installed:
+        pytest.importorskip("torch_scatter")
+    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SCATTER", installed)
+    batch = some_batch("ogb")
+    x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
+    plain, fast = (local(some_layer("ogb", kind), x, batch) for kind in (GINE, FastGINE))
+    torch.testing.assert_close(plain, fast)

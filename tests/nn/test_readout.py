@@ -1,31 +1,60 @@
-"""What is read off a molecule."""
+"""The read-out, plain and fast, against a loop over molecules."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+import torch_geometric.typing
 from support import batch_of
 
 from molsepnorm.molecules import featurize
-from molsepnorm.nn import GraphormerConfig
-from molsepnorm.nn.readout import Pooling
+from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn.kernels.readout import FastReadout
+from molsepnorm.nn.readout import GraphTokenReadout, Readout
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 
 
+def some_batch(blocks: int) -> GraphBatch:
+    return batch_of([featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), blocks)
+
+
+@pytest.mark.parametrize("cls", [Readout, FastReadout])
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("kind", ["token", "mean", "sum", "token+mean", "token+sum"])
-def test_equals_a_plain_loop(kind: str, blocks: int) -> None:
-    """Molecule by molecule, in the order asked for; padding is never read."""
-    batch = batch_of([featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), blocks)
+def test_readout_equals_a_loop_over_molecules(kind: str, blocks: int, cls: type[Readout]) -> None:
+    """In the order of the molecules; padding is not read."""
+    batch = some_batch(blocks)
     x = torch.randn(len(batch.mask), 3)
     x[~batch.mask & ~torch.isin(torch.arange(len(x)), batch.graph_token)] = 1e6
-    pooling = Pooling(kind, 3)
+    readout = cls(kind, 3)
     expected = []
     for token, size in zip(batch.graph_token.tolist(), (5, 1, 6, 6), strict=True):
         atoms = x[token + 1 : token + 1 + size]
         parts = {"token": x[token], "mean": atoms.mean(0), "sum": atoms.sum(0) / 16}
         expected.append(torch.cat([parts[part] for part in kind.split("+")]))
-    found = pooling(x, batch)
-    assert found.shape == (len(SMILES), pooling.width)
+    found = readout(x, batch)
+    assert found.shape == (len(SMILES), readout.width)
     torch.testing.assert_close(found, torch.stack(expected))
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_graph_token_readout_returns_tokens_in_the_order_of_the_molecules(blocks: int) -> None:
+    batch = some_batch(blocks)
+    x = torch.randn(len(batch.mask), 3)
+    tokens = x[batch.graph_token.sort().values]
+    assert torch.equal(GraphTokenReadout(3)(tokens, batch), x[batch.graph_token])
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_sums_are_equal_with_and_without_torch_scatter(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain sums over molecules use `torch_geometric.utils.scatter`."""
+    if installed:
+        pytest.importorskip("torch_scatter")
+    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SCATTER", installed)
+    batch = some_batch(2)
+    x = torch.randn(len(batch.mask), 3, dtype=torch.float64)
+    plain, fast = (cls("sum", 3)(x, batch) for cls in (Readout, FastReadout))
+    torch.testing.assert_close(plain, fast)

@@ -114,7 +114,7 @@ def test_batches_hold_molecules_of_like_size(tensors: GraphTensors) -> None:
 
     infer(Watching(), tensors, np.arange(9), batch_size=4)
     assert [len(batch) for batch in seen] == [4, 4, 1]
-    slots = [batch.blocks[0].slots for batch in seen]
+    slots = [batch.groups[0].slots for batch in seen]
     assert slots == sorted(slots)
 
 

@@ -298,7 +298,7 @@ def classifier(predictor) -> Predictor:
         network = Graphormer(replace(predictor.model.network.config, outputs=5))
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        torch.nn.init.zeros_(network.readout.bias)
+        torch.nn.init.zeros_(network.head.bias)
     return Predictor(PropertyModel(network, "zinc", Task(targets, "loss")))
 
 
@@ -553,7 +553,7 @@ def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
             )
         )
     with torch.no_grad():
-        network.readout.bias[output] = value
+        network.head.bias[output] = value
     return Predictor(
         PropertyModel(network, "zinc", Task(targets, "loss")), "cpu", 1, precision=precision
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm, SharedNorm
 
 WIDTH = 16
 NORMS: dict[str, Callable[[], nn.Module]] = {
@@ -19,7 +19,7 @@ NORMS: dict[str, Callable[[], nn.Module]] = {
     "batch": lambda: SepNorm(WIDTH, tok_norm=nn.BatchNorm1d),
     "none": lambda: SepNorm(WIDTH, nn.Identity, nn.Identity),
     "shared": lambda: SharedNorm(WIDTH),
-    "leading": lambda: LeadingSepNorm(WIDTH),
+    "leading": lambda: MultiTokenSepNorm(WIDTH),
 }
 MODES: dict[str, Callable[[], AbstractContextManager]] = {
     "grad": nullcontext,

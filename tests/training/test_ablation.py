@@ -150,5 +150,5 @@ def test_a_variants_name_says_what_varies():
 def test_a_norm_is_what_its_name_says_whatever_the_recipe_has(name):
     settings = variants_of({"norm": [name]})[name]
     options = {key.removeprefix("model."): value for key, value in settings.items()}
-    recipe = {"graph_norm": "mix", "node_norm": "rms", "last_graph_norm": "none"}
+    recipe = {"graph_norm": "layer", "node_norm": "rms", "last_graph_norm": "none"}
     assert GraphormerConfig(**recipe | options) == GraphormerConfig(norm=name)

@@ -230,7 +230,7 @@ def test_predictions_that_are_not_finite_are_counted_and_told(coloured, capsys):
     good = evaluate(result.folder, config.data)
     model = PropertyModel.from_pretrained(result.folder)
     with torch.no_grad():
-        model.network.readout.weight[1] = 3e38  # of a: its output overflows
+        model.network.head.weight[1] = 3e38  # of a: its output overflows
     model.save_pretrained(result.folder / "model")
     found = evaluate(result.folder, config.data)
     assert (good.not_finite, found.not_finite) == (0, found.molecules)

@@ -63,7 +63,7 @@ def watched(monkeypatch):
     def steps(self, batches):
         for batch in batches:
             cut = self.graphs.cut(batch, self.config.run.blocks)
-            assert sum(block.graphs * block.slots**2 for block in cut.blocks) == len(cut.pairs)
+            assert sum(block.graphs * block.slots**2 for block in cut.groups) == len(cut.pairs)
             seen.append((batch.tolist(), len(cut.pairs), self))
         yield from plain(self, batches)
 

@@ -19,7 +19,8 @@ from tape import record
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.nn import Graphormer, attention
+from molsepnorm.nn import Graphormer
+from molsepnorm.nn.kernels import attention
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, TrainConfig, load_config, step, train
 from molsepnorm.training.folder import RunFolder
@@ -115,7 +116,7 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
         {"run.precision": "bf16"},
         RICH,
         {"model.layers": 2, "model.pair_width": 4, "model.pair_walks": 3},
-        {"model.graph_norm": "renorm", "model.node_norm": "mix", "model.norm_order": "post"},
+        {"model.graph_norm": "rms", "model.node_norm": "batch", "model.norm_order": "post"},
     ],
     ids=[
         *("plain", "layer norms", "batch norms", "shared", "two targets", "bf16"),
@@ -139,7 +140,7 @@ def test_the_average_follows_in_recorded_steps(trainer, graphs_on_cpu):
     both = [trainer({**EXACT, "run.step": name}) for name in ("eager", "captured")]
     for each in both:
         losses(each)
-        assert not torch.equal(each.average.module.readout.weight, each.network.readout.weight)
+        assert not torch.equal(each.average.module.head.weight, each.network.head.weight)
     weights = [each.average.module.embedding.atoms for each in both]
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-5)
 

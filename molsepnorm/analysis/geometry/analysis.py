@@ -26,8 +26,9 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernels.dropout import draws_at_random, dropout_alone
+from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.predict.inference import infer, pick_device
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics.spread import mean_and_sd
@@ -46,7 +47,7 @@ MEASURES = {
 }
 """Of a `Cloud`, in the order of a summary, by how a person calls them."""
 
-_ROWS = (TOKEN, ATOMS)  # of what `Graphormer.layer_embeddings` gives of a molecule
+_ROWS = (TOKEN, ATOMS)  # of what `nn.observe.layer_embeddings` gives of a molecule
 _SEED = 0  # of the dropout views
 _MOST_TARGETS = 3  # that are correlated with embeddings: of hundreds nobody reads a table
 
@@ -75,7 +76,7 @@ class Cloud:
     them."""
 
     site: str
-    """Of `Graphormer.sites`."""
+    """Of `nn.observe.embedding_sites`."""
     of: str
     """`TOKEN` or `ATOMS`."""
     effective_rank: float
@@ -247,20 +248,20 @@ def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) 
     network = subject.model.network.to(place)
     tensors = GraphTensors.of(subject.store, place)
     embedded = partial(_embedded, network, tensors, subject.graphs)
-    points = embedded(network.layer_embeddings)  # (n, 2, sites, C)
+    points = embedded(partial(layer_embeddings, network))  # (n, 2, sites, C)
     views: list[Tensor] = []
     if draws_at_random(network):
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(_SEED)
             views = [embedded(partial(_with_dropout, network)) for _ in range(2)]
     clouds = []
-    for index, site in enumerate(network.sites):
+    for index, site in enumerate(embedding_sites(network)):
         for row, of in enumerate(_ROWS):
             here = points[:, row, index]
             if not here.isnan().any():
                 pair = [view[:, row, index] for view in views]
                 clouds.append(_cloud(site, of, here, pair, numbers))
-    read = TOKEN if network.pooling.token else ATOMS
+    read = TOKEN if network.config.readout.startswith("token") else ATOMS
     places, shares = principal_map(points[:, _ROWS.index(read), -1])
     return Run(
         subject.name,
@@ -283,7 +284,7 @@ def _embedded(
 
 def _with_dropout(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
     with dropout_alone(network):
-        return network.layer_embeddings(batch)
+        return layer_embeddings(network, batch)
 
 
 def _cloud(

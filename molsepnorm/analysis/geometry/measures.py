@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import DataError
-from molsepnorm.sepnorm.batch_norm import at_least_float32
+from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = [
     "alignment",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from molsepnorm.nn.batch import Block
+from molsepnorm.nn.batch import PaddedGroup
 
 __all__ = [
     "by_size",
@@ -22,7 +22,7 @@ _SPREADS = 4.5
 """Standard deviations: normal deviates are larger once in 300,000."""
 
 
-def fixed_plan(sizes: np.ndarray, batch_size: int, blocks: int) -> tuple[Block, ...]:
+def fixed_plan(sizes: np.ndarray, batch_size: int, blocks: int) -> tuple[PaddedGroup, ...]:
     """Rectangles in which random batches fit, but for one in many thousands.
 
     For every threshold a plan has as many rows above it as a batch needs on average, and
@@ -43,7 +43,7 @@ def fixed_plan(sizes: np.ndarray, batch_size: int, blocks: int) -> tuple[Block, 
     return _cheapest_plan(distinct, batch_size - rows, blocks)
 
 
-def rows_of(sizes: np.ndarray, plan: tuple[Block, ...]) -> np.ndarray | None:
+def rows_of(sizes: np.ndarray, plan: tuple[PaddedGroup, ...]) -> np.ndarray | None:
     """Which molecule goes into each row of a plan, int64 [B]; None where they do not fit.
 
     Args:
@@ -55,13 +55,13 @@ def rows_of(sizes: np.ndarray, plan: tuple[Block, ...]) -> np.ndarray | None:
     return order if (sizes[order] < widths).all() else None
 
 
-def tight_plan(slots: np.ndarray, blocks: int) -> tuple[Block, ...]:
+def tight_plan(slots: np.ndarray, blocks: int) -> tuple[PaddedGroup, ...]:
     """Up to `blocks` rectangles for graphs with these slots, in rising order."""
     distinct, first = np.unique(slots, return_index=True)
     return _cheapest_plan(distinct, np.append(first[1:], len(slots)), blocks)
 
 
-def _cheapest_plan(distinct: np.ndarray, ends: np.ndarray, blocks: int) -> tuple[Block, ...]:
+def _cheapest_plan(distinct: np.ndarray, ends: np.ndarray, blocks: int) -> tuple[PaddedGroup, ...]:
     """Up to `blocks` rectangles of least cost, by dynamic programming over the distinct sizes.
 
     A graph padded to S slots costs about S² + 32 S: attention's passes over pairs, and the layers'
@@ -88,7 +88,7 @@ def _cheapest_plan(distinct: np.ndarray, ends: np.ndarray, blocks: int) -> tuple
             chosen.append(last)
     rows = np.diff(ends[chosen[::-1]], prepend=0)
     widths = distinct[chosen[::-1]]
-    return tuple(Block(*pair) for pair in zip(rows.tolist(), widths.tolist(), strict=True))
+    return tuple(PaddedGroup(*pair) for pair in zip(rows.tolist(), widths.tolist(), strict=True))
 
 
 def epoch_batches(

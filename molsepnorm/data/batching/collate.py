@@ -17,7 +17,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encode import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
-from molsepnorm.nn.batch import Block, GraphBatch, PathTable
+from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
 __all__ = ["GraphTensors", "path_table"]
 
@@ -31,8 +31,8 @@ class GraphTensors:
     >>> zinc = molsepnorm.molecules.featurize.get("zinc")
     >>> encoded = encode([zinc("CCO"), zinc("c1ccccc1")], EncodingSpec(bond_sizes=(3,)))
     >>> batch = GraphTensors.of(encoded).cut([1, 0])
-    >>> batch.blocks, batch.graph_token.tolist()
-    ((Block(graphs=2, slots=7),), [7, 0])
+    >>> batch.groups, batch.graph_token.tolist()
+    ((PaddedGroup(graphs=2, slots=7),), [7, 0])
     """
 
     sizes: np.ndarray
@@ -90,7 +90,7 @@ class GraphTensors:
         features = None if batch.features is None else batch.features[rows]
         return replace(batch, graph_token=batch.graph_token[rows], features=features)
 
-    def gather(self, graphs: Tensor, plan: tuple[Block, ...]) -> GraphBatch:
+    def gather(self, graphs: Tensor, plan: tuple[PaddedGroup, ...]) -> GraphBatch:
         """The batch of these molecules, laid out one after the other in a plan's rectangles.
 
         Nothing here waits for the device, and all shapes follow from the plan.
@@ -113,7 +113,7 @@ class GraphTensors:
             mask=mask,
             graph_token=torch.cat(tokens),
             pairs=pairs,
-            blocks=plan,
+            groups=plan,
             paths=self.paths,
             max_bonds=self.max_bonds,
             features=None if self.features is None else self.features[graphs],

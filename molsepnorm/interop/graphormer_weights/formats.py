@@ -10,11 +10,12 @@ ours                   graphormer-v1                                what is done
 embedding.atoms        atom_encoder                                 rows, see below
 embedding.degrees      in_degree_encoder, out_degree_encoder        from row 1 on, added up
 embedding.graph_token  graph_token                                  row 0
-bias.graph_token       graph_token_virtual_distance                 row 0
-bias.spatial           rel_pos_encoder (or spatial_pos_encoder)     from row 1 on
-bias.unreachable       the same                                     row 511
-bias.bonds.F           edge_encoder                                 rows, see below
-bias.positions         edge_dis_encoder                             as (L, H, H), each transposed
+pair_encoding.bias:
+- graph_token          graph_token_virtual_distance                 row 0
+- spatial              rel_pos_encoder (or spatial_pos_encoder)     from row 1 on
+- unreachable          the same                                     row 511
+- bonds.F              edge_encoder                                 rows, see below
+- positions            edge_dis_encoder                             as (L, H, H), each transposed
 layers.N:
 - attention_norm.norm  self_attention_norm
 - attention.qkv        self_attention.linear_q, linear_k, linear_v  one below the other
@@ -22,12 +23,12 @@ layers.N:
 - ffn_norm.norm        ffn_norm
 - ffn_in, ffn_out      ffn.layer1, ffn.layer2
 last_norm.norm         final_ln
-readout                downstream_out_proj, or out_proj
+head                   downstream_out_proj, or out_proj
 ====================== ============================================ ===========================
 
 In "hf" the tables stand below graph_node_feature and graph_attn_bias, and a layer has
 self_attn_layer_norm, self_attn.{q,k,v,out}_proj, final_layer_norm, fc1 and fc2. Its head (linear,
-activation, norm, linear) is none that ours could be, so `last_norm` and `readout` stay fresh: what
+activation, norm, linear) is none that ours could be, so `last_norm` and `head` stay fresh: what
 is imported is the graph token after the last layer. The final_layer_norm of its encoder, without
 a layer's number, has no effect: transformers never applies it.
 
@@ -47,7 +48,7 @@ the left.
 **Padding.** Row 0 of edge_encoder pads a path to the longest of its batch, L bonds at most. v1
 draws it at random and never trains it, so its outputs depend a little on a molecule's company.
 What the row adds to a path that is padded to L depends on the distance alone, and goes into
-`bias.spatial` and `bias.unreachable`.
+`spatial` and `unreachable`.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ FORMATS = {
             "ffn_out": "ffn.layer2",
         },
         settings={"dropout": "dropout_rate", "attention_dropout": "attention_dropout_rate"},
-        after={"last_norm.norm": "final_ln", "readout": "downstream_out_proj"},
+        after={"last_norm.norm": "final_ln", "head": "downstream_out_proj"},
         aliases={"spatial_pos_encoder": "rel_pos_encoder", "out_proj": "downstream_out_proj"},
     ),
     "hf": Format(

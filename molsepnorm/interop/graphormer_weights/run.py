@@ -206,7 +206,8 @@ def _model(
     missing, _ = network.load_state_dict(found.state, strict=False)
     no_head = "its head has no counterpart; train this before you predict"
     no_salts = "its network cannot read molecules of several fragments"
-    fresh = {name: no_salts if name == "bias.unreachable" else no_head for name in missing}
+    salts = "pair_encoding.bias.unreachable"
+    fresh = {name: no_salts if name == salts else no_head for name in missing}
     return PropertyModel(network.eval(), featurizer, task), fresh
 
 

@@ -91,7 +91,7 @@ def import_weights(
 
     name = {role: f"{module}.weight" for role, module in form.tables.items()}
     table = {role: tensors[each] for role, each in name.items()}
-    for role, of in (("graph_token", "embedding"), ("virtual_distance", "bias")):
+    for role, of in (("graph_token", "embedding"), ("virtual_distance", "pair_encoding.bias")):
         put(f"{of}.graph_token", table[role][0], name[role])
     shift = form.atom_shift if atom_shift is None else atom_shift
     atoms = _features(table["atoms"], sizes.atoms, shift, given[name["atoms"]])
@@ -102,7 +102,7 @@ def import_weights(
     first = BOND_SHIFT + (featurizer == "zinc")
     bonds = _features(table["bonds"], sizes.bonds, first, given[name["bonds"]])
     for feature, rows in enumerate(bonds):
-        put(f"bias.bonds.{feature}", rows, name["bonds"])
+        put(f"pair_encoding.bias.bonds.{feature}", rows, name["bonds"])
 
     heads = table["virtual_distance"].shape[1]
     matrices = table["positions"].reshape(-1, heads, heads).transpose(1, 2)
@@ -116,11 +116,12 @@ def import_weights(
     sources = [name["distances"], *([name["bonds"], name["positions"]] if padding.any() else [])]
     spatial = table["distances"][1 : min(_ROWS, UNREACHABLE_ROW)]
     rest = [padding[d:].sum(dim=0) / max(1, min(d, length)) for d in range(len(spatial))]
-    put("bias.spatial", spatial + torch.stack(rest), *sources)
+    put("pair_encoding.bias.spatial", spatial + torch.stack(rest), *sources)
     if salts := len(table["distances"]) > UNREACHABLE_ROW:
         unreachable = table["distances"][UNREACHABLE_ROW] + padding.sum(dim=0) / length
-        put("bias.unreachable", unreachable, *sources)
-    put("bias.positions", matrices[: min(length, len(spatial) - 1)], name["positions"])
+        put("pair_encoding.bias.unreachable", unreachable, *sources)
+    positions = matrices[: min(length, len(spatial) - 1)]
+    put("pair_encoding.bias.positions", positions, name["positions"])
 
     for index in range(found.layers):
         modules = {part: f"layers.{index}.{module}" for part, module in form.layer.items()}
@@ -148,8 +149,8 @@ def import_weights(
         bond_sizes=sizes.bonds,
         max_degree=len(degrees) - 1,
         max_distance=len(spatial) - 1,
-        max_path_length=len(ours["bias.positions"]),
-        outputs=len(ours["readout.bias"]) if form.after else outputs,
+        max_path_length=len(ours["pair_encoding.bias.positions"]),
+        outputs=len(ours["head.bias"]) if form.after else outputs,
         **{part: settings[key] for part, key in form.settings.items() if key in settings},
     )
     _check_shapes(config, ours, mapped)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molsepnorm.nn.batch import Block
+from molsepnorm.nn.batch import PaddedGroup
 
 __all__ = [
     "FUSED_SLOTS",
@@ -76,7 +76,7 @@ def fused_attention(
     return y
 
 
-def fits(x: Tensor, blocks: Sequence[Block], heads: int) -> bool:
+def fits(x: Tensor, blocks: Sequence[PaddedGroup], heads: int) -> bool:
     """Whether `fused_attention` can do these blocks of x (M, C), where x lies."""
     return (
         x.device.type in DEVICES
@@ -189,9 +189,9 @@ def _launch(
     others: Sequence[tuple[Tensor, ...]],  # for each block
 ) -> None:
     """Start a kernel for every block, a program for each graph and head."""
-    from molsepnorm.nn.kernels import triton_kernels as fused_kernels
+    from molsepnorm.nn.kernels import triton_kernels
 
-    kernel = getattr(fused_kernels, name)
+    kernel = getattr(triton_kernels, name)
     qkv, heads = qkv.contiguous(), len(bias[0])
     size = qkv.shape[1] // 3 // heads
     first_slot = first_row = 0
@@ -216,10 +216,10 @@ def constants(
     """What the kernels are compiled for; both must be given the same, or their masks differ."""
     import triton
 
-    from molsepnorm.nn.kernels import triton_kernels as fused_kernels
+    from molsepnorm.nn.kernels import triton_kernels
 
     tile = _tile(rows) if _tile(slots) <= 32 else _LEAST_TILE  # more rows would spill registers
-    interpreted = not isinstance(fused_kernels.forward, triton.runtime.JITFunction)
+    interpreted = not isinstance(triton_kernels.forward, triton.runtime.JITFunction)
     return {
         "HEADS": heads,
         "SIZE": size,

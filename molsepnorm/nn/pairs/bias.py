@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
-from molsepnorm.nn.embedding import label_embeddings
+from molsepnorm.nn.pairs.labels import label_embeddings
 
-__all__ = ["AttentionBias"]
+__all__ = ["AttentionBias", "by_head"]
 
 
 class AttentionBias(nn.Module):
@@ -23,20 +20,20 @@ class AttentionBias(nn.Module):
 
     .. math:: b_{ij} = s_D + \frac{1}{D'} \sum_{k=1}^{D'} W_k \, \mathrm{emb}(e_k)
 
-    A pair with the graph token has a learned bias of its own, atoms of different fragments
-    another, and padding −∞.
+    A pair with the graph token has a learned bias of its own, atoms of different fragments another,
+    and padding −∞.
 
-    The sum depends on the path's bonds alone, so it is computed once for every entry of the path
-    vocabulary, as a weighted sum of terms T[k, e_k]. The bias is then one look-up, and no tensor of
-    shape (B, N, N, L, H) exists. (`F.embedding`, whose gradient is summed in a fixed order, keeps
-    runs repeatable to the bit; indexing does not.)
+    The sum depends only on the bonds of the path, so it is computed once for every entry of the
+    path vocabulary, as a weighted sum of terms T[k, e_k]. The bias is then a single look-up, and no
+    tensor of shape (B, N, N, L, H) is needed. The gradient of `F.embedding` is summed in a fixed
+    order, so that runs repeat bit by bit; that of indexing is not.
 
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, sections 3.1.2, 3.1.3 and 3.2. The paths
-    are canonical here, the reference's depend on the order of the atoms.
+    are canonical here; those of the reference depend on the order of the atoms.
 
     Args:
         heads: H.
-        bond_sizes: how many values each bond feature has; the embeddings of a bond's features are
+        bond_sizes: number of values of each bond feature. The embeddings of a bond's features are
             averaged, as in the reference.
         max_distance: the largest distance with a bias of its own.
         max_path_length: L.
@@ -53,39 +50,33 @@ class AttentionBias(nn.Module):
         self.bonds = nn.ParameterList([torch.empty(size, heads) for size in bond_sizes])
         self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
 
-    def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each block (H, graphs, S, S)
-        """The bias of every block of a batch."""
+    def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each group (H, graphs, S, S)
+        """Return the bias of every padded group of a batch."""
         with torch.autocast(batch.pairs.device.type, enabled=False):
             bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
-        return [
-            part.T.contiguous().view(-1, block.graphs, block.slots, block.slots)
-            for block, part in zip(batch.blocks, batch.by_block(bias), strict=True)
-        ]
+        return by_head(bias, batch)
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
-        """The bias of every code of a path vocabulary."""
+        """Return the bias of every code of a path vocabulary."""
         bonds = label_embeddings(self.bonds)  # (K, H)
         terms = torch.einsum("lhk,ek->leh", self.positions, bonds)  # (L, K, H)
-        known = paths.bonds.shape[1] // paths.labels
-        terms = terms[:known, : paths.labels].flatten(0, 1)
-        sums = _Product.apply(paths.bonds, paths.bonds_transposed, terms) / paths.lengths[:, None]
+        longest = paths.bonds.shape[1] // paths.labels
+        terms = terms[:longest, : paths.labels].flatten(0, 1)
+        sums = self.path_sums(paths, terms) / paths.lengths[:, None]
         # in the order of the codes
         assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
         padding = torch.full_like(self.graph_token, -torch.inf)
         special = torch.stack([padding, self.graph_token, self.unreachable])
         return torch.cat([special, (sums + F.embedding(paths.distances, self.spatial))[SELF:]])
 
+    def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
+        """Return the sum of the terms (L·K, H) of every path's bonds."""
+        return paths.bonds.to(terms.dtype) @ terms
 
-class _Product(torch.autograd.Function):
-    """A constant matrix (V, R), sparse or not, times (R, H); the gradient reads its transpose,
-    which torch would transpose a sparse matrix for at every step."""
 
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:  # (V, H)
-        ctx.transposed = transposed
-        return matrix.to(x.dtype) @ x
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed.to(grad.dtype) @ grad
+def by_head(values: Tensor, batch: GraphBatch) -> list[Tensor]:  # for each group (H, graphs, S, S)
+    """Return values (P, H) of the slot pairs, group by group, with the heads first."""
+    return [
+        part.flatten(0, 2).T.contiguous().view(-1, *part.shape[:3])
+        for part in batch.by_group(values)
+    ]

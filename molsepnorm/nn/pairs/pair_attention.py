@@ -1,19 +1,19 @@
-"""Attention that reads and updates a vector for every slot pair."""
+"""Attention that reads and updates a vector for every slot pair (GRIT)."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from molsepnorm.nn.batch import Block
-from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.batch import PaddedGroup
+from molsepnorm.nn.dropout import Dropout
+from molsepnorm.nn.pairs.tensors import PairTensors
 
-__all__ = ["PairAttention", "PairEmbedding"]
+__all__ = ["SMOOTHING", "PairAttention", "PairEmbedding"]
 
-_SMOOTHING = 1e-3
+SMOOTHING = 1e-3
 """ε of the signed square root."""
 
 
@@ -22,15 +22,15 @@ class PairEmbedding(nn.Module):
 
     .. math:: e_{ij} = W [f_{ij}, b_{ij}] + c
 
-    What the bias knows (distance, bonds of the path, graph token or not) thus begins the vectors
-    too. Its −∞ of padding is read as 0: whatever a pair with padding holds, nobody attends to it.
+    The bias encodes the distance, the bonds of the path and the graph token. Its −∞ at padding is
+    replaced by 0; no slot attends to padding.
 
-    Source: Ma et al., ICML 2023, arXiv 2305.17589, section 3.1, for f being random-walk
-    probabilities. The bias is not read there.
+    Source: Ma et al., ICML 2023, arXiv 2305.17589, section 3.1, where f are random-walk
+    probabilities and the bias is not read.
 
     Args:
         heads: H, of the bias.
-        features: numbers of f, 0 where the bias alone is read.
+        features: number of features f; 0 if only the bias is read.
         pair_width: E.
     """
 
@@ -40,21 +40,21 @@ class PairEmbedding(nn.Module):
 
     def forward(
         self,
-        bias: list[Tensor],  # for each block (H, graphs, S, S)
-        features: list[Tensor] | None = None,  # for each block (graphs, S, S, F), finite
-    ) -> list[Tensor]:  # for each block (graphs, S, S, E)
-        """The vectors of every block, in the bias's precision under autocast too."""
-        read = [_finite(part).permute(1, 2, 3, 0) for part in bias]
-        if features is not None:
-            read = [torch.cat(both, dim=-1) for both in zip(features, read, strict=True)]
+        bias: list[Tensor],  # for each group (H, graphs, S, S)
+        features: list[Tensor] | None = None,  # for each group (graphs, S, S, F), finite
+    ) -> list[Tensor]:  # for each group (graphs, S, S, E)
+        """Return the vectors of every padded group, in the precision of the bias."""
+        inputs = [part.masked_fill(part == -torch.inf, 0).permute(1, 2, 3, 0) for part in bias]
+        if features:
+            inputs = [torch.cat(both, dim=-1) for both in zip(features, inputs, strict=True)]
         with torch.autocast(bias[0].device.type, enabled=False):
-            return [self.linear(part) for part in read]
+            return [self.linear(part) for part in inputs]
 
 
 class PairAttention(nn.Module):
-    r"""Self-attention within each graph of a batch, by vectors of slot pairs.
+    r"""Self-attention within each graph of a batch that reads vectors e of slot pairs.
 
-    Slot i asks slot j in head h; e is normalised before anything reads it:
+    For query i, key j and head h, with e normalised first:
 
     .. math::
 
@@ -70,21 +70,23 @@ class PairAttention(nn.Module):
     Source: Ma et al., "Graph Inductive Biases in Transformers without Message Passing", ICML 2023,
     arXiv 2305.17589, section 3.2 (GRIT).
 
-    What differs from the paper: Graphormer's bias b is added to the logits; pair vectors are as
-    wide as one likes, and every head reads all of their channels, not a slice of its own; they are
-    normalised before the layer, not after it.
+    Differences from the paper: Graphormer's bias b is added to the logits. Pair vectors have any
+    width, and every head reads all of their channels instead of a slice. They are normalised before
+    the layer, not after it.
+
+    `kernels.pair_attention.FastPairAttention` computes the same faster.
 
     Args:
         width: C.
         heads: H, a divisor of C.
         pair_width: E.
         dropout: of the attention weights.
-        update_pairs: False in a last layer, whose pair vectors nobody reads: they are returned as
-            they came, and there are no parameters for what is not computed.
+        update_pairs: whether the layer returns new pair vectors. The last layer does not; it has no
+            parameters for them.
     """
 
     def __init__(
-        self, width: int, heads: int, pair_width: int, dropout: float, update_pairs: bool = True
+        self, width: int, heads: int, pair_width: int, dropout: Dropout, update_pairs: bool = True
     ) -> None:
         super().__init__()
         self.heads = heads
@@ -98,95 +100,58 @@ class PairAttention(nn.Module):
         """W_Ev, head after head."""
         self.pair_out = nn.Linear(pair_width, pair_width) if update_pairs else None
         self.out = nn.Linear(width, width)
-        self.dropout = ByteDropout(dropout)
+        self.dropout = dropout
 
     def forward(
-        self,
-        x: Tensor,  # (M, C)
-        pairs: list[Tensor],  # for each block (graphs, S, S, E)
-        bias: list[Tensor],  # for each block (H, graphs, S, S), −∞ where padding is asked
-        blocks: tuple[Block, ...],
-        tokens_only: bool = False,
-    ) -> tuple[Tensor, list[Tensor]]:  # (M, C) or (B, C), and the pairs
-        """Attend within each graph; blocks are attended one after the other.
+        self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
+    ) -> tuple[Tensor, PairTensors]:  # (ΣQ, C)
+        """Attend within each graph, from the first Q slots to all slots.
 
-        With `tokens_only` the graph tokens alone ask, of all slots; they answer in the blocks'
-        order, and the pairs are returned as they came. The projections of x follow autocast; all
-        that has the size of the pairs keeps the pairs' precision.
+        The projections of x follow autocast. Tensors of the size of the pairs keep the precision of
+        the pair vectors.
+
+        Args:
+            x: (M, C).
+            pairs: bias (H, graphs, Q, S) and vectors (graphs, Q, S, E) for each group.
+            groups: the padded groups of the batch.
+
+        Returns:
+            The outputs of the queries, group after group, and the pairs with the new vectors.
         """
-        attended, updated = [], []
-        qkv = self.qkv(x).split([block.graphs * block.slots for block in blocks])
-        rows = 1 if tokens_only else None
+        assert pairs.vectors is not None
+        outputs, updated = [], []
+        qkv = self.qkv(x).split([group.graphs * group.slots for group in groups])
         with torch.autocast(x.device.type, enabled=False):
-            for projected, block, e, part in zip(qkv, blocks, pairs, bias, strict=True):
-                own = projected.view(block.graphs, block.slots, -1).to(e.dtype)
-                y, hidden = self._attend(own, e[:, :rows], part[:, :, :rows])
-                attended.append(y)
-                updated.append(e if tokens_only else self._updated(e, hidden))
-        return self.out(torch.cat(attended)), updated
+            for part, group, e, bias in zip(qkv, groups, pairs.vectors, pairs.bias, strict=True):
+                part = part.view(group.graphs, group.slots, -1).to(e.dtype)
+                y, hidden = self._attend(part, e, bias)
+                outputs.append(y)
+                updated.append(self.update(e, hidden))
+        return self.out(torch.cat(outputs)), replace(pairs, vectors=updated)
 
     def _attend(
         self,
         qkv: Tensor,  # (graphs, S, 2E + C)
-        e: Tensor,  # (graphs, Q, S, E); Q is S, or 1: the graph tokens alone
+        e: Tensor,  # (graphs, Q, S, E)
         bias: Tensor,  # (H, graphs, Q, S)
     ) -> tuple[Tensor, Tensor]:  # (graphs·Q, C), and ê (graphs, Q, S, E)
-        """Attend in one block."""
         q, k, v = qkv.split(self.split, dim=-1)
         q, v = q[:, : e.shape[1]], v.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        hidden = _Hidden.apply(q, k, _linear(self.pair_norm(e), self.pair_in))
+        hidden = self.hidden(q, k, e)
         logits = torch.matmul(self.logits.weight, hidden.transpose(2, 3))  # (graphs, Q, H, S)
         weights = self.dropout((logits + bias.permute(1, 2, 0, 3)).softmax(-1))
-        # Σ_j α_ij W ê_ij = W Σ_j α_ij ê_ij: a product for every slot, not for every pair
+        # Σ_j α_ij W ê_ij = W Σ_j α_ij ê_ij: one product for every slot instead of every pair
         values = self.pair_values.weight.unflatten(0, (self.heads, -1))  # (H, C/H, E)
         attended = torch.einsum("gqhe,hce->gqhc", weights @ hidden, values)
         attended = attended + (weights.transpose(1, 2) @ v).transpose(1, 2)
         return attended.flatten(2).flatten(0, 1), hidden
 
-    def _updated(self, e: Tensor, hidden: Tensor) -> Tensor:  # (graphs, S, S, E)
-        return e if self.pair_out is None else _linear(hidden, self.pair_out).add_(e)
+    def hidden(self, q: Tensor, k: Tensor, e: Tensor) -> Tensor:  # (graphs, Q, S, E)
+        """Return ê for queries q (graphs, Q, E), keys k (graphs, S, E) and vectors e."""
+        scale, shift = self.pair_in(self.pair_norm(e)).chunk(2, dim=-1)
+        z = (q[:, :, None] + k[:, None]) * scale
+        return torch.relu(z / (z.abs() + SMOOTHING).sqrt() + shift)
 
-
-class _Hidden(torch.autograd.Function):
-    """ê of a block: ReLU(ρ((q_i + k_j) ⊙ w_ij) + b_ij).
-
-    Nearly all time of a `PairAttention` goes into passes over tensors of the pairs' size. Composed
-    of autograd's own operations, these few would keep six such tensors for the gradient, not four.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,  # (graphs, Q, E)
-        k: Tensor,  # (graphs, S, E)
-        read: Tensor,  # (graphs, Q, S, 2E): w and b side by side
-    ) -> Tensor:  # (graphs, Q, S, E)
-        scale, shift = read.chunk(2, dim=-1)
-        z = (q[:, :, None] + k[:, None]).mul_(scale)
-        root = z.abs().add_(_SMOOTHING).rsqrt_()
-        hidden = z.mul_(root).add_(shift).relu_()
-        ctx.save_for_backward(q, k, read, root, hidden)
-        return hidden
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, read, root, hidden = ctx.saved_tensors
-        scale = read.chunk(2, dim=-1)[0]
-        grad_read = torch.empty_like(read)
-        by_scale, by_shift = grad_read.chunk(2, dim=-1)
-        torch.mul(grad, hidden.sign(), out=by_shift)  # ReLU's
-        # ρ'(z) = (1 + ε r²) r / 2, where r = 1 / √(|z| + ε)
-        slope = root.square().mul_(_SMOOTHING / 2).add_(0.5).mul_(root).mul_(by_shift)
-        torch.add(q[:, :, None], k[:, None], out=by_scale).mul_(slope)
-        slope.mul_(scale)
-        return slope.sum(2), slope.sum(1), grad_read
-
-
-def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
-    """As `linear(x)`, which on a CPU takes twice as long for as narrow a matrix."""
-    return (x @ linear.weight.T).add_(linear.bias)
-
-
-def _finite(bias: Tensor) -> Tensor:
-    return bias.masked_fill(bias == -torch.inf, 0)
+    def update(self, e: Tensor, hidden: Tensor) -> Tensor:  # (graphs, S, S, E)
+        """Return the pair vectors for the next layer."""
+        return e if self.pair_out is None else e + self.pair_out(hidden)

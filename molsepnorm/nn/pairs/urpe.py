@@ -1,4 +1,4 @@
-"""Gates on the attention weights, by the distance of two atoms."""
+"""URPE: learned factors of the attention weights."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from torch.nn import functional as F
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
+from molsepnorm.nn.pairs.bias import by_head
 
-__all__ = ["RelativeGate"]
+__all__ = ["URPE"]
 
 
-class RelativeGate(nn.Module):
-    r"""One factor per head and slot pair, for `BiasedSelfAttention` to multiply its weights by.
+class URPE(nn.Module):
+    r"""Universal relative positional encoding: one factor per head and slot pair.
 
-    A softmax's rows sum up to one whatever the bias, so that how many neighbours an atom has is
-    lost in it; factors after it are free. For atoms i, j at the hop distance D, described by the
-    features f_ij besides:
+    `BiasedSelfAttention` multiplies its weights by these gates after the softmax. The rows of a
+    softmax sum to one, so the number of an atom's neighbours is lost; with the gates it is not. For
+    atoms i, j at the hop distance D, with optional features f_ij:
 
     .. math:: G_{ij} = 1 + c_D + w^\top f_{ij}
 
-    A pair with the graph token has a learned c of its own, atoms of different fragments another;
-    padding has 0. Features count for atoms that a path joins, themselves included. All parameters
-    are 0 at first, so a model with gates starts as the one without; and a weight decay draws it
-    back to that.
+    A pair with the graph token has a learned c of its own, atoms of different fragments another,
+    and padding has G = 0. Features are used for pairs of atoms of one fragment. All parameters are
+    0 at first, so the gates are 1, and weight decay draws them back to 1.
 
     Source: Luo et al., NeurIPS 2022, arXiv 2205.13401, section 4 (URPE), without features. With
     features of resistance distances: Zhang et al., ICLR 2023, arXiv 2301.09505, section 4
-    (Graphormer-GD), where a small perceptron stands in place of w. In the code of both one such
-    matrix serves all layers. For a matrix per layer, make one module of heads · layers heads and
-    cut its gates in pieces along their first dimension.
+    (Graphormer-GD), which has a small perceptron instead of w. In the code of both, all layers
+    share one such matrix.
 
     Args:
         heads: H.
         max_distance: the largest distance with a factor of its own.
-        features: F, how many features describe an atom pair.
+        features: F, number of features of an atom pair.
     """
 
     def __init__(self, heads: int, max_distance: int, features: int = 0) -> None:
@@ -47,48 +46,44 @@ class RelativeGate(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """All gates become 1."""
+        """Set all gates to 1."""
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
     def forward(
         self,
         batch: GraphBatch,
-        features: list[Tensor] | None = None,  # for each block (graphs, S, S, F)
-    ) -> list[Tensor]:  # for each block (H, graphs, S, S)
-        """The gates of every block of a batch.
+        features: list[Tensor] | None = None,  # for each group (graphs, S, S, F)
+    ) -> list[Tensor]:  # for each group (H, graphs, S, S)
+        """Return the gates of every padded group of a batch.
 
         Args:
-            batch: what to attend to.
-            features: of the atom pairs; finite, in padding and at the graph token too.
+            batch: the molecules.
+            features: of the slot pairs; they must be finite, also in padding.
 
         Raises:
-            ValueError: there are features and the module has no weights for them, or the reverse.
+            ValueError: features are given but the module has no weights for them, or vice versa.
         """
         if (features is None) != (self.features is None):
-            told = "no features" if features is None else "features"
+            given = "no features" if features is None else "features"
             expected = 0 if self.features is None else len(self.features)
             raise ValueError(
-                f"RelativeGate got {told} of the atom pairs, but was made for features={expected}: "
-                "make it with features=F, F of them for each pair, or pass none"
+                f"URPE got {given} of the slot pairs, but was made for features={expected}: make "
+                "it with features=F for F features per pair, or pass none"
             )
         with torch.autocast(batch.pairs.device.type, enabled=False):
-            values = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
-            gates = [part.T.contiguous() for part in batch.by_block(values)]  # (H, graphs·S²)
-            if features is not None and self.features is not None:
-                joined = batch.by_block(batch.pairs >= SELF)
-                weights = self.features.T  # (H, F)
-                gates = [
-                    gate + (weights @ known.flatten(0, 2).to(gate.dtype).T) * each
-                    for gate, known, each in zip(gates, features, joined, strict=True)
-                ]
-        return [
-            gate.view(-1, block.graphs, block.slots, block.slots)
-            for block, gate in zip(batch.blocks, gates, strict=True)
-        ]
+            gates = by_head(F.embedding(batch.pairs, self.table(batch.paths)), batch)
+            if features is None or self.features is None:
+                return gates
+            joined = batch.by_group(batch.pairs >= SELF)
+            weights = self.features.T  # (H, F)
+            return [
+                gate + (weights @ values.flatten(0, 2).to(gate.dtype).T).view_as(gate) * inside
+                for gate, values, inside in zip(gates, features, joined, strict=True)
+            ]
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
-        """The gates of every code of a path vocabulary, features aside."""
+        """Return the gates of every code of a path vocabulary, without features."""
         # in the order of the codes
         assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
         padding = torch.full_like(self.graph_token, -1.0)

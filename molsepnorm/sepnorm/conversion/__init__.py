@@ -1,7 +1,7 @@
 """SepNorm for transformers that are there already, of other libraries or one's own."""
 
 from molsepnorm.sepnorm.conversion.convert import convert_to_sepnorm
-from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 from molsepnorm.sepnorm.conversion.result import Conversion, Site
 
-__all__ = ["Conversion", "LeadingSepNorm", "Site", "convert_to_sepnorm"]
+__all__ = ["Conversion", "MultiTokenSepNorm", "Site", "convert_to_sepnorm"]

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
 from molsepnorm.sepnorm.conversion.architectures import Known, find_known
-from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 from molsepnorm.sepnorm.conversion.norm_factories import MakeNorm, check_maker, made_like
 from molsepnorm.sepnorm.conversion.padding import PaddingContext, PaddingHook
 from molsepnorm.sepnorm.conversion.result import Conversion, Place, Setting, Site
@@ -100,14 +100,14 @@ def convert_to_sepnorm(
     first_ones = _first_ones(homes) if first is None else matching(chosen, first, "first")
     contexts: dict[Known | None, PaddingContext] = {}
     sites: list[Site] = []
-    replacements: dict[nn.Module, LeadingSepNorm] = {}
+    replacements: dict[nn.Module, MultiTokenSepNorm] = {}
     like = next(model.parameters(), None)
     for name, norm in chosen.items():
         home, is_first = homes[name], name in first_ones
         if home:
             home.architecture.check(home.module)
         make_like = partial(made_like, norm, next(norm.parameters(), like))
-        new = LeadingSepNorm(
+        new = MultiTokenSepNorm(
             channels_of(name, norm),
             partial(make_like, first_cls_norm if is_first else cls_norm),
             partial(_kept, norm) if tok_norm is None else partial(make_like, tok_norm),
@@ -176,7 +176,7 @@ def _kept(norm: nn.Module, width: int) -> nn.Module:
     return norm
 
 
-def _site(name: str, norm: LeadingSepNorm, is_first: bool) -> Site:
+def _site(name: str, norm: MultiTokenSepNorm, is_first: bool) -> Site:
     return Site(
         name=name,
         width=norm.hidden_size,
@@ -188,7 +188,7 @@ def _site(name: str, norm: LeadingSepNorm, is_first: bool) -> Site:
     )
 
 
-def _replace(model: nn.Module, new: dict[nn.Module, LeadingSepNorm]) -> list[Place]:
+def _replace(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Place]:
     """A module that is known by several names is replaced in all of these places."""
     places = [
         Place(parent, attribute, child, new[child])
@@ -219,4 +219,4 @@ def _leave_fast_path(model: nn.Module) -> list[Setting]:
 
 
 def _has_sepnorm(module: nn.Module) -> bool:
-    return any(isinstance(inner, LeadingSepNorm) for inner in module.modules())
+    return any(isinstance(inner, MultiTokenSepNorm) for inner in module.modules())

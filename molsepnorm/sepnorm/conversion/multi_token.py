@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, mask_aware
 from molsepnorm.sepnorm.conversion.padding import PaddingContext
-from molsepnorm.sepnorm.sepnorm import Unfused, normalize_special
+from molsepnorm.sepnorm.sepnorm import normalize_special
+from molsepnorm.sepnorm.unfused import Unfused
 
-__all__ = ["LeadingSepNorm"]
+__all__ = ["MultiTokenSepNorm"]
 
 
-class LeadingSepNorm(Unfused, nn.Module):
+class MultiTokenSepNorm(Unfused, nn.Module):
     r"""Normalises each of k leading special tokens by a layer of its own, all others by one layer.
 
     .. math::
@@ -31,7 +32,7 @@ class LeadingSepNorm(Unfused, nn.Module):
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
     arXiv 2309.12931, section 3, where there is one such token.
 
-    >>> norm = LeadingSepNorm(4, special_tokens=2)
+    >>> norm = MultiTokenSepNorm(4, special_tokens=2)
     >>> norm(torch.randn(8, 5, 4)).shape
     torch.Size([8, 5, 4])
     """

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 
 __all__ = ["Conversion", "Place", "Setting", "Site"]
 
@@ -48,7 +48,7 @@ class Place:
     parent: nn.Module
     attribute: str
     old: nn.Module
-    new: LeadingSepNorm
+    new: MultiTokenSepNorm
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Conversion:
 
 def _dtype_beside_norms(model: nn.Module) -> torch.dtype | None:
     """Of the first parameter of floats that is in no SepNorm."""
-    norms = [module for module in model.modules() if isinstance(module, LeadingSepNorm)]
+    norms = [module for module in model.modules() if isinstance(module, MultiTokenSepNorm)]
     inside = {id(parameter) for norm in norms for parameter in norm.parameters()}
     others = (each for each in model.parameters() if id(each) not in inside)
     return next((each.dtype for each in others if each.is_floating_point()), None)

@@ -10,7 +10,7 @@ from torch import nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.conversion.architectures import ARCHITECTURES, Known
-from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 
 __all__ = ["Where", "channels_of", "chosen_norms", "matching"]
 
@@ -25,7 +25,7 @@ def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> d
         ConfigError: the model is converted already, nothing is known of it, or nothing matches.
     """
     modules = {name: module for name, module in model.named_modules() if name}
-    if any(isinstance(module, LeadingSepNorm) for module in model.modules()):
+    if any(isinstance(module, MultiTokenSepNorm) for module in model.modules()):
         raise ConfigError(
             f"this {type(model).__name__} is converted already: undo() that conversion first"
         )

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.dropout import draws_at_random
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernels.dropout import draws_at_random
-from molsepnorm.sepnorm.batch_norm import at_least_float32
+from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["dropout_views", "info_nce"]
 

@@ -21,7 +21,7 @@ from molsepnorm.data.batching.bucketing import (
 )
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
-from molsepnorm.nn.batch import Block
+from molsepnorm.nn.batch import PaddedGroup
 
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
@@ -90,11 +90,11 @@ def test_a_rare_giant_has_room_for_a_few(blocks):
     assert plan[-1].slots == 201
     assert rows_of(np.append(np.full(98, 5), [200, 200]), plan) is not None
     if blocks > 1:
-        assert plan == (Block(98, 6), Block(2, 201))
+        assert plan == (PaddedGroup(98, 6), PaddedGroup(2, 201))
 
 
 def test_molecules_of_one_size_need_one_rectangle():
-    assert fixed_plan(np.full(50, 7), 10, 4) == (Block(10, 8),)
+    assert fixed_plan(np.full(50, 7), 10, 4) == (PaddedGroup(10, 8),)
 
 
 @given(
@@ -103,7 +103,7 @@ def test_molecules_of_one_size_need_one_rectangle():
 )
 def test_molecules_are_fitted_where_any_order_fits(sizes, widths):
     """Against all orders: small molecules in narrow rows fit if anything does."""
-    plan = tuple(Block(2, width) for width in widths)
+    plan = tuple(PaddedGroup(2, width) for width in widths)
     rows = rows_of(np.array(sizes), plan)
     room = np.repeat(widths, 2)
     any_fits = any((np.array(p) + 1 <= room).all() for p in set(itertools.permutations(sizes)))

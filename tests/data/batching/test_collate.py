@@ -14,7 +14,7 @@ from molsepnorm.data.store import GraphStore, StoreWriter
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn.batch import Block, GraphBatch
+from molsepnorm.nn.batch import GraphBatch, PaddedGroup
 
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
@@ -45,10 +45,10 @@ def one_molecule(encoded: EncodedGraphs | GraphStore, graph: int, slots: int) ->
 def check_batch(batch: GraphBatch, encoded: EncodedGraphs | GraphStore, asked: list[int]) -> None:
     """Every slot and every pair of every molecule, at the place the batch says."""
     assert len(batch) == len(asked)
-    assert sum(block.graphs for block in batch.blocks) == len(asked)
+    assert sum(block.graphs for block in batch.groups) == len(asked)
     places = {}  # graph token's slot -> slots of the molecule, where its pairs begin
     slot = pair = 0
-    for block in batch.blocks:
+    for block in batch.groups:
         for _ in range(block.graphs):
             places[slot] = (block.slots, pair)
             slot += block.slots
@@ -83,7 +83,7 @@ def test_a_batch_equals_one_built_slot_by_slot(molgraphs, blocks, data):
     asked = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=8))
     batch = GraphTensors.of(encoded).cut(asked, blocks)
     check_batch(batch, encoded, asked)
-    assert len(batch.blocks) <= min(blocks, len(asked))
+    assert len(batch.groups) <= min(blocks, len(asked))
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 4])
@@ -93,7 +93,7 @@ def test_a_large_molecule_among_small_ones(graphs, label, blocks):
     asked = [3, 6, 1, 12, 5]
     batch = GraphTensors.of(encoded).cut(asked, blocks)
     check_batch(batch, encoded, asked)
-    assert [block.slots for block in batch.blocks].count(223) == 1
+    assert [block.slots for block in batch.groups].count(223) == 1
     if blocks > 1:
         assert batch.padding < GraphTensors.of(encoded).cut(asked, 1).padding
 
@@ -107,7 +107,7 @@ def test_every_slot_can_attend_to_something(molgraphs, data):
     """A row of padding alone would make a softmax of nothing, which is NaN."""
     graphs = data.draw(st.lists(molgraphs(12), min_size=2, max_size=5))
     batch = GraphTensors.of(encode(graphs, SPEC)).cut(range(len(graphs)))
-    (block,) = batch.blocks
+    (block,) = batch.groups
     codes = batch.pairs.reshape(block.graphs, block.slots, block.slots)
     assert (codes[:, :, 0] == GRAPH_TOKEN).all()
     mask = batch.mask.reshape(block.graphs, block.slots)
@@ -174,9 +174,9 @@ def test_a_batch_in_a_given_plan_equals_one_built_slot_by_slot(graphs):
     tensors = GraphTensors.of(encoded)
     asked = sorted([4, 0, 3], key=lambda graph: encoded.sizes[graph])
     widest = int(encoded.sizes.max()) + 1
-    plan = (Block(2, int(encoded.sizes[asked[1]]) + 2), Block(1, widest + 3))
+    plan = (PaddedGroup(2, int(encoded.sizes[asked[1]]) + 2), PaddedGroup(1, widest + 3))
     batch = tensors.gather(torch.tensor(asked), plan)
-    assert batch.blocks == plan
+    assert batch.groups == plan
     check_batch(batch, encoded, asked)
 
 

@@ -22,7 +22,7 @@ def test_nothing_happens_at_p_0_or_in_evaluation(dtype: torch.dtype) -> None:
     residual = torch.randn(3, 5, dtype=dtype)
     for layer in (ByteDropout(0.0), ByteDropout(0.5).eval()):
         assert layer(x) is x
-        assert layer.kept(x) is None
+        assert layer.dropout_mask(x) is None
         torch.testing.assert_close(layer.add(residual, x), residual + x, rtol=0, atol=0)
 
 
@@ -51,7 +51,7 @@ def test_the_nearest_probability_is_told_from_its_neighbours() -> None:
 def test_all_bytes_of_a_word_are_alike(p: float) -> None:
     """The eight bytes of the random words drop at one rate: no bit of a word is constant."""
     torch.manual_seed(1)
-    mask = ByteDropout(p).kept(torch.empty(MANY))
+    mask = ByteDropout(p).dropout_mask(torch.empty(MANY))
     assert mask is not None
     rates = 1 - mask.view(-1, 8).double().mean(0)
     deviation = (rounded(p) * (1 - rounded(p)) / (MANY / 8)) ** 0.5
@@ -62,7 +62,7 @@ def test_neighbouring_elements_are_uncorrelated() -> None:
     """Masks of elements 1 to 16 places apart, and of two calls, have no correlation."""
     torch.manual_seed(2)
     layer = ByteDropout(0.3)
-    first, second = (layer.kept(torch.empty(MANY)).double() for _ in range(2))
+    first, second = (layer.dropout_mask(torch.empty(MANY)).double() for _ in range(2))
     centred = (first - first.mean()) / first.std()
     bound = SIGMAS / MANY**0.5
     for lag in range(1, 17):

@@ -14,14 +14,22 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from molsepnorm.nn import Block
-from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn import PaddedGroup
 from molsepnorm.nn.kernels import fused_attention as fused
+from molsepnorm.nn.kernels.attention import FastSelfAttention
+from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.kernels.fused_attention import fits, fused_attention
+from molsepnorm.nn.pairs.tensors import PairTensors
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-BLOCKS = (Block(2, 4), Block(1, 39), Block(2, 1), Block(1, 66), Block(1, 17))
-SLOTS = sum(block.graphs * block.slots for block in BLOCKS)
+GROUPS = (
+    PaddedGroup(2, 4),
+    PaddedGroup(1, 39),
+    PaddedGroup(2, 1),
+    PaddedGroup(1, 66),
+    PaddedGroup(1, 17),
+)
+SLOTS = sum(group.graphs * group.slots for group in GROUPS)
 HEADS = 2
 DROPPED, SCALE = 64, 256 / 192  # a quarter
 
@@ -38,13 +46,13 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def some_inputs(
-    size: int = 10, blocks: tuple[Block, ...] = BLOCKS, dtype: torch.dtype = torch.float32
+    size: int = 10, groups: tuple[PaddedGroup, ...] = GROUPS, dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, list[Tensor]]:
     """qkv for heads of some width, and the biases, with gradients."""
     torch.manual_seed(0)
-    slots = sum(block.graphs * block.slots for block in blocks)
+    slots = sum(group.graphs * group.slots for group in groups)
     qkv = torch.randn(slots, 3 * HEADS * size, device=DEVICE).to(dtype)
-    bias = [torch.randn(HEADS, b.graphs, b.slots, b.slots, device=DEVICE) for b in blocks]
+    bias = [torch.randn(HEADS, g.graphs, g.slots, g.slots, device=DEVICE) for g in groups]
     return qkv.requires_grad_(), [part.requires_grad_() for part in bias]
 
 
@@ -96,7 +104,7 @@ def test_equals_the_formula(size: int) -> None:
 
 
 def test_the_longest_rows() -> None:
-    qkv, bias = some_inputs(4, (Block(1, fused.FUSED_SLOTS),))
+    qkv, bias = some_inputs(4, (PaddedGroup(1, fused.FUSED_SLOTS),))
     assert_same_values_and_gradients(fused_attention(qkv, bias), plain(qkv, bias), [qkv, *bias])
 
 
@@ -119,8 +127,8 @@ def test_a_bias_that_lies_in_another_order() -> None:
 
 
 def test_padding_keys_have_no_weight_and_no_gradient() -> None:
-    blocks = (Block(2, 5), Block(1, 40))
-    qkv, bias = some_inputs(10, blocks)
+    groups = (PaddedGroup(2, 5), PaddedGroup(1, 40))
+    qkv, bias = some_inputs(10, groups)
     real = torch.ones(50, dtype=torch.bool, device=DEVICE)
     for last in (4, 9, 48, 49):
         real[last] = False
@@ -139,7 +147,7 @@ def test_padding_keys_have_no_weight_and_no_gradient() -> None:
 
 def test_rows_without_a_key_give_zeros() -> None:
     """As a graph that is there to fill a batch may have."""
-    qkv, bias = some_inputs(10, (Block(2, 3),))
+    qkv, bias = some_inputs(10, (PaddedGroup(2, 3),))
     empty = bias[0].detach().clone()
     empty[:, 1] = -torch.inf
     empty.requires_grad_()
@@ -152,14 +160,14 @@ def test_rows_without_a_key_give_zeros() -> None:
 @pytest.mark.parametrize("shift", [-2000.0, 2000.0])
 def test_a_number_added_to_all_logits_changes_nothing(shift: float) -> None:
     """However large, but for the digits that it takes from the bias."""
-    qkv, bias = some_inputs(10, BLOCKS[:2])
+    qkv, bias = some_inputs(10, GROUPS[:2])
     shifted = [part.detach() + shift for part in bias]
     assert_near(fused_attention(qkv, shifted), plain(qkv, bias), 3e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_shorter_types_within_their_own_rounding(dtype: torch.dtype) -> None:
-    qkv, bias = some_inputs(10, BLOCKS[:2], dtype)
+    qkv, bias = some_inputs(10, GROUPS[:2], dtype)
     y = fused_attention(qkv, bias)
     assert y.dtype == dtype
     error = 4 * torch.finfo(dtype).eps
@@ -169,27 +177,27 @@ def test_shorter_types_within_their_own_rounding(dtype: torch.dtype) -> None:
 # Dropout
 
 
-def some_masks(blocks: tuple[Block, ...], seed: int, dropped: int = DROPPED) -> list[Tensor]:
+def some_masks(groups: tuple[PaddedGroup, ...], seed: int, dropped: int = DROPPED) -> list[Tensor]:
     """What dropout keeps after a seed: with equal weights and v = 1, piece by piece, it is seen."""
     width = 32
-    _, bias = some_inputs(width, blocks)
+    _, bias = some_inputs(width, groups)
     bias = [torch.zeros_like(part) for part in bias]
     masks = [torch.zeros_like(part) for part in bias]
-    for first in range(0, max(block.slots for block in blocks), width):
+    for first in range(0, max(group.slots for group in groups), width):
         v = [
-            torch.eye(block.slots, first + width, device=DEVICE)[:, first:].repeat(block.graphs, 1)
-            for block in blocks
+            torch.eye(group.slots, first + width, device=DEVICE)[:, first:].repeat(group.graphs, 1)
+            for group in groups
         ]
         qkv = torch.cat(v).repeat(1, 3 * HEADS)
         qkv[:, : 2 * HEADS * width] = 0
         torch.manual_seed(seed)
         y = fused_attention(qkv, bias, dropped, 1.0)
         start = 0
-        for block, mask in zip(blocks, masks, strict=True):
-            own = y[start : start + block.graphs * block.slots] * block.slots
-            start += block.graphs * block.slots
-            seen = own.view(block.graphs, block.slots, HEADS, width).permute(2, 0, 1, 3)
-            mask[..., first : first + width] = seen[..., : max(block.slots - first, 0)]
+        for group, mask in zip(groups, masks, strict=True):
+            own = y[start : start + group.graphs * group.slots] * group.slots
+            start += group.graphs * group.slots
+            seen = own.view(group.graphs, group.slots, HEADS, width).permute(2, 0, 1, 3)
+            mask[..., first : first + width] = seen[..., : max(group.slots - first, 0)]
     for mask in masks:
         torch.testing.assert_close(mask, mask.round())
     return [mask.round() for mask in masks]
@@ -197,9 +205,9 @@ def some_masks(blocks: tuple[Block, ...], seed: int, dropped: int = DROPPED) -> 
 
 def test_dropout_is_the_same_forward_and_backward() -> None:
     """Values and gradients are the formula's with the mask that was seen."""
-    blocks = (Block(2, 7), Block(1, 33), Block(1, 66))
-    masks = some_masks(blocks, seed=3)
-    qkv, bias = some_inputs(10, blocks)
+    groups = (PaddedGroup(2, 7), PaddedGroup(1, 33), PaddedGroup(1, 66))
+    masks = some_masks(groups, seed=3)
+    qkv, bias = some_inputs(10, groups)
     torch.manual_seed(3)
     y = fused_attention(qkv, bias, DROPPED, SCALE)
     assert_same_values_and_gradients(y, plain(qkv, bias, masks), [qkv, *bias])
@@ -207,9 +215,9 @@ def test_dropout_is_the_same_forward_and_backward() -> None:
 
 def test_dropout_of_graph_tokens_alone() -> None:
     """Their rows have the mask that they have among all, whatever the tile."""
-    blocks = (Block(3, 20), Block(1, 40))
-    masks = [mask[:, :, :1] for mask in some_masks(blocks, seed=4)]
-    qkv, bias = some_inputs(10, blocks)
+    groups = (PaddedGroup(3, 20), PaddedGroup(1, 40))
+    masks = [mask[:, :, :1] for mask in some_masks(groups, seed=4)]
+    qkv, bias = some_inputs(10, groups)
     torch.manual_seed(4)
     asked = [part[:, :, :1] for part in bias]
     y = fused_attention(qkv, asked, DROPPED, SCALE)
@@ -219,7 +227,9 @@ def test_dropout_of_graph_tokens_alone() -> None:
 @pytest.mark.parametrize("dropped", [1, 26, 128, 255])
 def test_the_share_of_dropped_weights(dropped: int) -> None:
     """On the whole, and in each column: every byte of a random word is as good."""
-    masks = torch.stack(some_masks((Block(3, 32), Block(3, 32)), 5, dropped))  # (2, H, 3, 32, 32)
+    masks = torch.stack(
+        some_masks((PaddedGroup(3, 32), PaddedGroup(3, 32)), 5, dropped)
+    )  # (2, H, 3, 32, 32)
     share = 1 - dropped / 256
     for mean, count in ((masks.mean(), masks.numel()), (masks.mean((0, 1, 2, 3)), 2 * 6 * 32)):
         deviation = (share * (1 - share) / count) ** 0.5
@@ -228,9 +238,9 @@ def test_the_share_of_dropped_weights(dropped: int) -> None:
 
 
 def test_masks_are_fresh_everywhere_and_at_every_call() -> None:
-    """Any two heads, graphs, blocks, rows or calls agree by chance alone."""
-    blocks = (Block(2, 32), Block(2, 32))
-    both = torch.stack([torch.stack(some_masks(blocks, seed, 128)) for seed in (6, 7)])
+    """Any two heads, graphs, groups, rows or calls agree by chance alone."""
+    groups = (PaddedGroup(2, 32), PaddedGroup(2, 32))
+    both = torch.stack([torch.stack(some_masks(groups, seed, 128)) for seed in (6, 7)])
     rows, columns = both.flatten(0, 3).transpose(0, 1).flatten(1), both.flatten(0, 4).T
     for masks in (both.view(16, -1), rows, columns):
         for one, other in itertools.combinations(masks, 2):
@@ -239,7 +249,7 @@ def test_masks_are_fresh_everywhere_and_at_every_call() -> None:
 
 def test_dropout_follows_the_seed_of_pytorch() -> None:
     """To the bit, gradients included; the next call differs."""
-    qkv, bias = some_inputs(10, BLOCKS[:2])
+    qkv, bias = some_inputs(10, GROUPS[:2])
     results = []
     for _ in range(2):
         torch.manual_seed(8)
@@ -250,7 +260,7 @@ def test_dropout_follows_the_seed_of_pytorch() -> None:
 
 
 def test_dropout_keeps_the_mean() -> None:
-    qkv, bias = some_inputs(10, (Block(1, 5),))
+    qkv, bias = some_inputs(10, (PaddedGroup(1, 5),))
     torch.manual_seed(9)
     mean = torch.stack([fused_attention(qkv, bias, DROPPED, SCALE) for _ in range(40)]).mean(0)
     assert_near(mean, fused_attention(qkv, bias), 0.15)
@@ -259,7 +269,7 @@ def test_dropout_keeps_the_mean() -> None:
 @pytest.mark.skipif(DEVICE == "cpu", reason="CUDA graphs need a GPU")
 def test_replays_of_a_cuda_graph_draw_fresh_masks() -> None:
     """Each replay has gradients that fit its own mask: v's sum to the weights that stayed."""
-    qkv, bias = some_inputs(10, BLOCKS[:2])
+    qkv, bias = some_inputs(10, GROUPS[:2])
 
     def step() -> tuple[Tensor, Tensor]:
         y = fused_attention(qkv, bias, DROPPED, SCALE)
@@ -293,67 +303,70 @@ def test_the_layer_is_the_same_either_way(
 ) -> None:
     """By the kernels and without: values, gradients of input, biases and weights."""
     _, bias = some_inputs()
-    layer = BiasedSelfAttention(20, HEADS, dropout=0.0).to(DEVICE)
+    layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     x = torch.randn(SLOTS, 20, device=DEVICE, requires_grad=True)
-    assert fits(x, BLOCKS, HEADS)
-    y = layer(x, bias, BLOCKS, tokens_only)
+    assert fits(x, GROUPS, HEADS)
+    pairs = PairTensors(bias).first_query() if tokens_only else PairTensors(bias)
+    y = layer(x, pairs, GROUPS)[0]
     monkeypatch.setattr(fused, "DEVICES", set())
-    expected = layer(x, bias, BLOCKS, tokens_only)
+    expected = layer(x, pairs, GROUPS)[0]
     inputs = [x, bias[0], bias[1], bias[3], layer.qkv.weight, layer.out.weight, layer.out.bias]
     assert_same_values_and_gradients(y, expected, inputs, 1e-5)
 
 
 def test_the_layer_drops_in_training_alone() -> None:
-    _, bias = some_inputs(10, BLOCKS[:2])
-    layer = BiasedSelfAttention(20, HEADS, dropout=0.5).to(DEVICE)
+    _, bias = some_inputs(10, GROUPS[:2])
+    layer = FastSelfAttention(20, HEADS, ByteDropout(0.5)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE)
-    assert not torch.allclose(layer(x, bias, BLOCKS[:2]), layer(x, bias, BLOCKS[:2]))
+    assert not torch.allclose(
+        layer(x, PairTensors(bias), GROUPS[:2])[0], layer(x, PairTensors(bias), GROUPS[:2])[0]
+    )
     expected = layer.out(plain(layer.qkv(x), bias).float())
-    assert_near(layer.eval()(x, bias, BLOCKS[:2]), expected)
+    assert_near(layer.eval()(x, PairTensors(bias), GROUPS[:2])[0], expected)
 
 
 def test_the_layer_under_autocast() -> None:
     """The projections give bfloat16, gradients are float32."""
-    _, bias = some_inputs(10, BLOCKS[:2])
-    layer = BiasedSelfAttention(20, HEADS, dropout=0.0).to(DEVICE)
+    _, bias = some_inputs(10, GROUPS[:2])
+    layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE, requires_grad=True)
     with torch.autocast(DEVICE, torch.bfloat16):
-        y = layer(x, bias, BLOCKS[:2])
+        y = layer(x, PairTensors(bias), GROUPS[:2])[0]
     exact = layer.out(plain(layer.qkv(x), bias).float())
     assert_same_values_and_gradients(y.float(), exact, [x, *bias, layer.qkv.weight], 0.03)
 
 
 @pytest.mark.parametrize(
-    "dtype, width, block",
+    "dtype, width, group",
     [
-        (torch.float64, 20, Block(1, 3)),
-        (torch.float32, 20, Block(1, fused.FUSED_SLOTS + 1)),
-        (torch.float32, HEADS * (fused.FUSED_WIDTH + 1), Block(1, 3)),
+        (torch.float64, 20, PaddedGroup(1, 3)),
+        (torch.float32, 20, PaddedGroup(1, fused.FUSED_SLOTS + 1)),
+        (torch.float32, HEADS * (fused.FUSED_WIDTH + 1), PaddedGroup(1, 3)),
     ],
 )
 def test_what_does_not_fit_goes_the_plain_way(
-    dtype: torch.dtype, width: int, block: Block, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, width: int, group: PaddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(fused, "_launch")
-    layer = BiasedSelfAttention(width, HEADS, dropout=0.1).to(DEVICE, dtype)
-    x = torch.randn(block.slots, width, device=DEVICE, dtype=dtype)
-    bias = [torch.zeros(HEADS, 1, block.slots, block.slots, device=DEVICE, dtype=dtype)]
-    assert not fits(x, (block,), HEADS)
-    assert layer(x, bias, (block,)).isfinite().all()
+    layer = FastSelfAttention(width, HEADS, ByteDropout(0.1)).to(DEVICE, dtype)
+    x = torch.randn(group.slots, width, device=DEVICE, dtype=dtype)
+    bias = [torch.zeros(HEADS, 1, group.slots, group.slots, device=DEVICE, dtype=dtype)]
+    assert not fits(x, (group,), HEADS)
+    assert layer(x, PairTensors(bias), (group,))[0].isfinite().all()
 
 
 def test_gates_go_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels know none. Gates of 1 change nothing, and of 2 they double what is attended."""
-    _, bias = some_inputs(10, BLOCKS[:2])
-    layer = BiasedSelfAttention(20, HEADS, dropout=0.0).to(DEVICE)
+    _, bias = some_inputs(10, GROUPS[:2])
+    layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     torch.nn.init.zeros_(layer.out.bias)
     x = torch.randn(47, 20, device=DEVICE)
-    assert fits(x, BLOCKS[:2], HEADS)
-    expected = layer(x, bias, BLOCKS[:2])
+    assert fits(x, GROUPS[:2], HEADS)
+    expected = layer(x, PairTensors(bias), GROUPS[:2])[0]
     monkeypatch.delattr(fused, "_launch")
     for factor in (1.0, 2.0):
         gates = [torch.full_like(part, factor) for part in bias]
-        assert_near(layer(x, bias, BLOCKS[:2], gates=gates), factor * expected)
+        assert_near(layer(x, PairTensors(bias, gates), GROUPS[:2])[0], factor * expected)
 
 
 def test_a_machine_that_cannot_run_it_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,21 +380,21 @@ def test_a_machine_that_cannot_run_it_is_told_once(monkeypatch: pytest.MonkeyPat
     fused._runs_on.cache_clear()
     try:
         with pytest.warns(UserWarning, match=r"does not run on .*RuntimeError: no C compiler"):
-            assert not fits(x, (Block(1, 3),), HEADS)
-        assert not fits(x, (Block(1, 3),), HEADS)  # a warning here would be an error
+            assert not fits(x, (PaddedGroup(1, 3),), HEADS)
+        assert not fits(x, (PaddedGroup(1, 3),), HEADS)  # a warning here would be an error
     finally:
         fused._runs_on.cache_clear()
 
 
 def test_slots_that_do_not_agree() -> None:
-    qkv, bias = some_inputs(10, (Block(2, 3),))
+    qkv, bias = some_inputs(10, (PaddedGroup(2, 3),))
     with pytest.raises(ValueError, match=r"\(2, 2, 3, 3\) hold 6 slots, but qkv has 5 rows"):
         fused_attention(qkv[:5], bias)
 
 
 def test_the_operation_is_what_it_says_to_pytorch() -> None:
     """Its schema, and the shapes by which torch.compile plans."""
-    qkv, bias = some_inputs(10, BLOCKS[:1])
+    qkv, bias = some_inputs(10, GROUPS[:1])
     seeds = torch.tensor([5], device=DEVICE)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     for inputs in ((qkv, bias, None, 0, 1.0), (qkv, bias, seeds, DROPPED, SCALE)):

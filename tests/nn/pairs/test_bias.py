@@ -97,7 +97,7 @@ def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) 
     module = bias_for(spec)
     parts = module(batch)
     assert [part.shape for part in parts] == [
-        (HEADS, block.graphs, block.slots, block.slots) for block in batch.blocks
+        (HEADS, block.graphs, block.slots, block.slots) for block in batch.groups
     ]
     by_size = sorted(graphs, key=lambda graph: graph.num_atoms)  # blocks hold graphs of like size
     rows = [(part[:, row], part.shape[-1]) for part in parts for row in range(part.shape[1])]

@@ -16,7 +16,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.pairs.neighbours import distances, neighbours_of, squares
+from molsepnorm.nn.pairs.neighbours import hop_distances, neighbours_of
 
 CONFIG = GraphormerConfig(max_degree=2, max_distance=3, max_path_length=2)
 """With clipped degrees and distances: neither may lose a bond."""
@@ -61,14 +61,14 @@ def test_the_reverse_is_the_same_bond(blocks: int) -> None:
     rows = torch.arange(len(table.slots))[:, None].expand_as(table.slots)
     assert torch.equal(table.slots.flatten()[table.reverse], rows)
     assert torch.equal(rows.flatten()[table.reverse], table.slots)
-    assert torch.equal(table.reverse.flatten()[table.reverse], table.places)
+    assert torch.equal(table.reverse.flatten()[table.reverse], table.entries)
     assert torch.equal(table.bonds.flatten()[table.reverse], table.bonds)
 
 
 def test_molecules_smaller_than_the_widest_atom() -> None:
     """A block of single atoms has fewer slots than the table has places."""
     batch = batch_of([featurize.get("zinc")(text) for text in ("CC(C)(C)O", "C", "O")], CONFIG, 2)
-    assert min(block.slots for block in batch.blocks) == 2
+    assert min(block.slots for block in batch.groups) == 2
     alone = batch.graph_token[1:] + 1
     assert not neighbours_of(batch).bonds[alone].any()
 
@@ -89,8 +89,8 @@ def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: 
 def test_distances() -> None:
     """Hops between atoms of one fragment, clipped; 0 elsewhere."""
     batch = some_batch(1)
-    (hops,) = distances(batch)
-    (codes,) = squares(batch.pairs, batch)
+    (hops,) = hop_distances(batch)
+    (codes,) = batch.by_group(batch.pairs)
     assert hops.shape == codes.shape
     for place, graph in zip(batch.order.tolist(), graphs(), strict=True):
         molecule = nx.empty_graph(graph.num_atoms)

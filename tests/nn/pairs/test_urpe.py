@@ -19,7 +19,8 @@ from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.layer import GraphormerLayer
-from molsepnorm.nn.pairs.urpe import RelativeGate
+from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.urpe import URPE
 
 HEADS, MAX_DISTANCE, FEATURES = 4, 6, 3
 SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "CCCCCCCCCC", "CC(=O)[O-].C[NH3+]", "C1CC2CCC1C2", "C")
@@ -40,10 +41,10 @@ def graphs_of(smiles: tuple[str, ...] | list[str]) -> list[MolGraph]:
     return [featurize.get("ogb")(each) for each in smiles]
 
 
-def some_gate(features: int = 0, heads: int = HEADS) -> RelativeGate:
+def some_gate(features: int = 0) -> URPE:
     """A float64 module whose parameters are far from each other."""
     torch.manual_seed(1)
-    gate = RelativeGate(heads, MAX_DISTANCE, features).double()
+    gate = URPE(HEADS, MAX_DISTANCE, features).double()
     with torch.no_grad():
         for parameter in gate.parameters():
             parameter.normal_()
@@ -51,13 +52,13 @@ def some_gate(features: int = 0, heads: int = HEADS) -> RelativeGate:
 
 
 def some_features(batch: GraphBatch) -> list[Tensor]:
-    """Random features for every block."""
+    """Random features for every group."""
     torch.manual_seed(2)
-    shapes = [(block.graphs, block.slots, block.slots, FEATURES) for block in batch.blocks]
+    shapes = [(group.graphs, group.slots, group.slots, FEATURES) for group in batch.groups]
     return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
 
-def slow_gate(gate: RelativeGate, graph: MolGraph, known: Tensor | None) -> Tensor:  # (H, S, S)
+def slow_gate(gate: URPE, graph: MolGraph, known: Tensor | None) -> Tensor:  # (H, S, S)
     """1 + c_D + w·f for each pair of a graph's slots, known (S, S, F)."""
     network = nx.Graph()
     network.add_nodes_from(range(graph.num_atoms))
@@ -89,7 +90,7 @@ def test_equals_the_formula_pair_by_pair(features: int, blocks: int) -> None:
     known = some_features(batch) if features else None
     parts = gate(batch, known)
     assert [part.shape for part in parts] == [
-        (HEADS, block.graphs, block.slots, block.slots) for block in batch.blocks
+        (HEADS, group.graphs, group.slots, group.slots) for group in batch.groups
     ]
     rows = [part[:, row] for part in parts for row in range(part.shape[1])]
     described = [row for part in known or () for row in part] or [None] * len(graphs)
@@ -105,13 +106,15 @@ def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
     """It is 1 for every pair that counts, so the layer's output is that without gates."""
     model, batch = far_from_initial(CONFIG), batch_of(graphs_of(SMILES), CONFIG, 2)
     known = [part.float() for part in some_features(batch)] if features else None
-    gates = RelativeGate(HEADS, MAX_DISTANCE, features)(batch, known)
-    x, bias = model.embedding(batch), model.bias(batch)
+    gates = URPE(HEADS, MAX_DISTANCE, features)(batch, known)
+    x, bias = model.embedding(batch), model.pair_encoding.bias(batch)
     for gate, part in zip(gates, bias, strict=True):
         assert (gate == part.isfinite()).all()
-    attend = first_layer(model).attention
+    attention = first_layer(model).attention
     real = batch.mask.index_fill(0, batch.graph_token, True)
-    with_gates, without = attend(x, bias, batch.blocks, gates=gates), attend(x, bias, batch.blocks)
+    with_gates, without = (
+        attention(x, PairTensors(bias, given), batch.groups)[0] for given in (gates, None)
+    )
     assert torch.equal(with_gates[real], without[real])
 
 
@@ -127,15 +130,16 @@ def answers(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tens
     model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, blocks)
     steps = batch.paths.distances[batch.pairs].double().sqrt()
     kernels = torch.exp(-((steps[:, None] - torch.arange(FEATURES)) ** 2))
-    areas = [block.graphs * block.slots**2 for block in batch.blocks]
+    areas = [group.graphs * group.slots**2 for group in batch.groups]
     known = [
-        part.view(block.graphs, block.slots, block.slots, FEATURES)
-        for part, block in zip(kernels.split(areas), batch.blocks, strict=True)
+        part.view(group.graphs, group.slots, group.slots, FEATURES)
+        for part, group in zip(kernels.split(areas), batch.groups, strict=True)
     ]
     gates = some_gate(FEATURES)(batch, known) if gated else None
     with torch.no_grad():
         attention = first_layer(model).attention
-        y = attention(model.embedding(batch), model.bias(batch), batch.blocks, gates=gates)
+        pairs = PairTensors(model.pair_encoding.bias(batch), gates)
+        y, _ = attention(model.embedding(batch), pairs, batch.groups)
     return y[batch.graph_token]
 
 
@@ -154,18 +158,6 @@ def test_numbering_company_and_padding_of_real_molecules_do_not_matter(datasets:
     for blocks in (1, 4):
         together = answers([others[i] for i in order], blocks)
         torch.testing.assert_close(together, alone[order], rtol=1e-9, atol=1e-9)
-
-
-def test_heads_of_several_layers_in_one() -> None:
-    """A module of heads · layers heads, cut in pieces, is one module for each layer."""
-    batch, together = batch_of(graphs_of(SMILES), CONFIG, 2), some_gate(heads=2 * HEADS)
-    pieces = [part.split(HEADS) for part in together(batch)]
-    for layer in range(2):
-        own = slice(layer * HEADS, (layer + 1) * HEADS)
-        single = RelativeGate(HEADS, MAX_DISTANCE).double()
-        single.load_state_dict({name: p[..., own] for name, p in together.state_dict().items()})
-        for gate, piece in zip(single(batch), pieces, strict=True):
-            assert torch.equal(gate, piece[layer])
 
 
 @pytest.mark.parametrize("features", [0, FEATURES])
@@ -193,7 +185,7 @@ def test_autocast_keeps_float32() -> None:
 def test_a_networks_own_initialisation_leaves_it_alone() -> None:
     """`Graphormer.reset_parameters` draws linear layers and embeddings, not gates."""
     model = Graphormer(CONFIG)
-    gate = RelativeGate(HEADS, MAX_DISTANCE, FEATURES)
+    gate = URPE(HEADS, MAX_DISTANCE, FEATURES)
     model.add_module("some_gate", gate)
     model.reset_parameters()
     assert not any(parameter.any() for parameter in gate.parameters())
@@ -201,7 +193,7 @@ def test_a_networks_own_initialisation_leaves_it_alone() -> None:
 
 def test_features_and_weights_come_together() -> None:
     batch = batch_of(graphs_of(SMILES), CONFIG)
-    with pytest.raises(ValueError, match="got no features of the atom pairs, but .* features=3"):
+    with pytest.raises(ValueError, match="got no features of the slot pairs, but .* features=3"):
         some_gate(FEATURES)(batch)
-    with pytest.raises(ValueError, match="got features of the atom pairs, but .* features=0"):
+    with pytest.raises(ValueError, match="got features of the slot pairs, but .* features=0"):
         some_gate()(batch, some_features(batch))

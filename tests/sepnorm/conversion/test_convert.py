@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, convert_to_sepnorm
+from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, convert_to_sepnorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 
 WIDTH, BATCH, SLOTS = 16, 24, 6
@@ -389,8 +389,8 @@ def test_copies_and_pickles_go_on_by_themselves(
             assert all(each.padding.real is not None for each in sepnorms(twin))
 
 
-def sepnorms(model: nn.Module) -> list[LeadingSepNorm]:
-    return [module for module in model.modules() if isinstance(module, LeadingSepNorm)]
+def sepnorms(model: nn.Module) -> list[MultiTokenSepNorm]:
+    return [module for module in model.modules() if isinstance(module, MultiTokenSepNorm)]
 
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
@@ -427,11 +427,11 @@ def test_undo_keeps_what_the_tokens_norm_has_learned(make: Callable[[str], Case]
     twin, its = copy.deepcopy((case.model, conversion))
     its.undo()
     assert twin.bert.embeddings.LayerNorm.weight.tolist() == [7] * WIDTH
-    assert isinstance(case.model.bert.embeddings.LayerNorm, LeadingSepNorm)
+    assert isinstance(case.model.bert.embeddings.LayerNorm, MultiTokenSepNorm)
     case.model.bert.embeddings.LayerNorm = nn.Identity()
     with pytest.raises(ConfigError, match="cannot undo .* 'LayerNorm' of a BertEmbeddings is no"):
         conversion.undo()
-    assert isinstance(case.model.bert.encoder.layer[0].output.LayerNorm, LeadingSepNorm)
+    assert isinstance(case.model.bert.encoder.layer[0].output.LayerNorm, MultiTokenSepNorm)
 
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn import convert_to_sepnorm
-from molsepnorm.sepnorm.conversion.multi_token import LeadingSepNorm
+from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install 'molsepnorm[dev]'"
@@ -107,7 +107,7 @@ def test_it_does_so_under_a_head_too_and_the_model_trains(name):
     assert len(conversion.sites) == len(alone.sites)
     model.train()
     call().square().mean().backward()
-    norms = [each for each in model.modules() if isinstance(each, LeadingSepNorm)]
+    norms = [each for each in model.modules() if isinstance(each, MultiTokenSepNorm)]
     assert all(p.grad.isfinite().all() for norm in norms for p in norm.parameters())
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import LeadingSepNorm, MaskedBatchNorm1d, SepNorm
+from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm
 from molsepnorm.sepnorm.conversion.padding import PaddingContext, PaddingHook
 
 SEQUENCES, SLOTS, WIDTH = 6, 7, 4
@@ -29,7 +29,7 @@ def some_mask(special: int) -> Tensor:
     return torch.arange(SLOTS) < lengths[:, None]
 
 
-def perturbed(norm: LeadingSepNorm) -> LeadingSepNorm:
+def perturbed(norm: MultiTokenSepNorm) -> MultiTokenSepNorm:
     """With affine parameters that tell norms and channels apart."""
     torch.manual_seed(1)
     with torch.no_grad():
@@ -41,7 +41,7 @@ def perturbed(norm: LeadingSepNorm) -> LeadingSepNorm:
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm])
 def test_one_special_token_is_sepnorm(tok_norm: type[nn.Module]) -> None:
     """Outputs, gradients and running statistics, with padding."""
-    ours = perturbed(LeadingSepNorm(WIDTH, tok_norm=tok_norm))
+    ours = perturbed(MultiTokenSepNorm(WIDTH, tok_norm=tok_norm))
     theirs = SepNorm(WIDTH, tok_norm=tok_norm)
     theirs.cls_norm = copy.deepcopy(ours.cls_norms[0])
     theirs.tok_norm = copy.deepcopy(ours.tok_norm)
@@ -63,7 +63,7 @@ def test_one_special_token_is_sepnorm(tok_norm: type[nn.Module]) -> None:
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_each_special_token_has_a_norm_of_its_own(special: int, batch_first: bool) -> None:
     """Slot by slot, with torch's functions."""
-    norm = perturbed(LeadingSepNorm(WIDTH, special_tokens=special, batch_first=batch_first))
+    norm = perturbed(MultiTokenSepNorm(WIDTH, special_tokens=special, batch_first=batch_first))
     x = some_input()
     y = norm(x) if batch_first else norm(x.transpose(0, 1)).transpose(0, 1)
     assert len({id(each) for each in norm.cls_norms}) == special
@@ -86,7 +86,9 @@ def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
     batch_first: bool,
 ) -> None:
     """Its statistics are those of the rows that are left, in one list."""
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2, batch_first=batch_first)
+    norm = MultiTokenSepNorm(
+        WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2, batch_first=batch_first
+    )
     assert type(norm.tok_norm) is MaskedBatchNorm1d
     x, mask = some_input(), some_mask(2)
     rows = torch.stack(
@@ -106,21 +108,21 @@ def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
 
 def test_the_mask_of_a_context_is_taken_unless_one_is_passed() -> None:
     """What a hook has written is as good as an argument."""
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
+    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x, mask = some_input(), some_mask(1)
     expected, unmasked = copy.deepcopy(norm)(x, mask), copy.deepcopy(norm)(x)
     assert not torch.allclose(expected, unmasked)
     norm.padding.real = mask
     torch.testing.assert_close(norm(x), expected, rtol=0, atol=0)
     torch.testing.assert_close(
-        norm(x, torch.ones_like(mask)), LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)(x)
+        norm(x, torch.ones_like(mask)), MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)(x)
     )
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_one_sequence_without_a_batch(batch_first: bool) -> None:
     """(S, C) is the sequence that it is inside a batch of one."""
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=batch_first)
+    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=batch_first)
     norm.tok_norm.running_mean.fill_(2.0)
     norm.eval()
     x = some_input()[0]
@@ -134,7 +136,7 @@ def test_one_sequence_without_a_batch(batch_first: bool) -> None:
 
 def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16() -> None:
     """bf16 activations with float32 weights, and a network wholly in bf16."""
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
+    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x = some_input().bfloat16()
     y = norm(x)
     assert y.dtype is torch.bfloat16
@@ -147,7 +149,7 @@ def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16()
     norm(x)
     assert seen == [torch.float32]
     for tok_norm in (nn.LayerNorm, nn.BatchNorm1d):
-        low = LeadingSepNorm(WIDTH, tok_norm=tok_norm).bfloat16()
+        low = MultiTokenSepNorm(WIDTH, tok_norm=tok_norm).bfloat16()
         assert low(x).dtype is torch.bfloat16
         torch.testing.assert_close(low(x)[:, 0], y[:, 0], rtol=0.02, atol=0.02)
 
@@ -157,7 +159,7 @@ def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16()
 def test_gradients_in_float64(tok_norm: type[nn.Module], batch_first: bool) -> None:
     """Of input and parameters, by finite differences."""
     norm = perturbed(
-        LeadingSepNorm(WIDTH, tok_norm=tok_norm, special_tokens=2, batch_first=batch_first)
+        MultiTokenSepNorm(WIDTH, tok_norm=tok_norm, special_tokens=2, batch_first=batch_first)
     ).double()
     x = some_input(dtype=torch.float64)[:3, :4]
     x = (x if batch_first else x.transpose(0, 1).contiguous()).requires_grad_()
@@ -172,7 +174,7 @@ def test_gradients_in_float64(tok_norm: type[nn.Module], batch_first: bool) -> N
 
 def test_compiled_equals_eager() -> None:
     """torch.compile takes it as one graph, the mask of the context included."""
-    eager = perturbed(LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2))
+    eager = perturbed(MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2))
     inner = copy.deepcopy(eager)
     eager.padding.real = inner.padding.real = some_mask(2)
     compiled = torch.compile(inner, backend="eager", fullgraph=True)
@@ -183,7 +185,7 @@ def test_compiled_equals_eager() -> None:
 def test_the_weights_of_one_norm_are_taken_by_all() -> None:
     """The state of the layer norm that stood here before; what it has not is left as it is."""
     old = perturbed(nn.LayerNorm(WIDTH))
-    network = nn.Sequential(LeadingSepNorm(WIDTH, special_tokens=2))
+    network = nn.Sequential(MultiTokenSepNorm(WIDTH, special_tokens=2))
     network[0].cls_norms[1].running_mean.fill_(5.0)
     network.load_state_dict(nn.Sequential(old).state_dict())
     for norm in (*network[0].cls_norms, network[0].tok_norm):
@@ -196,7 +198,7 @@ def test_the_weights_of_one_norm_are_taken_by_all() -> None:
 
 def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
     """With SepNorm's message; no norm has taken the batch into its statistics."""
-    norm = LeadingSepNorm(WIDTH, special_tokens=2)
+    norm = MultiTokenSepNorm(WIDTH, special_tokens=2)
     with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
         norm(some_input()[:1])
     assert int(norm.cls_norms[0].num_batches_tracked) == 0
@@ -206,15 +208,15 @@ def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     """Numbers of tokens, dimensions, slots and masks."""
     with pytest.raises(ConfigError, match="at least one special token; got special_tokens=0"):
-        LeadingSepNorm(WIDTH, special_tokens=0)
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=3)
+        MultiTokenSepNorm(WIDTH, special_tokens=0)
+    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=3)
     with pytest.raises(ValueError, match=r"expects \(batch, slots, channels\).*got \(1, 6, 7, 4\)"):
         norm(some_input()[None])
     with pytest.raises(ValueError, match="3 special tokens .* and got 2 slots.*special_tokens="):
         norm(some_input()[:, :2])
     with pytest.raises(ValueError, match=r"mask of shape \(6, 6\) does not fit .*\(6, 7, 4\)"):
         norm(some_input(), some_mask(3)[:, :-1])
-    norm = LeadingSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=False)
+    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=False)
     with pytest.raises(ValueError, match=r"\(7, 6\) does not fit"):
         norm(some_input().transpose(0, 1), some_mask(1).T)
 
@@ -255,7 +257,7 @@ def test_masks_are_found_by_name_and_by_place(
 
 def test_masks_that_do_not_tell_the_padding_are_refused() -> None:
     """Such as one over pairs of slots: where the mask is needed, and only there."""
-    module, norm = Reader(), LeadingSepNorm(4, tok_norm=nn.BatchNorm1d)
+    module, norm = Reader(), MultiTokenSepNorm(4, tok_norm=nn.BatchNorm1d)
     hook = PaddingHook(module, norm.padding)
     module.register_forward_pre_hook(hook, with_kwargs=True)
     x = torch.randn(2, 3, 4)

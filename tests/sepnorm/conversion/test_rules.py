@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import LeadingSepNorm, convert_to_sepnorm
+from molsepnorm.nn import MultiTokenSepNorm, convert_to_sepnorm
 
 WIDTH, BATCH, SLOTS = 8, 5, 4
 
@@ -47,7 +47,7 @@ class Network(nn.Module):
 
 def names(model: nn.Module) -> list[str]:
     """Of what has become SepNorm."""
-    return [name for name, module in model.named_modules() if isinstance(module, LeadingSepNorm)]
+    return [name for name, module in model.named_modules() if isinstance(module, MultiTokenSepNorm)]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_norm_in_several_places_is_replaced_in_all() -> None:
     model = Network()
     shared = model.layers[1].norm1 = model.layers[0].norm1
     conversion = convert_to_sepnorm(model, where="layers.0.norm1")
-    assert isinstance(model.layers[0].norm1, LeadingSepNorm)
+    assert isinstance(model.layers[0].norm1, MultiTokenSepNorm)
     assert model.layers[1].norm1 is model.layers[0].norm1
     conversion.undo()
     assert model.layers[0].norm1 is shared
@@ -221,7 +221,7 @@ def moved(model: nn.Module) -> nn.Module:
 def by_hand(layer: nn.Module, x: Tensor, padding: Tensor | None) -> Tensor:
     """A layer that norms first or last, its SepNorm spelt out."""
 
-    def normalised(sepnorm: LeadingSepNorm, x: Tensor) -> Tensor:
+    def normalised(sepnorm: MultiTokenSepNorm, x: Tensor) -> Tensor:
         own = sepnorm.cls_norms[0]
         if isinstance(own, nn.BatchNorm1d):
             token = (x[:, 0] - own.running_mean) / (own.running_var + own.eps).sqrt()
@@ -472,7 +472,7 @@ def test_bert_as_a_decoder_and_in_pieces() -> None:
 
 def test_a_nested_tensor_is_refused() -> None:
     """By the norm, which says so."""
-    norm = LeadingSepNorm(WIDTH)
+    norm = MultiTokenSepNorm(WIDTH)
     nested = torch.nested.nested_tensor([torch.randn(2, WIDTH), torch.randn(3, WIDTH)])
     with pytest.raises(ValueError, match="takes padded sequences, not a nested tensor"):
         norm(nested)

@@ -1,0 +1,74 @@
+"""The norms of the network's sites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.sepnorm.kinds import NormKind, make_norm
+from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
+
+__all__ = ["GraphTokenSepNorm", "GraphTokenSharedNorm", "Unchanged", "make_last_norm", "make_norms"]
+
+
+class Unchanged(nn.Module):
+    """Return the first argument; takes the place of a part that a configuration leaves out."""
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:
+        return x
+
+
+class GraphTokenSepNorm(SepNorm):
+    """`SepNorm` at a site where only graph tokens are left, x (B, C).
+
+    The norm of the atoms is kept in the state dict, but it is not trained: it gets no gradient, and
+    DistributedDataParallel would wait for one.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.tok_norm.requires_grad_(False)
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:  # (B, C)
+        return self.tokens(x)
+
+
+class GraphTokenSharedNorm(SharedNorm):
+    """`SharedNorm` at a site where only graph tokens are left, x (B, C)."""
+
+    def forward(self, x: Tensor, *_: Any) -> Tensor:  # (B, C)
+        return self.norm(x)
+
+
+def make_norms(
+    config: GraphormerConfig, index: int
+) -> tuple[SepNorm | SharedNorm, SepNorm | SharedNorm]:
+    """Return the norms of the attention and of the feed-forward block of a layer."""
+    kinds, pre_norm = config.norms, config.norm_order == "pre"
+    tokens_only = config.last_layer_is_token_only and index == config.layers - 1
+    first = kinds.first_graph if index == 0 and pre_norm else kinds.graph
+    return (
+        _make(config, first, kinds.nodes, tokens_only and not pre_norm),
+        _make(config, kinds.graph, kinds.nodes, tokens_only),
+    )
+
+
+def make_last_norm(config: GraphormerConfig) -> nn.Module:
+    """Return the norm between the last layer and the read-out of a pre-norm network."""
+    if config.norm_order == "post":
+        return Unchanged()
+    kinds = config.norms
+    nodes: NormKind = "none" if config.readout == "token" and not kinds.shared else kinds.nodes
+    return _make(config, kinds.last_graph, nodes, config.last_layer_is_token_only)
+
+
+def _make(
+    config: GraphormerConfig, graph: NormKind, nodes: NormKind, tokens_only: bool
+) -> SepNorm | SharedNorm:
+    make_nodes = make_norm(nodes, config.norm_momentum)
+    if config.norms.shared:
+        return (GraphTokenSharedNorm if tokens_only else SharedNorm)(config.width, make_nodes)
+    make_graph = make_norm(graph, config.norm_momentum)
+    return (GraphTokenSepNorm if tokens_only else SepNorm)(config.width, make_graph, make_nodes)

@@ -1,0 +1,53 @@
+"""Embeddings of molecules inside a network, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.kernels.readout import FastReadout
+from molsepnorm.nn.norms import Unchanged
+
+__all__ = ["embedding_sites", "layer_embeddings"]
+
+
+def embedding_sites(network: Graphormer) -> tuple[str, ...]:
+    """Return the names of the sites of `layer_embeddings`, in order."""
+    names = [f"layer {number}" for number in range(1, network.config.layers + 1)]
+    return (*names, "last norm")[: len(_modules(network))]
+
+
+def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
+    """Return each molecule's graph token [:, 0] and mean of its atoms [:, 1] at every site.
+
+    The mean is NaN after a last layer that computes the graph token only.
+    """
+    outputs: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        outputs.append(output[0] if isinstance(output, tuple) else output)
+
+    hooks = [module.register_forward_hook(keep) for module in _modules(network)]
+    try:
+        network.embed(batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.stack([_token_and_mean(x, batch) for x in outputs], dim=2)
+
+
+def _modules(network: Graphormer) -> list[nn.Module]:
+    last_norm = network.last_norm
+    return [*network.layers, *([] if isinstance(last_norm, Unchanged) else [last_norm])]
+
+
+def _token_and_mean(x: Tensor, batch: GraphBatch) -> Tensor:  # (B, 2, C)
+    if len(x) == len(batch):  # graph tokens only
+        tokens = x.index_select(0, batch.order)
+        return torch.stack([tokens, torch.full_like(tokens, torch.nan)], dim=1)
+    width = x.shape[1]
+    return torch.stack([FastReadout(kind, width)(x, batch) for kind in ("token", "mean")], dim=1)

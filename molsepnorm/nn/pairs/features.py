@@ -1,0 +1,130 @@
+"""Continuous features of atom pairs, computed on the device: random walks and resistances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from molsepnorm.molecules.codes import SELF
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.pairs.neighbours import hop_distances
+
+__all__ = ["PairBias", "ResistanceKernels", "resistances", "walk_probabilities"]
+
+
+@torch.no_grad()
+def walk_probabilities(
+    batch: GraphBatch, steps: int, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    r"""Return the probabilities of random walks for each group, (graphs, S, S, W + 1).
+
+    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps.
+
+    .. math:: P_{ij} = [I, M, M^2, \ldots, M^W]_{ij}, \qquad M = D^{-1} A
+
+    with the adjacency matrix A and the degrees D; 0 for pairs that are not two atoms. With W = 0
+    steps the list is empty.
+
+    Source: Ma et al., "Graph Inductive Biases in Transformers without Message Passing", ICML 2023,
+    arXiv 2305.17589, section 3.1 (relative random-walk probabilities, RRWP). There K counts all
+    powers, power 0 included, and is W + 1 here.
+    """
+    parts: list[Tensor] = []
+    if not steps:
+        return parts
+    for hops, code in zip(hop_distances(batch), batch.by_group(batch.pairs), strict=True):
+        bonded = (hops == 1).to(dtype)
+        step = bonded / bonded.sum(-1, keepdim=True).clamp(min=1)
+        atoms = torch.diagonal(code, dim1=1, dim2=2) == SELF
+        powers = [torch.diag_embed(atoms.to(dtype))]
+        with torch.autocast(step.device.type, enabled=False):
+            for _ in range(steps):
+                powers.append(powers[-1] @ step)
+        parts.append(torch.stack(powers, dim=-1))
+    return parts
+
+
+@torch.no_grad()
+def resistances(
+    batch: GraphBatch, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:  # for each group (graphs, S, S)
+    r"""Return the resistance between any two atoms if every bond is a resistor of 1.
+
+    .. math:: R_{ij} = X_{ii} + X_{jj} - 2 X_{ij}, \qquad X = (L + J)^{-1}
+
+    with the Laplacian L, and J equal to 1 between atoms of one fragment and else 0. J makes the
+    matrix invertible and cancels in the difference. The result is 0 for pairs that are not two
+    atoms of one fragment.
+
+    Source: Klein and Randić, "Resistance distance", 1993; in graph transformers Zhang et al.,
+    "Rethinking the Expressive Power of GNNs via Graph Biconnectivity", ICLR 2023, arXiv 2301.09505.
+    """
+    parts = []
+    for hops, code in zip(hop_distances(batch), batch.by_group(batch.pairs), strict=True):
+        bonded = (hops == 1).to(dtype)
+        joined = (code >= SELF).to(bonded.dtype)
+        absent = 1 - torch.diagonal(joined, dim1=1, dim2=2)
+        matrix = torch.diag_embed(bonded.sum(-1) + absent) - bonded + joined
+        inverse, _ = torch.linalg.inv_ex(matrix)
+        own = torch.diagonal(inverse, dim1=1, dim2=2)
+        parts.append((own[:, :, None] + own[:, None, :] - 2 * inverse) * joined)
+    return parts
+
+
+class ResistanceKernels(nn.Module):
+    r"""Gaussian kernels of resistances, with learned centres and widths.
+
+    .. math:: \psi_k(R) = \exp\bigl(-\tfrac12 ((R - \mu_k) / \sigma_k)^2\bigr)
+
+    Source: Zhang et al., ICLR 2023, arXiv 2301.09505, appendix; kernels as in Transformer-M.
+
+    Args:
+        kernels: number of kernels.
+    """
+
+    def __init__(self, kernels: int) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(torch.empty(kernels))
+        self.widths = nn.Parameter(torch.empty(kernels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Spread the centres from 0 to 12 bonds, more densely at small resistances."""
+        with torch.no_grad():
+            self.centres.copy_(torch.linspace(0, 12**0.5, len(self.centres)).square())
+            self.widths.copy_(0.3 + 0.2 * self.centres)
+
+    def forward(self, resistance: Tensor) -> Tensor:  # (…, kernels)
+        """Return the kernels of resistances (…)."""
+        return ((resistance[..., None] - self.centres) / self.widths).square().mul(-0.5).exp()
+
+
+class PairBias(nn.Module):
+    r"""A bias for every head from continuous features of atom pairs.
+
+    .. math:: b_{ij} = W_2 \, \mathrm{GELU}(W_1 f_{ij})
+
+    Args:
+        features: F.
+        hidden: width between the two maps; 0 for a single linear map.
+        heads: H.
+    """
+
+    def __init__(self, features: int, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(features, hidden) if hidden else None
+        self.outer = nn.Linear(hidden or features, heads)
+
+    def forward(
+        self,
+        features: Sequence[Tensor],  # for each group (graphs, S, S, F)
+    ) -> list[Tensor]:  # for each group (H, graphs, S, S)
+        """Return the bias, in the precision of the features."""
+        with torch.autocast(features[0].device.type, enabled=False):
+            return [self._bias(each).movedim(-1, 0).contiguous() for each in features]
+
+    def _bias(self, features: Tensor) -> Tensor:
+        return self.outer(features if self.inner is None else F.gelu(self.inner(features)))

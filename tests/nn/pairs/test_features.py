@@ -1,0 +1,120 @@
+"""Random walks and resistances against dense linear algebra, and the maps that read them."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from support import batch_of
+
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn.pairs.features import (
+    PairBias,
+    ResistanceKernels,
+    resistances,
+    walk_probabilities,
+)
+
+SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1")
+STEPS = 5
+
+
+def graphs() -> list[MolGraph]:
+    return [featurize.get("zinc")(text) for text in SMILES]
+
+
+def some_batch(blocks: int = 1) -> GraphBatch:
+    return batch_of(graphs(), GraphormerConfig(), blocks)
+
+
+def molecule(graph: MolGraph) -> nx.Graph:
+    atoms = nx.empty_graph(graph.num_atoms)
+    atoms.add_edges_from(graph.bonds.tolist())
+    return atoms
+
+
+def test_walk_probabilities_are_powers_of_the_transition_matrix() -> None:
+    """They are 0 outside of the atoms."""
+    batch = some_batch()
+    (walks,) = walk_probabilities(batch, STEPS, torch.float64)
+    assert walks.shape[-1] == STEPS + 1
+    for found, graph in zip(walks[batch.order].numpy(), graphs(), strict=True):
+        bonded = nx.to_numpy_array(molecule(graph))
+        step = bonded / np.maximum(bonded.sum(1, keepdims=True), 1)
+        atoms = slice(1, graph.num_atoms + 1)
+        for power in range(STEPS + 1):
+            expected = np.zeros(found.shape[:2])
+            expected[atoms, atoms] = np.linalg.matrix_power(step, power)
+            np.testing.assert_allclose(found[..., power], expected, atol=1e-12)
+
+
+def test_walks_stay_in_their_fragment() -> None:
+    """The probabilities of its atoms sum to 1 after every number of steps."""
+    batch = batch_of([featurize.get("zinc")("CC.CCO")], GraphormerConfig())
+    (walks,) = walk_probabilities(batch, steps=9)
+    torch.testing.assert_close(walks[0, 1:3, 1:3].sum(1), torch.ones(2, 10))
+    torch.testing.assert_close(walks[0, 3:6, 3:6].sum(1), torch.ones(3, 10))
+    assert not walks[0, 1:3, 3:6].any()
+
+
+def test_resistances_equal_those_of_networkx() -> None:
+    """Within a fragment; 0 elsewhere."""
+    batch = some_batch()
+    (found,) = resistances(batch, torch.float64)
+    for square, graph in zip(found[batch.order].numpy(), graphs(), strict=True):
+        expected = np.zeros(square.shape)
+        whole = molecule(graph)
+        for fragment in nx.connected_components(whole):
+            part = whole.subgraph(fragment)
+            for i in fragment:
+                for j in fragment - {i}:
+                    expected[i + 1, j + 1] = nx.resistance_distance(part, i, j)
+        np.testing.assert_allclose(square, expected, atol=1e-10)
+
+
+def test_resistances_of_a_long_chain_are_its_distances_in_float32() -> None:
+    """With 60 atoms the matrix is badly conditioned."""
+    chain = batch_of([featurize.get("zinc")("C" * 60)], GraphormerConfig(max_distance=60))
+    (found,) = resistances(chain)
+    index = torch.arange(60.0)
+    torch.testing.assert_close(found[0, 1:, 1:], (index[:, None] - index).abs(), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_walks_and_resistances_do_not_depend_on_padding(blocks: int) -> None:
+    one, several = some_batch(), some_batch(blocks)
+    results = []
+    for batch in (one, several):
+        walks = walk_probabilities(batch, STEPS)
+        sums = [each.sum((1, 2)).flatten(1) for each in walks]
+        ohms = torch.cat([each.sum((1, 2)) for each in resistances(batch)])
+        order = batch.order
+        results.append([torch.cat(sums)[order], ohms[order]])
+    for first, second in zip(*results, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
+
+
+def test_resistance_kernels_are_gaussians_with_learned_centres_and_widths() -> None:
+    kernels = ResistanceKernels(5)
+    centres, widths = kernels.centres.detach(), kernels.widths.detach()
+    assert centres[0] == 0
+    assert (centres.diff() > 0).all()
+    torch.testing.assert_close(kernels(centres).diagonal(), torch.ones(5))
+    torch.testing.assert_close(kernels(centres + widths).diagonal(), torch.full((5,), 0.6065307))
+    kernels(torch.rand(3, 4)).sum().backward()
+    assert kernels.centres.grad is not None
+    assert kernels.widths.grad is not None
+
+
+@pytest.mark.parametrize("hidden", [0, 7])
+def test_pair_bias_is_a_linear_map_or_two_with_a_gelu(hidden: int) -> None:
+    bias = PairBias(3, hidden, heads=2)
+    features = [torch.randn(2, 4, 4, 3), torch.randn(1, 6, 6, 3)]
+    for found, each in zip(bias(features), features, strict=True):
+        inner = each if bias.inner is None else torch.nn.functional.gelu(bias.inner(each))
+        expected = torch.einsum("gijf,hf->hgij", inner, bias.outer.weight)
+        expected = expected + bias.outer.bias[:, None, None, None]
+        torch.testing.assert_close(found, expected)

@@ -1,0 +1,117 @@
+"""The random-walk encoding of atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from support import batch_of
+from torch import Tensor
+
+from molsepnorm.molecules import featurize
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn.pairs.features import walk_probabilities
+from molsepnorm.nn.walks import WalkEncoding
+
+SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1")
+STEPS = 5
+
+
+def some_batch(blocks: int = 1) -> GraphBatch:
+    return batch_of([featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), blocks)
+
+
+def encode_atoms(encoding: WalkEncoding, walks: Sequence[Tensor], batch: GraphBatch) -> Tensor:
+    return encoding(torch.zeros(1), walks, batch.mask)
+
+
+def _encoding() -> WalkEncoding:
+    """An encoding with random weights; new ones are 0."""
+    encoding = WalkEncoding(STEPS, 4)
+    assert not any(parameter.any() for parameter in encoding.parameters())
+    torch.manual_seed(0)
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    return encoding
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_walk_encoding_does_not_depend_on_padding(blocks: int) -> None:
+    encoding, rows = _encoding(), []
+    for batch in (some_batch(), some_batch(blocks)):
+        atoms = encode_atoms(encoding, walk_probabilities(batch, STEPS), batch)
+        rows.append(torch.stack([atoms[token + 1] for token in batch.graph_token]))
+    torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-4)
+
+
+def test_walk_encoding_is_a_linear_map_of_return_probabilities() -> None:
+    """The diagonals of the powers 1 to W, multiplied by 40 and 10 in turn."""
+    batch = some_batch(2)
+    encoding = _encoding()
+    walks = walk_probabilities(batch, STEPS + 2)  # more steps than it reads
+    returns = torch.cat([each.diagonal(dim1=1, dim2=2).mT.flatten(0, 1) for each in walks])
+    returns = returns[batch.mask][:, 1 : STEPS + 1]
+    y = encode_atoms(encoding, walks, batch)
+    scaled = returns * torch.tensor([40.0, 10.0, 40.0, 10.0, 40.0])
+    torch.testing.assert_close(y[batch.mask], encoding.linear(scaled))
+    assert not y[~batch.mask].any()
+
+
+def _with_batch_norm(seed: int, constant: list[int]) -> dict[str, torch.Tensor]:
+    """The state of an earlier `WalkEncoding`; the given channels did not vary in training."""
+    torch.manual_seed(seed)
+    variance = torch.rand(STEPS) * 1e-2 + 1e-6
+    variance[constant] = 0
+    mean = torch.rand(STEPS).index_fill(0, torch.tensor(constant, dtype=torch.long), 0)
+    return {
+        "norm.weight": torch.randn(STEPS),
+        "norm.bias": torch.randn(STEPS),
+        "norm.running_mean": mean,
+        "norm.running_var": variance,
+        "norm.num_batches_tracked": torch.tensor(3),
+        "linear.weight": torch.randn(4, STEPS),
+        "linear.bias": torch.randn(4),
+    }
+
+
+@pytest.mark.parametrize("constant", [[], [0, 2, 4]])
+def test_weights_with_a_batch_norm_are_converted(constant: list[int]) -> None:
+    """The encoding equals batch norm and linear map. Constant channels get the weight 0."""
+    old = _with_batch_norm(0, constant)
+    encoding = WalkEncoding(STEPS, 4)
+    encoding.load_state_dict(dict(old))
+    batch = some_batch()
+    walks = walk_probabilities(batch, STEPS)
+    returns = walks[0].diagonal(dim1=1, dim2=2).mT.flatten(0, 1)[:, 1:][batch.mask]
+    returns[:, constant] = 0
+    y = (returns - old["norm.running_mean"]) / (old["norm.running_var"] + 1e-5).sqrt()
+    y = y * old["norm.weight"] + old["norm.bias"]
+    expected = torch.nn.functional.linear(y, old["linear.weight"], old["linear.bias"])
+    found = encode_atoms(encoding, walks, batch)[batch.mask]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert set(encoding.state_dict()) == {"linear.weight", "linear.bias"}
+
+
+def test_odd_rings_have_no_effect_if_training_had_none() -> None:
+    config = GraphormerConfig(layers=2, width=16, heads=2, node_walks=6, init="xavier")
+    torch.manual_seed(0)
+    network = Graphormer(config).train()
+    zinc = featurize.get("zinc")
+    even = batch_of([zinc(text) for text in ("CCO", "C1CCCCC1", "CCCC", "C1CCC1C")], config)
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    for _ in range(20):
+        optimizer.zero_grad()
+        (network(even) - torch.tensor([[0.0], [1.0], [2.0], [3.0]])).square().mean().backward()
+        optimizer.step()
+    network.eval()
+    odd = batch_of([zinc(text) for text in ("C1CCCC1", "C1CC1", "C1CCCCCC1")], config)
+    walks = [walk_probabilities(batch, 6) for batch in (even, odd)]
+    encoding = network.embedding.walk_encoding
+    assert encoding.linear.weight[:, 1::2].all()
+    assert not encoding.linear.weight[:, 0::2].any()
+    sizes = [
+        encode_atoms(encoding, walk, batch)[batch.mask].abs().max()
+        for walk, batch in zip(walks, (even, odd), strict=True)
+    ]
+    assert sizes[1] < 2 * sizes[0]
