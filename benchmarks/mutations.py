@@ -116,9 +116,9 @@ MUTATIONS = [
     ),
     Mutation(
         "degree: clipped one too early",
-        "molecules/encodings/centrality.py",
-        "np.minimum(counts, largest)",
-        "np.minimum(counts, largest - 1)",
+        "molecules/encodings/encode.py",
+        "np.minimum(bonds_of_atoms, spec.max_degree)",
+        "np.minimum(bonds_of_atoms, spec.max_degree - 1)",
         tests(
             "molecules/encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"
         ),
@@ -506,8 +506,8 @@ MUTATIONS = [
     Mutation(
         "neighbours: as many places as the largest degree with an embedding",
         "molecules/encodings/encode.py",
-        "max_bonds=int(np.bincount(bonds.sources).max(initial=0))",
-        "max_bonds=min(spec.max_degree, int(np.bincount(bonds.sources).max(initial=0)))",
+        "max_bonds=int(bonds_of_atoms.max())",
+        "max_bonds=min(spec.max_degree, int(bonds_of_atoms.max()))",
         BONDS,
     ),
     Mutation(

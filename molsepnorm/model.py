@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
@@ -76,6 +76,7 @@ class PropertyModel:
             "schema": SCHEMA,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
+            "featurizer_version": featurize.SIZES[self.featurizer].version,
             "task": self.task.to_json(),
             "network": asdict(self.network.config),
             KEY: {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
@@ -105,10 +106,7 @@ class PropertyModel:
             if task.outputs != config.outputs:
                 raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
-            if featurizer not in featurize.SIZES:
-                raise ConfigError(f"unknown featuriser '{featurizer}'")
-            if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
-                raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
+            _require_featurizer(folder / _CONFIG, about, config)
             _require_enough_weights(config, weights)
         except _WRONG_ENTRY as error:
             _check_entries(folder / _CONFIG, about)  # names the entry
@@ -161,6 +159,7 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
         max_degree=config.max_degree,
         max_distance=config.max_distance,
         max_path_length=config.max_path_length,
+        molecule_features=config.molecule_features,
     )
 
 
@@ -200,6 +199,7 @@ class _Description:
     featurizer: str
     task: Task
     network: GraphormerConfig
+    featurizer_version: str = "1"
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -251,6 +251,33 @@ def _check_entries(path: Path, about: dict[str, Any]) -> None:
     """Check the type of each entry. This imports pydantic, which takes longer than the rest."""
     entries = {name: entry for name, entry in about.items() if name != KEY}
     check_types(_Description, entries, f"{path} does not describe a model")
+
+
+def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerConfig) -> None:
+    """Check that the featuriser is registered, and that its version and features are the model's.
+
+    Raises:
+        ModelError: it is not registered or has another version.
+        ConfigError: it has other features.
+    """
+    name, version = about["featurizer"], about.get("featurizer_version", "1")
+    if name not in featurize.SIZES:
+        raise ModelError(
+            f"{path}: the model needs the featuriser '{name!s:.80}' (version {version!s:.80}), "
+            "which is not registered here: install the package that provides it, or call "
+            "molsepnorm.featurize.register with its class before loading the model. "
+            f"{did_you_mean(name, featurize.SIZES)}"
+        )
+    sizes = featurize.SIZES[name]
+    if sizes.version != version:
+        raise ModelError(
+            f"{path}: the model was trained with version {version!s:.80} of the "
+            f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
+            "or train again"
+        )
+    found = config.atom_sizes, config.bond_sizes, config.molecule_features
+    if found != (sizes.atoms, sizes.bonds, len(sizes.molecule)):
+        raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
 
 
 def _require_enough_weights(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:

@@ -90,12 +90,14 @@ def _molecules(path: Path) -> Iterator[LabelledGraph]:
     """Nothing is read before the first is asked for."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
-    graphs = MolGraph.many(
-        arrays["sizes"].astype(np.int64),
-        arrays["atoms"],
-        arrays["bond_counts"].astype(np.int64),
-        np.stack([arrays["lower"], arrays["upper"]], axis=1).astype(np.int32),
-        arrays["bond_labels"][:, None],
+    ends = np.cumsum(arrays["sizes"], dtype=np.int64)[:-1]
+    bond_ends = np.cumsum(arrays["bond_counts"], dtype=np.int64)[:-1]
+    bonds = np.stack([arrays["lower"], arrays["upper"]], axis=1).astype(np.int32)
+    graphs = map(
+        MolGraph,
+        np.split(arrays["atoms"], ends),
+        np.split(bonds, bond_ends),
+        np.split(arrays["bond_labels"][:, None], bond_ends),
     )
     labels, rows = arrays["labels"].tolist(), arrays["rows"].tolist()
     yield from map(LabelledGraph, rows, graphs, labels)

@@ -54,9 +54,11 @@ def _about(dataset: Dataset) -> dict[str, object]:
         notes = {"splits": {name: part.tolist() for name, part in splits.items()}}
     elif dataset.smiles is None:  # ZINC
         notes = {"splits": {name: len(part) for name, part in splits.items()}}
+    encoding = asdict(store.encoding)
+    del encoding["molecule_features"]  # which did not exist
     return {
         "schema": 2,
-        "encoding": asdict(store.encoding),
+        "encoding": encoding,
         "featurizer": store.featurizer,
         "targets": dataset.targets,
         "most_bonds": store.max_bonds,

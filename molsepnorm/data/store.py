@@ -77,6 +77,9 @@ class GraphStore:
     warning: str = ""
     """Why the file had to be made anew; empty if it did not."""
 
+    features: np.ndarray | None = None
+    """float32 [G, F]: molecule-level features; None if there are none."""
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -108,6 +111,7 @@ class GraphStore:
                 featurizer=about["featurizer"],
                 digest=digest,
                 path=path,
+                features=arrays.get("features"),
             )
 
     @staticmethod
@@ -126,14 +130,18 @@ class GraphStore:
             featurizer: name of the featuriser that made them.
         """
         merger, max_bonds = PathMerger(), 0
-        parts: list[tuple[np.ndarray, ...]] = []
+        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
+        if encoding.molecule_features:
+            names.append("features")
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
         for graphs, rows in chunks:
             pairs = merger.add(graphs.paths).take(graphs.pairs)
-            parts.append((graphs.sizes, graphs.atoms, graphs.degrees, pairs, rows))
+            for name, arrays in parts.items():
+                known = {"pairs": pairs, "rows": rows}
+                arrays.append(known[name] if name in known else getattr(graphs, name))
             max_bonds = max(max_bonds, graphs.max_bonds)
         paths, final = merger.finish()
-        names = ("sizes", "atoms", "degrees", "pairs", "rows")
-        joined = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
         joined["pairs"] = final.take(joined["pairs"])
         digest = hashlib.sha256()
         for piece in array_bytes(joined, {}):
@@ -150,6 +158,7 @@ class GraphStore:
             encoding=encoding,
             featurizer=featurizer,
             digest=digest.hexdigest(),
+            features=joined.get("features"),
         )
 
 
@@ -176,6 +185,7 @@ class StoreWriter:
         self._merger = PathMerger()
         self._sizes = [np.zeros(0, dtype=np.int64)]
         self._rows = [np.zeros(0, dtype=np.int64)]
+        self._features = [np.zeros((0, encoding.molecule_features), dtype=np.float32)]
         self._atom_features = self._max_bonds = 0
 
     def __enter__(self) -> StoreWriter:
@@ -221,6 +231,8 @@ class StoreWriter:
                 self._files[name].write(np.ascontiguousarray(array).data)
         self._sizes.append(graphs.sizes)
         self._rows.append(np.asarray(rows, dtype=np.int64))
+        if graphs.features is not None:
+            self._features.append(graphs.features)
         self._atom_features = graphs.atoms.shape[1]
         self._max_bonds = max(self._max_bonds, graphs.max_bonds)
 
@@ -239,6 +251,8 @@ class StoreWriter:
             "degrees": Streamed(byte, (num_atoms,), _chunks(files["degrees"])),
             "pairs": Streamed(final.dtype, (num_pairs,), _chunks(files["pairs"], final)),
         }
+        if self._encoding.molecule_features:
+            arrays["features"] = np.concatenate(self._features)
         about: dict[str, Any] = {
             "schema": SCHEMA,
             "encoding": asdict(self._encoding),

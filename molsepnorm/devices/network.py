@@ -189,7 +189,11 @@ def tensors(config: GraphormerConfig, device: torch.device) -> GraphTensors:
     """Made-up molecules of `SIZES`, with the features that a network reads."""
     rng = np.random.default_rng(0)
     spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+        config.bond_sizes,
+        config.max_degree,
+        config.max_distance,
+        config.max_path_length,
+        config.molecule_features,
     )
     graphs = [_molecule(size, config, rng) for size in SIZES]
     return GraphTensors.of(encode(graphs, spec), device)
@@ -207,6 +211,7 @@ def _molecule(size: int, config: GraphormerConfig, rng: np.random.Generator) -> 
         np.array(features),
         np.array(sorted(bonds), dtype=int).reshape(-1, 2),
         np.array(kinds, dtype=int).reshape(-1, len(config.bond_sizes)),
+        rng.normal(size=config.molecule_features) if config.molecule_features else None,
     )
 
 

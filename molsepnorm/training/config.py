@@ -27,12 +27,11 @@ from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
 from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
-    "FROM_DATA",
     "OBJECTIVE_SETTINGS",
     "ContrastiveConfig",
     "ObjectiveConfig",
@@ -43,9 +42,6 @@ __all__ = [
     "load_config",
     "read_recipe",
 ]
-
-FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")
-"""Fields of the model section that follow from the data and cannot be set."""
 
 _MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
-from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 
@@ -33,7 +33,6 @@ __all__ = [
 
 _HEAD = "readout"  # the module of a Graphormer that is its head
 _AFTER_LAYERS = "last_norm"
-_FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")
 _FREE = {
     *("dropout", "attention_dropout", "activation_dropout", "drop_path"),
     *("norm_momentum", "init"),
@@ -147,7 +146,7 @@ def with_start(
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
         architecture = asdict(model.network.config)
-        content["model"] = {k: v for k, v in architecture.items() if k not in _FROM_DATA}
+        content["model"] = {k: v for k, v in architecture.items() if k not in FROM_DATA}
         if is_table:
             data = content["data"] = {**data, "featurizer": model.featurizer}
     expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in _FREE}

@@ -20,6 +20,7 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -124,7 +125,12 @@ def train_on(
 def architecture(config: TrainConfig) -> GraphormerConfig:
     """Return the configured network, with the feature sizes of the configured data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
+    return replace(
+        config.model,
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        molecule_features=len(sizes.molecule),
+    )
 
 
 @contextmanager
@@ -167,6 +173,9 @@ def _train(
         torch.manual_seed(config.run.seed)
         task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
+        features = dataset.store.features
+        if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
+            network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
         model = PropertyModel(network, dataset.store.featurizer, task)
         loaded = None if start is None else load_weights(network, task, start)
         if loaded is not None:

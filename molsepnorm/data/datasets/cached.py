@@ -17,7 +17,7 @@ from molsepnorm.files.arrays import REMEDY, open_arrays, refuse_damaged, write_a
 from molsepnorm.files.writing import cache_folder, replacing
 from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.sound import require_sound
-from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.featurize import SIZES, fingerprint
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["CachedLabels", "LabelledGraph", "cached_set", "cached_store", "encode_chunks"]
@@ -113,7 +113,7 @@ def cached_store(
     Raises:
         StorageError: the cache cannot be written.
     """
-    path = cache_folder() / f"{featurizer}-{key}-{_tag(encoding)}.store"
+    path = cache_folder() / f"{featurizer}-{key}-{_tag(featurizer, encoding)}.store"
     warning = ""
     if path.exists():
         try:
@@ -162,7 +162,7 @@ def _require_sound(
         if num_rows is not None and sorted(rows) != list(range(num_rows)):
             raise ValueError(f"its rows are not the {num_rows} of the table")
         arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
-        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds)
+        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds, features=store.features)
         require_sound(graphs, encoding, SIZES[featurizer].atoms)
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise StorageError(
@@ -187,9 +187,10 @@ def _open_labels(path: Path, num_graphs: int, num_targets: int) -> CachedLabels:
         return CachedLabels(values, splits)
 
 
-def _tag(encoding: EncodingSpec) -> str:
+def _tag(featurizer: str, encoding: EncodingSpec) -> str:
     bonds = "x".join(map(str, encoding.bond_sizes))
+    plug_in = fingerprint(featurizer)
     return (
-        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}"
-        f"-l{encoding.max_path_length}-s{SCHEMA}"
+        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
+        f"{plug_in and f'-v{plug_in}'}-s{SCHEMA}"
     )

@@ -63,8 +63,8 @@ def _set(name, place, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("pairs", 7, 60_000), "a pair has a path that is not there"),
-        (_set("sizes", 0, -1), "a molecule has no atoms"),
+        (_set("pairs", 7, 60_000), "a pair has a path that does not exist"),
+        (_set("sizes", 0, -1), "the size of a molecule is out of range"),
         (_set("atoms", 0, 200), "an atom feature is out of range"),
         (lambda about, _: about.update(featurizer="zinc"), "it is made of other data"),
         (lambda about, _: about["encoding"].update(max_distance=9), "it is made of other data"),
