@@ -193,6 +193,12 @@ recipe_options = (
     click.option("--patience", type=int, help="Stop after so many epochs without a better one."),
     click.option("--class-weight", help="balanced: rare classes weigh as much as common ones."),
     click.option("--device", help="auto, cpu, cuda, cuda:1, …"),
+    click.option(
+        "--threads",
+        type=int,
+        help="Number of CPU threads. A fixed number makes results repeatable to the bit. "
+        "[default: $OMP_NUM_THREADS, or the fastest, chosen during training]",
+    ),
     click.option("--precision", help="fp32, tf32 or bf16: of matrix products. [default: fp32]"),
 )
 """How to train."""
@@ -264,6 +270,7 @@ _SETTINGS = {
             "batch_size",
             "seed",
             "device",
+            "threads",
             "precision",
             "metric",
             "patience",

@@ -86,12 +86,14 @@ def _measure(trainer: Trainer, most: float) -> tuple[float, float]:
 
         def take() -> None:
             for planned in some:
-                trainer.step(planned, rate=0.0)
+                trainer.take_step(planned, rate=0.0)
 
         return time_of(take) / number
 
     def measure() -> None:
         step(_WARM_UPS)
+        while not trainer.threads.settled:
+            step(1)
         number = min(_STEPS, max(1, int(most / step(1))))
         found.extend([step(number), time_of(trainer.validate)])
 

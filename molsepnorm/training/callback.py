@@ -33,6 +33,8 @@ class EpochRecord:
     graphs_per_second: float
     best: bool
     """Whether the model of this epoch became the one that is kept."""
+    threads: int | None = None
+    """Number of CPU threads at the end of these epochs."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class Progress:
     """How many the run shall have."""
     best_score: float | None = None
     best_epoch: int | None = None
+    threads: int | None = None
+    """Number of CPU threads; checkpoints of earlier versions have none."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -80,6 +80,9 @@ class RunConfig(_Section):
     """Of the initial weights, the order of molecules and dropout."""
     device: str = "auto"
     """auto (a GPU where there is one), cpu, cuda, cuda:1, …"""
+    threads: int | None = Field(None, ge=1, le=1024)
+    """Number of CPU threads. By default the faster of one thread and more is chosen while the run
+    trains, unless OMP_NUM_THREADS is set. Only a fixed number repeats results to the bit."""
     precision: Precision = "fp32"
     """Of matrix products in training: fp32, tf32 (on a GPU), or bf16. Validation is fp32 always."""
     step: Literal["auto", "eager", "captured", "compiled"] = "auto"

@@ -117,11 +117,12 @@ class RunFolder:
                 f"{self.checkpoint.relative_to(self.path)}"
             )
 
-    def begin(self, config: TrainConfig, dataset: Dataset) -> None:
+    def begin(
+        self, config: TrainConfig, dataset: Dataset, *, adaptive_threads: bool = False
+    ) -> None:
         """Write all that is known before training."""
-        write_json(
-            self.environment, {**_environment(), "data": _fingerprint(dataset, dataset.fingerprint)}
-        )
+        data = _fingerprint(dataset, dataset.fingerprint)
+        write_json(self.environment, {**_environment(adaptive_threads), "data": data})
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
@@ -170,9 +171,11 @@ class RunFolder:
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, dropping those of epochs that a resumed run takes again."""
-        row = {key: value for key, value in asdict(record).items() if key != "scores"}
+        row = {
+            key: value for key, value in asdict(record).items() if key not in ("scores", "threads")
+        }
         row |= {f"val_{name}": score for name, score in record.scores.items()}
-        row["best"] = int(record.best)
+        row |= {"best": int(record.best), "threads": record.threads}
         kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
         if kept and list(kept[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
@@ -206,6 +209,8 @@ class RunFolder:
         """The lines so far, each with an epoch and a cell for every column."""
         try:
             lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
+            for line in lines:
+                line.setdefault("threads", "")  # files of earlier versions lack this last column
             if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
                 raise ValueError("a line has more or fewer cells than the first, or no epoch")
         except (ValueError, KeyError, TypeError, csv.Error) as error:
@@ -288,7 +293,7 @@ def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
     return [{name: rows[graphs].tolist() for name, graphs in dataset.splits.items()}]
 
 
-def _environment() -> dict[str, object]:
+def _environment(adaptive_threads: bool) -> dict[str, object]:
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         try:
@@ -303,6 +308,7 @@ def _environment() -> dict[str, object]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "adaptive_threads": adaptive_threads,
         "gpu": gpu,
         "fast_paths": [
             {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()

@@ -14,6 +14,7 @@ from molsepnorm import devices
 from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ModelError, MolsepnormError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
@@ -28,7 +29,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.statistics import estimate_statistics, statistics_batches
-from molsepnorm.training.step import TINY, Examples, TrainStep
+from molsepnorm.training.step import TINY, Examples, Planned, TrainStep
 
 __all__ = ["Trainer"]
 
@@ -93,6 +94,8 @@ class Trainer:
                 callback.on_warning,
             )
         )
+        self._thread_choices = thread_choices(config.run.threads, self.device, world.size)
+        self.threads = ThreadChooser(self._thread_choices)
         self.progress = Progress()
         self.plan_epochs(config.run.epochs)
         # a GPU goes on by itself, and to ask several processes would take them longer than a step
@@ -110,6 +113,7 @@ class Trainer:
             self.folder.checkpoint, self.network, self.optimizer, self.average
         )
         self._require_counts()
+        self.threads = ThreadChooser(self._thread_choices, self.progress.threads)
         self.world.on_main_process(lambda: self.folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.plan_epochs(self.progress.epochs)
@@ -195,9 +199,15 @@ class Trainer:
         for batch, planned in zip(batches, self.step.plan(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.step(planned, rate, weight)
+            self.take_step(planned, rate, weight)
             progress.step += 1
             yield len(batch)
+
+    def take_step(self, planned: Planned, rate: float, weight: float = 1.0) -> None:
+        """Take one step, and choose the number of threads by the time it takes."""
+        begun = time.perf_counter()
+        self.step(planned, rate, weight)
+        self.threads.step(time.perf_counter() - begun, len(planned.graphs))
 
     def _train_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the epoch that is under way; false if it was stopped before its end."""
@@ -251,6 +261,7 @@ class Trainer:
             seconds=progress.epoch_seconds,
             graphs_per_second=progress.graphs / progress.epoch_seconds,
             best=best,
+            threads=self.threads.threads,
         )
         if best:
             progress.best_score = None if math.isnan(score) else score
@@ -309,6 +320,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` goes on."""
+        self.progress.threads = self.threads.threads
         random = self.world.random_states()
         parts = (self.progress, self.network, self.optimizer, self.average, random)
         self.world.on_main_process(

@@ -16,6 +16,7 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
+from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import write_json
 from molsepnorm.model import PropertyModel, encoding_of
@@ -76,6 +77,7 @@ def train(
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
     with DistributedContext.join(config.run.device) as world, ExitStack() as held:
+        held.enter_context(restored_threads())
         _require_no_stream(config, world)
         if not resume:
             run = RunFolder(world.on_main_process(lambda: folder or RunFolder.numbered("run")))
@@ -118,7 +120,8 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
                 trainer.plan_epochs(epochs_within(trainer, left))
-            world.on_main_process(lambda: run.begin(config, dataset))
+            adaptive = len(trainer.threads.choices) > 1
+            world.on_main_process(lambda: run.begin(config, dataset, adaptive_threads=adaptive))
             trainer.save()
         planned = config.run.model_copy(update={"epochs": trainer.epochs})
         callback.on_start(config.model_copy(update={"run": planned}), dataset, model, run.path)
