@@ -1,4 +1,4 @@
-"""A CPU that takes itself for a GPU: captured steps by the tape, a "fused" attention in Python."""
+"""The CPU in the place of a GPU: the tape captures steps, and the fused attention is Python."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from molsepnorm.training import step
 
 
 def attend(qkv: Tensor, bias: Sequence[Tensor], dropped: int = 0, scale: float = 1.0) -> Tensor:
-    """Compute `fused_attention` by PyTorch's operations. Each head has its own mask, which depends
-    on the seed and the shapes alone."""
+    """Compute `fused_attention` by PyTorch's operations, with masks that depend on the seed and the
+    shapes alone."""
     rows, start = [], 0
     for part in bias:
         heads, graphs, asking, slots = part.shape
@@ -48,7 +48,7 @@ def raising(*args) -> Tensor:
 
 
 def wrong_gradients(*args) -> Tensor:
-    """The right outputs, but gradients that are 1 % too large."""
+    """Return correct outputs with gradients that are 1 % too large."""
     y = attend(*args)
     return y.detach() + 1.01 * (y - y.detach())
 
@@ -59,7 +59,7 @@ def gpu(
     attention_there: Callable[..., Tensor] = attend,
     record_there: Callable[..., Callable[[], None]] = record,
 ) -> None:
-    """Let the CPU have fast paths, and a cache folder of its own."""
+    """Give the CPU fast paths and its own cache folder."""
 
     def plain(q, k, bias):
         logits = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
