@@ -18,7 +18,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from molsepnorm.analysis.geometry.subjects import load_subjects
+from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets import load as load_dataset
@@ -498,7 +498,7 @@ def test_tokens_trained_without_labels(tmp_path: Path) -> None:
     losses = json.loads((tmp_path / "run" / "metrics.json").read_text())["losses"]
     assert len(losses) == 8
     assert losses[-1] < 0.8 * losses[0]
-    [subject] = load_subjects([tmp_path / "run"], config.data)
+    [subject] = load_models([tmp_path / "run"], config.data)
     network = subject.model.network
     saved = {name: buffer.clone() for name, buffer in network.named_buffers()}
     assert any("running_var" in name for name in saved)

@@ -82,23 +82,23 @@ def analyze(
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
     from molsepnorm.analysis.geometry import analyze as look
-    from molsepnorm.analysis.geometry.report import require_place, write_report
-    from molsepnorm.analysis.geometry.subjects import load_subjects
+    from molsepnorm.analysis.geometry.models import load_models
+    from molsepnorm.analysis.geometry.report import require_folder, write_report
     from molsepnorm.cli.console import make_console
 
     if given["smiles_column"] is not None and given["data"] is None:
         raise click.UsageError("--smiles-column is of a file: name it by --data FILE.csv")
     named = given["dataset"] is not None or given["data"] is not None
     data = configuration(given).data if named else None
-    require_place(output)
-    subjects = load_subjects([*models, *more], data, split, molecules)
+    require_folder(output)
+    loaded = load_models([*models, *more], data, split, molecules)
     console = make_console()
 
     def told(name: str) -> None:
         if not as_json:
             console.print(f"{name} …")
 
-    analysis = look(subjects, device, told, targets)
+    analysis = look(loaded, device, told, targets)
     write_report(analysis, output)
     if as_json:
         click.echo(json.dumps(analysis.to_json(), indent=2))
