@@ -890,7 +890,7 @@ MUTATIONS = [
         "predict/inference.py",
         "outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs",
         "outputs[:] = sorted_outputs",
-        tests("predict/test_inference.py", "test_equals_one_molecule_at_a_time"),
+        tests("predict/test_inference.py", "test_batches_give_the_outputs_of_single_molecules"),
     ),
     # a GPU's steps, and several processes
     Mutation(
@@ -1020,7 +1020,7 @@ MUTATIONS = [
         "    centred = exact",
         tests(
             "analysis/geometry/test_measures.py",
-            "test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies",
+            "test_points_on_a_line_have_one_direction_at_any_offset",
         ),
     ),
     Mutation(
@@ -1028,7 +1028,7 @@ MUTATIONS = [
         "analysis/geometry/measures.py",
         "rounding = _ROUNDING * ",
         "rounding = 0 * ",
-        tests("analysis/geometry/test_measures.py", "test_rounding_is_no_spread"),
+        tests("analysis/geometry/test_measures.py", "test_rounding_errors_do_not_count_as_spread"),
     ),
     Mutation(
         "geometry: uniformity counts each point with itself",
@@ -1062,8 +1062,8 @@ MUTATIONS = [
     Mutation(
         "geometry: a map may flip",
         "analysis/geometry/measures.py",
-        "return places * torch.where(furthest < 0, -1, 1), shares",
-        "return places, shares",
+        "return coordinates * torch.where(furthest < 0, -1, 1), shares",
+        "return coordinates, shares",
         tests(
             "analysis/geometry/test_measures.py",
             "test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip",
@@ -1077,28 +1077,31 @@ MUTATIONS = [
         "ridge.fit(points, values)",
         tests(
             "analysis/geometry/test_correlation.py",
-            "test_noise_is_not_read_off_although_a_regression_without_folds_would",
+            "test_noise_does_not_correlate_although_it_would_without_folds",
         ),
     ),
     Mutation(
         "geometry: both views are the same",
         "analysis/geometry/analysis.py",
-        "            views = [embedded(partial(_with_dropout, network)) for _ in range(2)]",
-        "            views = [embedded(partial(_with_dropout, network))] * 2",
-        tests("analysis/geometry/test_analysis.py", "test_alignment_is_of_dropout_alone"),
+        "            views = [infer(network, tensors, one.graphs, call=call) for _ in range(2)]",
+        "            views = [infer(network, tensors, one.graphs, call=call)] * 2",
+        tests("analysis/geometry/test_analysis.py", "test_alignment_depends_on_dropout_alone"),
     ),
     Mutation(
         "geometry: the last site is the first",
         "analysis/geometry/analysis.py",
         "_ROWS.index(read), -1]",
         "_ROWS.index(read), 0]",
-        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests(
+            "analysis/geometry/test_analysis.py",
+            "test_the_last_statistics_are_of_what_the_readout_uses",
+        ),
     ),
     Mutation(
         "geometry: molecules drawn are in no order",
-        "analysis/geometry/subjects.py",
-        "graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))",
-        "graphs = np.random.default_rng(len(subjects)).choice(graphs, most, replace=False)",
+        "analysis/geometry/models.py",
+        "graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))",
+        "graphs = np.random.default_rng(len(models)).choice(graphs, max_molecules, replace=False)",
         tests(
             "cli/test_analyze.py",
             "test_an_ablation_is_summarised_by_variant",
@@ -1107,7 +1110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "geometry: a run that is under way counts",
-        "analysis/geometry/subjects.py",
+        "analysis/geometry/models.py",
         'if _holds_model(each) and (each / "metrics.json").is_file():',
         "if _holds_model(each):",
         tests("cli/test_analyze.py", "test_a_finished_run_counts_and_one_under_way_does_not"),
@@ -1387,7 +1390,7 @@ MUTATIONS = [
         "analysis/geometry/figure.py",
         '.replace("$", r"\\$")',
         "",
-        tests("analysis/geometry/test_report.py", "test_names_are_drawn_as_they_are"),
+        tests("analysis/geometry/test_report.py", "test_names_are_drawn_literally"),
     ),
     Mutation(
         "dropout: what is rounded to zero draws at random",
@@ -1431,7 +1434,10 @@ MUTATIONS = [
         "analysis/geometry/analysis.py",
         '    read = TOKEN if network.config.readout.startswith("token") else ATOMS',
         "    read = TOKEN",
-        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests(
+            "analysis/geometry/test_analysis.py",
+            "test_the_last_statistics_are_of_what_the_readout_uses",
+        ),
     ),
     Mutation(
         "table: no labels are needed where there must be some",
@@ -1449,14 +1455,14 @@ MUTATIONS = [
         "devices/verdict.py",
         "if v is None or not v <= self.bound",
         "if v is not None and v > self.bound",
-        tests("devices/test_verdict.py", "test_what_a_verdict_says"),
+        tests("devices/test_verdict.py", "test_a_verdict_describes_the_differences"),
     ),
     Mutation(
         "devices: a damaged verdict is believed",
         "devices/verdict.py",
         'if content != _signed(about, content["verdicts"]):',
         "if not content:",
-        tests("devices/test_verdict.py", "test_a_damaged_file_is_another_check"),
+        tests("devices/test_verdict.py", "test_a_damaged_file_leads_to_another_check"),
     ),
     Mutation(
         "devices: a faulty attention is used all the same",
@@ -1468,9 +1474,9 @@ MUTATIONS = [
     Mutation(
         "devices: faulty captured steps are taken all the same",
         "training/trial.py",
-        'model_copy(update={"step": "eager"})',
-        'model_copy(update={"step": "captured"})',
-        tests("training/test_trial.py", "test_faulty_captured_steps"),
+        '_with_run(config, step="eager")',
+        '_with_run(config, step="captured")',
+        tests("training/test_trial.py", "test_faulty_captured_steps_are_replaced"),
     ),
     Mutation(
         "table: a store is used for other molecules",

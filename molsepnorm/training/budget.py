@@ -65,12 +65,14 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
 
         def take() -> None:
             for batch in some:
-                trainer.step(batch, rate=0.0)
+                trainer.take_step(batch, rate=0.0)
 
         return time_of(take) / number
 
     def measure() -> None:
         step(_WARM_UPS)
+        while not trainer.threads.settled:
+            step(1)
         number = min(_STEPS, max(1, int(max_seconds / step(1))))
         times.extend([step(number), time_of(trainer.validate)])
 

@@ -33,7 +33,9 @@ class EpochRecord:
     """Time of the steps in these epochs, without validation."""
     graphs_per_second: float
     best: bool
-    """True if this model is the best so far."""
+    """Whether this model is the best so far."""
+    threads: int | None = None
+    """Number of CPU threads at the end of these epochs."""
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,15 @@ class RunFolder:
             )
 
     def begin(
-        self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
+        self,
+        config: TrainConfig,
+        dataset: Dataset,
+        loaded: LoadedWeights | None = None,
+        *,
+        adaptive_threads: bool = False,
     ) -> None:
         """Write the files that are known before training, with the weights that it starts from."""
-        environment = {**_environment(), "data": dataset.fingerprint}
+        environment = {**_environment(adaptive_threads), "data": dataset.fingerprint}
         if loaded is not None:
             environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
         write_json(self.environment, environment)
@@ -196,9 +201,11 @@ class RunFolder:
 
     def append_history(self, record: EpochRecord) -> None:
         """Add a line, and remove lines of epochs that a resumed run repeats."""
-        row = {key: value for key, value in asdict(record).items() if key != "scores"}
+        row = {
+            key: value for key, value in asdict(record).items() if key not in ("scores", "threads")
+        }
         row |= {f"val_{name}": score for name, score in record.scores.items()}
-        row["best"] = int(record.best)
+        row |= {"best": int(record.best), "threads": record.threads}
         earlier = [old for old in self._history() if int(old["epoch"]) < record.epoch]
         if earlier and list(earlier[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
@@ -228,6 +235,8 @@ class RunFolder:
         """Return the lines so far; each has an epoch and a value for every column."""
         try:
             lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
+            for line in lines:
+                line.setdefault("threads", "")  # files of earlier versions lack this last column
             if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
                 raise ValueError("a line has more or fewer cells than the first, or no epoch")
         except (ValueError, KeyError, TypeError, csv.Error) as error:
@@ -303,7 +312,7 @@ def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
     return [{name: rows[graphs].tolist() for name, graphs in dataset.splits.items()}]
 
 
-def _environment() -> dict[str, object]:
+def _environment(adaptive_threads: bool) -> dict[str, object]:
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         try:
@@ -318,6 +327,7 @@ def _environment() -> dict[str, object]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "adaptive_threads": adaptive_threads,
         "gpu": gpu,
         "fast_paths": [
             {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()

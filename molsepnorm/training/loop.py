@@ -12,6 +12,7 @@ import torch
 from molsepnorm import devices
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
@@ -28,7 +29,7 @@ from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.step import StepBatch, TrainStep
 
 __all__ = ["Trainer"]
 
@@ -90,6 +91,8 @@ class Trainer:
         parts = (config, self.objective, self.average, self.optimizer, train, world)
         self.step = TrainStep(*parts, callback.on_warning)
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
+        self._thread_choices = thread_choices(config.run.threads, self.device, world.size)
+        self.threads = ThreadChooser(self._thread_choices)
         self.progress = Progress()
         self.set_epochs(config.run.epochs)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
@@ -117,6 +120,7 @@ class Trainer:
                 f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
                 "configuration. Start the run anew in another folder"
             )
+        self.threads = ThreadChooser(self._thread_choices, self.progress.threads)
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.set_epochs(self.progress.epochs)
@@ -138,6 +142,7 @@ class Trainer:
         """Write the checkpoint from which `resume` continues; a run in memory has none."""
         folder = self.folder
         if isinstance(folder, RunFolder):
+            self.progress.threads = self.threads.threads
             random = self.world.random_states()
             parts = (self.progress, self.objective, self.optimizer, self.average, random)
             self.world.on_main_process(
@@ -214,9 +219,15 @@ class Trainer:
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.step(batch, rate, weight)
+            self.take_step(batch, rate, weight)
             progress.step += 1
             yield len(graphs)
+
+    def take_step(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
+        """Take one step, and choose the number of threads by the time it takes."""
+        started = time.perf_counter()
+        self.step(batch, rate, weight)
+        self.threads.step(time.perf_counter() - started, len(batch.graphs))
 
     def _collect(self) -> None:
         """Read the losses of the steps since the last call; this waits for the device."""
@@ -267,6 +278,7 @@ class Trainer:
             seconds=progress.epoch_seconds,
             graphs_per_second=progress.graphs / progress.epoch_seconds,
             best=best,
+            threads=self.threads.threads,
         )
         if best:
             progress.best_score = None if math.isnan(score) else score

@@ -26,7 +26,7 @@ class RunInMemory:
     def __init__(self) -> None:
         self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
 
-    def begin(self, *parts: Any) -> None:
+    def begin(self, *parts: Any, adaptive_threads: bool) -> None:
         """Do nothing."""
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:

@@ -15,6 +15,7 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
+from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
@@ -169,7 +170,11 @@ def _train(
 ) -> TrainingResult:
     callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(gpus), on_device(device):  # the caller's random state is restored
+    with (
+        torch.random.fork_rng(gpus),
+        on_device(device),
+        restored_threads(),
+    ):  # the caller's random state is restored
         torch.manual_seed(config.run.seed)
         task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
@@ -195,7 +200,10 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
-            world.on_main_process(lambda: run.begin(config, dataset, loaded))
+            adaptive = len(trainer.threads.choices) > 1
+            world.on_main_process(
+                lambda: run.begin(config, dataset, loaded, adaptive_threads=adaptive)
+            )
             trainer.save()
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)

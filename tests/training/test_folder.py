@@ -18,6 +18,8 @@ from molsepnorm.files.digests import BLANK, KEY, write_sealed
 from molsepnorm.model import encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
+from molsepnorm.training.callback import EpochRecord
+from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.run import architecture
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -234,6 +236,20 @@ def test_a_damaged_history_is_refused_if_the_checkpoint_has_none(resumable, text
         train(folder=resumable, resume=True)
     (resumable / "history.csv").write_bytes(history)
     assert train(folder=resumable, resume=True).finished
+
+
+def test_a_history_without_the_column_threads_is_continued(resumable, rows_of):
+    path = resumable / "history.csv"
+    run = RunFolder(resumable)
+    lines = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
+    assert path.read_text().startswith(f"{lines[0]},threads\n")
+    path.write_text("\n".join(lines))
+    columns = lines[0].split(",")
+    names = [each[4:] for each in columns if each.startswith("val_") and each != "val_loss"]
+    scores = dict.fromkeys(names, 1.0)
+    run.append_history(EpochRecord(9, 9, 0.1, 1.0, 1.0, scores, 1.0, 1.0, True, threads=2))
+    *old, new = [row["threads"] for row in rows_of(path)]
+    assert set(old) == {""} and new == "2"
 
 
 def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_path):
