@@ -423,7 +423,7 @@ def test_a_changed_description_is_read_only_without_its_digest(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("tensor", ["readout.weight", "layers.0.attention_norm.tok_norm.weight"])
+@pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
 def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
     model = _model()
     state = model.network.state_dict()
