@@ -120,14 +120,13 @@ class Objective(nn.Module, ABC):
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(2, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
-        for batch in epoch_batches(
+        batches = epoch_batches(
             graphs, tensors.sizes, run.batch_size, rng, run.blocks, run.max_pairs
-        ):
-            part = world.share(batch)
-            if len(part):
-                indices = torch.from_numpy(part).to(totals.device)
-                with torch.no_grad():
-                    totals += torch.stack(self(tensors.cut(part, run.blocks), indices))
+        )
+        for batch in batches[world.rank :: world.size]:
+            indices = torch.from_numpy(batch).to(totals.device)
+            with torch.no_grad():
+                totals += torch.stack(self(tensors.cut(batch, run.blocks), indices))
         world.sum(totals)
         loss_sum, count = totals.tolist()
         return loss_sum / max(count, TINY), {}

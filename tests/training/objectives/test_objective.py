@@ -12,6 +12,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
 from molsepnorm.training import train, train_on
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig
+from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import OBJECTIVES, Objective, register
 from molsepnorm.training.run import architecture
 
@@ -129,3 +130,25 @@ def test_copies_share_the_data(count_atoms, tmp_path, monkeypatch):
     train(count_atoms({"run.epochs": 1}), tmp_path / "run")
     assert len({id(each) for both in seen for each in both}) <= 2
     assert torch.is_tensor(seen[0][0].labels)
+
+
+def test_validation_batches_are_divided_among_processes(count_atoms, tmp_path, monkeypatch):
+    """The totals of two processes sum to those of one."""
+    objectives = []
+    plain = AtomCount.validate
+
+    def validate(self, graphs, world):
+        objectives.append((self, graphs))
+        return plain(self, graphs, world)
+
+    monkeypatch.setattr(AtomCount, "validate", validate)
+    settings = {"run.epochs": 1, "data.split": [0.4, 0.5, 0.1], "run.batch_size": 4}
+    train(count_atoms(settings), tmp_path / "run")
+    objective, graphs = objectives[0]
+    totals = []
+    monkeypatch.setattr(DistributedContext, "sum", lambda self, each: totals.append(each.clone()))
+    for world in (DistributedContext(), DistributedContext(0, 2), DistributedContext(1, 2)):
+        plain(objective, graphs, world)
+    torch.testing.assert_close(totals[1] + totals[2], totals[0])
+    assert totals[1][1] > 0
+    assert totals[2][1] > 0
