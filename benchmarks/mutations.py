@@ -116,9 +116,9 @@ MUTATIONS = [
     ),
     Mutation(
         "degree: clipped one too early",
-        "molecules/encodings/centrality.py",
-        "np.minimum(counts, largest)",
-        "np.minimum(counts, largest - 1)",
+        "molecules/encodings/encode.py",
+        "np.minimum(bonds_of_atoms, spec.max_degree)",
+        "np.minimum(bonds_of_atoms, spec.max_degree - 1)",
         tests(
             "molecules/encodings/test_encode.py", "test_degrees_count_neighbours_up_to_the_largest"
         ),
@@ -216,15 +216,15 @@ MUTATIONS = [
     Mutation(
         "resume: the history stays as it is",
         "training/loop.py",
-        "self.folder.restore_history(history)",
-        "self.folder.restore_history(None)",
+        "folder.restore_history(history)",
+        "folder.restore_history(None)",
         tests("training/test_folder.py", "test_a_resumed_run_has_all_its_history"),
     ),
     Mutation(
         "resume: the number of steps is believed",
         "training/loop.py",
-        "progress.step != (",
-        "None is (",
+        "progress.step != steps",
+        "None is steps",
         tests("training/test_loop.py", "test_counters_that_do_not_fit_the_run_are_refused"),
     ),
     Mutation(
@@ -232,7 +232,7 @@ MUTATIONS = [
         "molecules/encodings/sound.py",
         "pairs.max(initial=0) >= len(graphs.paths)",
         "False",
-        tests("data/datasets/test_dataset.py", "test_a_store_that_is_not_sound_is_made_anew"),
+        tests("data/datasets/test_cached.py", "test_a_store_that_is_not_sound_is_made_anew"),
     ),
     Mutation(
         "train: the folder is not locked",
@@ -446,8 +446,8 @@ MUTATIONS = [
     Mutation(
         "scores: a target without finite predictions leaves the mean",
         "tasks/task.py",
-        "            if not all(_all_finite(*both) for both in each.values()):\n",
-        "            if False:\n",
+        "defined.any(axis=0) & finite,",
+        "defined.any(axis=0),",
         tests(
             "tasks/test_tasks.py",
             "test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean",
@@ -506,8 +506,8 @@ MUTATIONS = [
     Mutation(
         "neighbours: as many places as the largest degree with an embedding",
         "molecules/encodings/encode.py",
-        "max_bonds=int(np.bincount(bonds.sources).max(initial=0))",
-        "max_bonds=min(spec.max_degree, int(np.bincount(bonds.sources).max(initial=0)))",
+        "max_bonds=int(bonds_of_atoms.max())",
+        "max_bonds=min(spec.max_degree, int(bonds_of_atoms.max()))",
         BONDS,
     ),
     Mutation(
@@ -695,9 +695,9 @@ MUTATIONS = [
     ),
     Mutation(
         "labels: standardised by all splits",
-        "training/run.py",
-        '    labels[dataset.splits["train"]],\n        metric,',
-        "    labels[:],\n        metric,",
+        "training/objectives/supervised.py",
+        'labels[dataset.splits["train"]],\n            config.run',
+        "labels[:],\n            config.run",
         tests(CLAIMS, "test_training_never_reads_the_labels_it_is_tested_on"),
     ),
     Mutation(
@@ -717,8 +717,8 @@ MUTATIONS = [
     Mutation(
         "predictions: the mean not added back",
         "tasks/task.py",
-        'self._per_output("scale", outputs) + self._per_output("mean", outputs)',
-        'self._per_output("scale", outputs)',
+        "outputs[:, columns] * target.scale + target.mean",
+        "outputs[:, columns] * target.scale",
         tests("tasks/test_tasks.py", "test_predictions_undo_the_standardisation"),
     ),
     Mutation(
@@ -730,9 +730,9 @@ MUTATIONS = [
     ),
     Mutation(
         "ROC-AUC: of yes/no guesses, not of probabilities",
-        "tasks/metrics/scoring.py",
-        "sk.roc_auc_score(truth, predicted)",
-        "sk.roc_auc_score(truth, predicted > 0.5)",
+        "tasks/metrics/weighted.py",
+        "    ranking = _Ranking(predicted[positive], predicted[negative])",
+        "    ranking = _Ranking(predicted[positive] > 0.5, predicted[negative] > 0.5)",
         tests(SCORING, "test_only_the_order_of_predictions_counts", "test_values_by_hand"),
     ),
     Mutation(
@@ -740,7 +740,7 @@ MUTATIONS = [
         "tasks/task.py",
         "middle = np.median if",
         "middle = np.mean if",
-        tests("tasks/test_tasks.py", "test_the_constant_is_the_median_or_the_shares"),
+        tests("tasks/test_tasks.py", "test_the_baseline_is_the_median_or_the_frequencies"),
     ),
     # training
     Mutation(
@@ -767,8 +767,8 @@ MUTATIONS = [
     Mutation(
         "EMA: the network under training is validated and kept",
         "training/loop.py",
-        "return self.network if self.average is None else",
-        "return self.network if self.average is not None else",
+        "return self.objective if self.average is None else",
+        "return self.objective if self.average is not None else",
         tests(CLAIMS, "test_the_average_of_the_weights_is_what_is_validated_and_kept"),
     ),
     Mutation(
@@ -839,9 +839,9 @@ MUTATIONS = [
     ),
     Mutation(
         "metrics: yes/no with one class among the labels is scored",
-        "tasks/metrics/scoring.py",
-        '("r2", "spearman", "roc_auc", "pr_auc", "mcc")',
-        '("r2", "spearman", "pr_auc")',
+        "tasks/metrics/weighted.py",
+        "(below + up_to)).sum(axis=0) / 2 / pairs",
+        "(below + up_to)).sum(axis=0) / 2 / np.maximum(pairs, 1)",
         tests(SCORING, "test_undefined_scores_are_nan"),
     ),
     Mutation(
@@ -890,14 +890,14 @@ MUTATIONS = [
         "predict/inference.py",
         "outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs",
         "outputs[:] = sorted_outputs",
-        tests("predict/test_inference.py", "test_equals_one_molecule_at_a_time"),
+        tests("predict/test_inference.py", "test_batches_give_the_outputs_of_single_molecules"),
     ),
     # a GPU's steps, and several processes
     Mutation(
         "captured steps: the learning rate stays as it was while recording",
         "training/step.py",
-        'group["lr"] = self._rate if self._captured else rate',
-        'group["lr"] = rate',
+        'group["lr"] = on_device if self._captured else own',
+        'group["lr"] = own',
         SAME_STEPS,
     ),
     Mutation(
@@ -995,22 +995,22 @@ MUTATIONS = [
     Mutation(
         "processes: each divides its loss by its own labels",
         "training/step.py",
-        "self.world.sum(of_all)",
+        "self.world.sum(total)",
         "pass",
         TORCHRUN,
     ),
     Mutation(
         "processes: each validates on its own molecules",
-        "training/loop.py",
-        "outputs = self.world.gather(share)",
-        "outputs = share.repeat(self.world.size, 1)[: len(graphs)]",
+        "training/objectives/supervised.py",
+        "outputs = world.gather(share)",
+        "outputs = share.repeat(world.size, 1)[: len(graphs)]",
         TORCHRUN,
     ),
     Mutation(
         "validation: an epoch too late",
         "training/loop.py",
-        "(progress.epoch + 1) % run.validate_every == 0",
-        "progress.epoch % run.validate_every == 0",
+        "epoch % self.config.run.validate_every == 0",
+        "(epoch - 1) % self.config.run.validate_every == 0",
         tests("training/test_step.py", "test_validation_every_few_epochs"),
     ),
     Mutation(
@@ -1020,7 +1020,7 @@ MUTATIONS = [
         "    centred = exact",
         tests(
             "analysis/geometry/test_measures.py",
-            "test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies",
+            "test_points_on_a_line_have_one_direction_at_any_offset",
         ),
     ),
     Mutation(
@@ -1028,7 +1028,7 @@ MUTATIONS = [
         "analysis/geometry/measures.py",
         "rounding = _ROUNDING * ",
         "rounding = 0 * ",
-        tests("analysis/geometry/test_measures.py", "test_rounding_is_no_spread"),
+        tests("analysis/geometry/test_measures.py", "test_rounding_errors_do_not_count_as_spread"),
     ),
     Mutation(
         "geometry: uniformity counts each point with itself",
@@ -1062,8 +1062,8 @@ MUTATIONS = [
     Mutation(
         "geometry: a map may flip",
         "analysis/geometry/measures.py",
-        "return places * torch.where(furthest < 0, -1, 1), shares",
-        "return places, shares",
+        "return coordinates * torch.where(furthest < 0, -1, 1), shares",
+        "return coordinates, shares",
         tests(
             "analysis/geometry/test_measures.py",
             "test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip",
@@ -1077,28 +1077,31 @@ MUTATIONS = [
         "ridge.fit(points, values)",
         tests(
             "analysis/geometry/test_correlation.py",
-            "test_noise_is_not_read_off_although_a_regression_without_folds_would",
+            "test_noise_does_not_correlate_although_it_would_without_folds",
         ),
     ),
     Mutation(
         "geometry: both views are the same",
         "analysis/geometry/analysis.py",
-        "            views = [embedded(partial(_with_dropout, network)) for _ in range(2)]",
-        "            views = [embedded(partial(_with_dropout, network))] * 2",
-        tests("analysis/geometry/test_analysis.py", "test_alignment_is_of_dropout_alone"),
+        "            views = [infer(network, tensors, one.graphs, call=call) for _ in range(2)]",
+        "            views = [infer(network, tensors, one.graphs, call=call)] * 2",
+        tests("analysis/geometry/test_analysis.py", "test_alignment_depends_on_dropout_alone"),
     ),
     Mutation(
         "geometry: the last site is the first",
         "analysis/geometry/analysis.py",
         "_ROWS.index(read), -1]",
         "_ROWS.index(read), 0]",
-        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests(
+            "analysis/geometry/test_analysis.py",
+            "test_the_last_statistics_are_of_what_the_readout_uses",
+        ),
     ),
     Mutation(
         "geometry: molecules drawn are in no order",
-        "analysis/geometry/subjects.py",
-        "graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))",
-        "graphs = np.random.default_rng(len(subjects)).choice(graphs, most, replace=False)",
+        "analysis/geometry/models.py",
+        "graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))",
+        "graphs = np.random.default_rng(len(models)).choice(graphs, max_molecules, replace=False)",
         tests(
             "cli/test_analyze.py",
             "test_an_ablation_is_summarised_by_variant",
@@ -1107,7 +1110,7 @@ MUTATIONS = [
     ),
     Mutation(
         "geometry: a run that is under way counts",
-        "analysis/geometry/subjects.py",
+        "analysis/geometry/models.py",
         'if _holds_model(each) and (each / "metrics.json").is_file():',
         "if _holds_model(each):",
         tests("cli/test_analyze.py", "test_a_finished_run_counts_and_one_under_way_does_not"),
@@ -1387,7 +1390,7 @@ MUTATIONS = [
         "analysis/geometry/figure.py",
         '.replace("$", r"\\$")',
         "",
-        tests("analysis/geometry/test_report.py", "test_names_are_drawn_as_they_are"),
+        tests("analysis/geometry/test_report.py", "test_names_are_drawn_literally"),
     ),
     Mutation(
         "dropout: what is rounded to zero draws at random",
@@ -1431,7 +1434,10 @@ MUTATIONS = [
         "analysis/geometry/analysis.py",
         '    read = TOKEN if network.config.readout.startswith("token") else ATOMS',
         "    read = TOKEN",
-        tests("analysis/geometry/test_analysis.py", "test_the_end_is_what_the_read_out_reads"),
+        tests(
+            "analysis/geometry/test_analysis.py",
+            "test_the_last_statistics_are_of_what_the_readout_uses",
+        ),
     ),
     Mutation(
         "table: no labels are needed where there must be some",
@@ -1449,14 +1455,14 @@ MUTATIONS = [
         "devices/verdict.py",
         "if v is None or not v <= self.bound",
         "if v is not None and v > self.bound",
-        tests("devices/test_verdict.py", "test_what_a_verdict_says"),
+        tests("devices/test_verdict.py", "test_a_verdict_describes_the_differences"),
     ),
     Mutation(
         "devices: a damaged verdict is believed",
         "devices/verdict.py",
         'if content != _signed(about, content["verdicts"]):',
         "if not content:",
-        tests("devices/test_verdict.py", "test_a_damaged_file_is_another_check"),
+        tests("devices/test_verdict.py", "test_a_damaged_file_leads_to_another_check"),
     ),
     Mutation(
         "devices: a faulty attention is used all the same",
@@ -1468,16 +1474,16 @@ MUTATIONS = [
     Mutation(
         "devices: faulty captured steps are taken all the same",
         "training/trial.py",
-        'model_copy(update={"step": "eager"})',
-        'model_copy(update={"step": "captured"})',
-        tests("training/test_trial.py", "test_faulty_captured_steps"),
+        '_with_run(config, step="eager")',
+        '_with_run(config, step="captured")',
+        tests("training/test_trial.py", "test_faulty_captured_steps_are_replaced"),
     ),
     Mutation(
-        "table: a pipe is hashed after it was read",
+        "table: a store is used for other molecules",
         "data/datasets/table.py",
-        "key = fingerprint(file, about)",
-        "key = fingerprint(config.table, about)",
-        tests("data/datasets/test_table.py", "test_a_table_from_a_pipe_has_its_own_labels"),
+        "fingerprint(json.dumps(smiles))",
+        "fingerprint(str(len(smiles)))",
+        tests("data/datasets/test_table.py", "test_the_cache_knows_what_it_holds"),
     ),
     Mutation(
         "table: of columns of one name pandas renames all but the first",

@@ -1,4 +1,4 @@
-"""Import paths of version 0.1 that have moved: `molsepnorm.featurize.pyg` and others still work."""
+"""Import paths of version 0.1, such as `molsepnorm.featurize.pyg`, for modules that moved."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOVED = {
     "molsepnorm.encodings": "molsepnorm.molecules.encodings",
     "molsepnorm.featurize": "molsepnorm.molecules.featurize",
 }
-"""Old name -> new name, of a module and of everything below it."""
+"""Old name -> new name of a module and of all modules below it."""
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Imports a module that has moved, so that both names mean one module object."""
+    """Imports a moved module, so that both names refer to the same module object."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -32,15 +32,23 @@ class _Alias(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         assert spec.origin is not None
-        module = import_module(spec.origin)
+        try:
+            module = import_module(spec.origin)
+        except ModuleNotFoundError as error:
+            if error.name == spec.origin:  # not one that the module itself imports
+                raise ModuleNotFoundError(
+                    f"No module named '{spec.name}'", name=spec.name
+                ) from None
+            raise
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # importing under the old name has replaced it
+        module.__spec__ = self._spec  # the import under the old name has replaced it
 
 
 def install() -> None:
     """Register the old names, once."""
     if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        sys.meta_path.append(_Alias())
+        # first, as Python's own finder would load submodules of an alias a second time
+        sys.meta_path.insert(0, _Alias())

@@ -1,7 +1,7 @@
-"""A trained model as a thing of its own: the network, and all that is needed to use it.
+"""A trained model as a folder: the network, and everything that is needed to use it.
 
 A model folder holds `config.json` (featuriser, task, network, versions, digests of both files) and
-`model.safetensors`; nothing in it is ever unpickled.
+`model.safetensors`. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
@@ -28,20 +28,20 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 
-__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_place"]
+__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_replaceable", "weights_digest"]
 
 SCHEMA = 1
-"""Raised whenever the meaning of a model folder changes."""
+"""Version of the folder's format; it is increased whenever the meaning of an entry changes."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # the last is written by `molsepnorm convert`
+_OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # `molsepnorm convert` writes the last one
 
 _WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 
 @dataclass
 class PropertyModel:
-    """A network with its featuriser and its task.
+    """A network, the featuriser of its molecules, and the task of its outputs.
 
     >>> import tempfile
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -56,26 +56,27 @@ class PropertyModel:
 
     network: Graphormer
     featurizer: str
-    """The name by which `molsepnorm.molecules.featurize.get` finds it."""
+    """Name of the featuriser in `molsepnorm.molecules.featurize`."""
     task: Task
 
     @property
     def encoding(self) -> EncodingSpec:
-        """What molecules must be encoded with for this network."""
+        """The encoding of molecules that the network needs."""
         return encoding_of(self.network.config)
 
     def save_pretrained(self, folder: Path | str) -> None:
-        """Write the model folder, replacing one that is there.
+        """Write the model folder; an existing model folder is replaced.
 
         Raises:
-            StorageError: as `require_place`, or the place cannot be written.
+            StorageError: the folder holds other files, or it cannot be written.
         """
-        require_place(folder)
+        require_replaceable(folder)
         weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
         about: dict[str, Any] = {
             "schema": SCHEMA,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
+            "featurizer_version": featurize.SIZES[self.featurizer].version,
             "task": self.task.to_json(),
             "network": asdict(self.network.config),
             KEY: {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
@@ -87,14 +88,14 @@ class PropertyModel:
 
     @staticmethod
     def from_pretrained(folder: Path | str) -> PropertyModel:
-        """Read a model folder, or the one within a run's folder; the network is in evaluation mode.
+        """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`, which folders from before there
-        were digests lack.
+        Both files are compared with the digests in `config.json`; folders of the first versions
+        have no digests.
 
         Raises:
-            ModelError: the folder is not there, incomplete, damaged, of a newer molsepnorm, or has
-                a number that is not finite.
+            ModelError: the folder is missing, incomplete or damaged, was written by a newer
+                molsepnorm, or holds a number that is not finite.
         """
         folder = _find(Path(folder))
         about = _read_config(folder / _CONFIG)
@@ -105,18 +106,15 @@ class PropertyModel:
             if task.outputs != config.outputs:
                 raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
-            if featurizer not in featurize.SIZES:
-                raise ConfigError(f"unknown featuriser '{featurizer}'")
-            if (config.atom_sizes, config.bond_sizes) != featurize.SIZES[featurizer]:
-                raise ConfigError(f"atom_sizes and bond_sizes are not those of '{featurizer}'")
-            _require_room(config, weights)
+            _require_featurizer(folder / _CONFIG, about, config)
+            _require_enough_weights(config, weights)
         except _WRONG_ENTRY as error:
             _check_entries(folder / _CONFIG, about)  # names the entry
             raise ModelError(
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
         try:
-            with torch.random.fork_rng():  # the weights drawn here are replaced below
+            with torch.random.fork_rng():  # the initial weights are replaced
                 network = Graphormer(config)
             network.load_state_dict(weights)
         except (RuntimeError, *_WRONG_ENTRY) as error:
@@ -125,8 +123,8 @@ class PropertyModel:
         return PropertyModel(network.eval(), featurizer, task)
 
 
-def require_place(folder: Path | str) -> None:
-    """Check that a model folder can be written here without losing other files.
+def require_replaceable(folder: Path | str) -> None:
+    """Check that a model folder can be written without losing other files.
 
     Raises:
         StorageError: the folder holds anything but a model of molsepnorm.
@@ -146,7 +144,8 @@ def require_place(folder: Path | str) -> None:
 
 
 def _may_be_ours(config: Path) -> bool:
-    """Return whether a configuration is absent, damaged or molsepnorm's, not another library's."""
+    """Return whether a configuration is missing, damaged or written by molsepnorm, and not by
+    another library."""
     try:
         return "molsepnorm" in json.loads(config.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
@@ -154,17 +153,32 @@ def _may_be_ours(config: Path) -> bool:
 
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:
-    """What molecules must be encoded with for a network of this architecture."""
+    """Return the encoding of molecules that a network of this architecture needs."""
     return EncodingSpec(
         bond_sizes=config.bond_sizes,
         max_degree=config.max_degree,
         max_distance=config.max_distance,
         max_path_length=config.max_path_length,
+        molecule_features=config.molecule_features,
     )
 
 
+def weights_digest(folder: Path | str) -> str:
+    """Return the SHA-256 digest of the weights file in a model folder, or in a run's folder.
+
+    Raises:
+        ModelError: the folder is not a model folder.
+        StorageError: the file cannot be read.
+    """
+    path = _find(Path(folder)) / _WEIGHTS
+    with clear_errors(path, "read"):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _find(folder: Path) -> Path:
-    if not folder.is_dir():
+    with clear_errors(folder, "read"):  # such as a name that is too long
+        is_folder = folder.is_dir()
+    if not is_folder:
         raise ModelError(f"there is no folder {folder}: give a run's folder or its model/ folder")
     if not (folder / _CONFIG).exists() and (folder / "model").is_dir():
         folder = folder / "model"
@@ -185,10 +199,11 @@ class _Description:
     featurizer: str
     task: Task
     network: GraphormerConfig
+    featurizer_version: str = "1"
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    """Its content, once its digest, or where it has none the type of each entry, is verified."""
+    """Read `config.json` and compare it with its digest; without a digest, check all types."""
     about = read_json(path)
     schema = about.get("schema") if isinstance(about, dict) else None
     if type(schema) is not int:
@@ -209,15 +224,15 @@ def _read_config(path: Path) -> dict[str, Any]:
         same = False
     if not same:
         raise ModelError(
-            f"{path} is damaged or was changed: its content does not match its digest. Take "
-            "the folder from its source again or, where you meant to change it, remove "
-            f"its entry '{KEY}'"
+            f"{path} is damaged or was changed: its content does not match its digest. Copy the "
+            "folder from its source again or, if you meant to change it, remove its entry "
+            f"'{KEY}'"
         )
     return about
 
 
 def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
-    """The tensors, once their digest is verified."""
+    """Read the tensors and compare them with their digest."""
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if KEY in about and hashlib.sha256(content).hexdigest() != about[KEY].get(_WEIGHTS):
@@ -233,35 +248,58 @@ def _read_weights(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _check_entries(path: Path, about: dict[str, Any]) -> None:
-    """Check the type of each entry, which takes pydantic and so longer than all else."""
+    """Check the type of each entry. This imports pydantic, which takes longer than the rest."""
     entries = {name: entry for name, entry in about.items() if name != KEY}
     check_types(_Description, entries, f"{path} does not describe a model")
 
 
-def _require_room(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
-    """Check, before memory is taken for them, that the sizes could be those of the weights."""
-    room = sum(tensor.numel() for tensor in weights.values())
+def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerConfig) -> None:
+    """Check that the featuriser is registered, and that its version and features are the model's.
+
+    Raises:
+        ModelError: it is not registered or has another version.
+        ConfigError: it has other features.
+    """
+    name, version = about["featurizer"], about.get("featurizer_version", "1")
+    if name not in featurize.SIZES:
+        raise ModelError(
+            f"{path}: the model needs the featuriser '{name!s:.80}' (version {version!s:.80}), "
+            "which is not registered here: install the package that provides it, or call "
+            "molsepnorm.featurize.register with its class before loading the model. "
+            f"{did_you_mean(name, featurize.SIZES)}"
+        )
+    sizes = featurize.SIZES[name]
+    if sizes.version != version:
+        raise ModelError(
+            f"{path}: the model was trained with version {version!s:.80} of the "
+            f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
+            "or train again"
+        )
+    found = config.atom_sizes, config.bond_sizes, config.molecule_features
+    if found != (sizes.atoms, sizes.bonds, len(sizes.molecule)):
+        raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
+
+
+def _require_enough_weights(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
+    """Check the sizes against the number of weights, before memory is allocated for them."""
+    available = sum(tensor.numel() for tensor in weights.values())
     for name, value in asdict(config).items():
-        if any(
-            type(size) is int and size > room
-            for size in (value if type(value) is tuple else (value,))
-        ):
+        sizes = value if type(value) is tuple else (value,)
+        if any(type(size) is int and size > available for size in sizes):
             raise ConfigError(
                 f"network.{name} is {value!s:.40}, more than all weights in {_WEIGHTS}"
             )
-    if config.layers * config.width * max(config.width, config.ffn_width) > room:
-        raise ConfigError(
-            f"network.layers and network.width are of more weights than {_WEIGHTS} has"
-        )
+    if config.layers * config.width * max(config.width, config.ffn_width) > available:
+        raise ConfigError(f"network.layers and network.width need more weights than {_WEIGHTS} has")
 
 
 def _other_weights(path: Path, reason: object) -> ModelError:
     return ModelError(
-        f"{path} is damaged or belongs to another model ({_brief(reason)}): take the folder from "
+        f"{path} is damaged or belongs to another model ({_brief(reason)}): copy the folder from "
         "its source again"
     )
 
 
 def _brief(reason: object) -> str:
-    """The beginning of an error, which may list every tensor, or quote what is in the file."""
+    """Return the first line of an error, which may list every tensor or quote the file."""
     return next(iter(str(reason).splitlines()), "")[:400]

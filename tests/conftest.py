@@ -37,6 +37,9 @@ from molsepnorm.molecules.molecule import MolGraph
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# A fixed number of threads, so that training repeats to the bit.
+os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
+
 # The same examples in every run: a failure is the code's doing, not the day's.
 settings.register_profile(
     "molsepnorm",

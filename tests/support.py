@@ -58,7 +58,8 @@ def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
     atoms[new] = graph.atom_features
     order = rng.permutation(graph.num_bonds)
     bonds = rng.permuted(new[graph.bonds], axis=1)[order]
-    return MolGraph(atoms, bonds.astype(np.int32), graph.bond_features[order])
+    bonds, bond_features = bonds.astype(np.int32), graph.bond_features[order]
+    return MolGraph(atoms, bonds, bond_features, graph.features)
 
 
 def spelling(smiles: str, seed: int) -> str:

@@ -18,16 +18,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from molsepnorm.analysis.geometry.subjects import load_subjects
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets import load as load_dataset
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import LabelledGraph, cached_set, cached_store
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.interop.graphormer_weights.parity import MOLECULES, reference_inputs
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.training import load_config
-from molsepnorm.training.statistics import estimate_statistics, statistics_batches
 
 pytestmark = pytest.mark.usefixtures("benchmarks")
 
@@ -304,14 +301,15 @@ def test_a_command_that_fails(tmp_path: Path) -> None:
 GPU_SMILES = ("C", "CCO", "C#N", "CC(=O)[O-].C[NH3+]", "c1ccccc1O", "N#CC(F)(Cl)C=CCCBr")
 
 
-def small_store(folder: Path, bond_lengths: int = 20) -> Any:
+def small_set(folder: Path, bond_lengths: int = 20) -> Dataset:
     """Make a store of a few molecules with labels, in the format of ZINC's."""
     read = featurize.get("zinc")
     graphs = [read(smiles) for smiles in GPU_SMILES]
     spec = EncodingSpec((3,), max_path_length=bond_lengths)
     molecules = [LabelledGraph(2 * i, graph, (i / 3,)) for i, graph in enumerate(graphs)]
-    notes = {"splits": {"train": 4, "val": 1, "test": 1}}
-    return cached_store(str(folder), "zinc", spec, ("penalised_logp",), molecules, notes)
+    splits = {"train": range(4), "val": [4], "test": [5]}
+    store, labels = cached_set(str(folder), "zinc", spec, 1, molecules, splits)
+    return Dataset("", store, labels.values, ("y",), ("regression",), labels.splits)
 
 
 @pytest.mark.parametrize("lengths", [20, 2])
@@ -321,11 +319,11 @@ def test_packed_molecules_become_the_same_store(
     """Byte for byte, also for another network than the one of the store that was packed."""
     packed = module("gpu.packed")
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
-    expected = small_store(Path("made"), lengths)
-    packed.pack(small_store(Path("long")), tmp_path / "some.npz")
+    expected = small_set(Path("made"), lengths)
+    packed.pack(small_set(Path("long")), tmp_path / "some.npz")
     spec = EncodingSpec((3,), max_path_length=lengths)
     unpacked = packed.unpack(tmp_path / "some.npz", "unpacked", spec)
-    assert unpacked.path.read_bytes() == expected.path.read_bytes()
+    assert unpacked.path.read_bytes() == expected.store.path.read_bytes()
 
 
 def test_a_packed_set_is_found_without_its_files(
@@ -335,7 +333,7 @@ def test_a_packed_set_is_found_without_its_files(
     packed = module("gpu.packed")
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    packed.pack(small_store(Path("made")), tmp_path / "some.npz")
+    packed.pack(small_set(Path("made")), tmp_path / "some.npz")
     packed.unpack(tmp_path / "some.npz", "zinc-full-downloaded", EncodingSpec((3,)))
     found = load_dataset(DataConfig(dataset="zinc-full"), EncodingSpec((3,)))
     assert [len(found.splits[name]) for name in ("train", "val", "test")] == [4, 1, 1]
@@ -349,10 +347,9 @@ def test_the_peers_inputs_are_those_of_its_own_preprocessing(
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     read = featurize.get("zinc")
     graphs = [read(smiles) for smiles in MOLECULES["zinc"]]
-    molecules = [LabelledGraph(i, graph, (float(i),)) for i, graph in enumerate(graphs)]
-    store = cached_store("peer", "zinc", EncodingSpec((3,)), ("y",), molecules, {})
+    store = cached_store("peer", "zinc", EncodingSpec((3,)), enumerate(graphs))
     order = np.array([3, 0, 5, 1, 2, 4])
-    found = module("gpu.peer").inputs(store, order)
+    found = module("gpu.peer").inputs(store, np.arange(6.0)[:, None], order)
     expected = reference_inputs([graphs[i] for i in order], "hf", "zinc", 20)
     expected["attn_bias"][:, 1:, 1:][expected["spatial_pos"] >= 20] = -torch.inf
     assert (expected["attn_bias"] == -torch.inf).any()
@@ -473,38 +470,3 @@ def test_a_training_goes_on_from_the_archive_that_is_further(
     assert asked == [["--output", folder, "--lr", "1"], *[["--resume", folder]] * 2]
     monkeypatch.setattr(training, "_run_for", lambda *_: 1)
     assert training.train_for(1, "other", []) == (1, "FAILED with status 1: see other.log")
-
-
-def test_tokens_trained_without_labels(tmp_path: Path) -> None:
-    """Views come to agree, batch norms have statistics of the final weights, and `analyze` finds
-    the model."""
-    ends = ("O", "N", "Cl", "F", "C=O", "C#N", "c1ccccc1", "S")
-    rows = [f"{'C' * length}{end},{length % 2}" for length in range(1, 7) for end in ends]
-    (tmp_path / "data.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
-    settings = {
-        "model.layers": 2,
-        "model.width": 16,
-        "model.ffn_width": 16,
-        "model.heads": 2,
-        "model.dropout": 0.1,
-        "model.norm": "sep-rms-bn",
-        "model.max_path_length": 3,
-        "optim.lr": 5e-3,
-        "run.epochs": 8,
-        "run.batch_size": 16,
-    }
-    config = load_config(tmp_path / "data.csv", overrides=settings)
-    module("geometry.contrastive").train(config, tmp_path / "run", 0.2)
-    losses = json.loads((tmp_path / "run" / "metrics.json").read_text())["losses"]
-    assert len(losses) == 8
-    assert losses[-1] < 0.8 * losses[0]
-    [subject] = load_subjects([tmp_path / "run"], config.data)
-    network = subject.model.network
-    saved = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    assert any("running_var" in name for name in saved)
-    tensors = GraphTensors.of(subject.store)
-    taught = load_dataset(config.data, subject.model.encoding).splits["train"]
-    batches = statistics_batches(taught, tensors.sizes, config.run)
-    estimate_statistics(network, (tensors.cut(batch, config.run.blocks) for batch in batches))
-    for name, buffer in network.named_buffers():
-        torch.testing.assert_close(buffer, saved[name])

@@ -18,7 +18,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.inference import infer
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Loss, Task
 from molsepnorm.training import Callback, EpochRecord, load_config, train
 from molsepnorm.training.loop import Trainer
 
@@ -123,9 +123,9 @@ def skill(tmp_path: Path, smiles: list[str], labels: Sequence[float], name: str)
     )
     last = Last()
     train(config, tmp_path / name, callback=last)
-    store, splits = last.dataset.store, last.dataset.splits
-    constant = last.task.constant(store.labels[splits["train"]])
-    return last.records[-1].scores["mae"] / np.abs(store.labels[splits["val"]] - constant).mean()
+    labels, splits = last.dataset.labels, last.dataset.splits
+    constant = last.task.baseline_prediction(labels[splits["train"]])
+    return last.records[-1].scores["mae"] / np.abs(labels[splits["val"]] - constant).mean()
 
 
 def test_shuffled_labels_give_no_skill_on_validation(tmp_path: Path) -> None:
@@ -148,12 +148,12 @@ def test_the_constant_predictor_has_the_known_mae_on_zinc(datasets: Path) -> Non
     assert expected["test"] == pytest.approx(1.56, abs=0.01)
 
     dataset = sources.load(DataConfig(dataset="zinc", data_dir=datasets), EncodingSpec((3,)))
-    store, splits = dataset.store, dataset.splits
-    task = Task.fit(dataset.targets, dataset.kinds, store.labels[splits["train"]])
-    constant = task.constant(store.labels[splits["train"]])
+    labels, splits = dataset.labels, dataset.splits
+    task = Task.fit(dataset.targets, dataset.kinds, labels[splits["train"]])
+    constant = task.baseline_prediction(labels[splits["train"]])
     for split, graphs in splits.items():
         predictions = np.tile(constant, (len(graphs), 1))
-        assert task.scores(predictions, store.labels[graphs])["mae"] == pytest.approx(
+        assert task.scores(predictions, labels[graphs])["mae"] == pytest.approx(
             expected[split], rel=1e-5
         )
 
@@ -222,13 +222,13 @@ def test_an_epochs_loss_and_scores_are_those_of_one_pass(still, batch_size: int)
         total, count, values = 0.0, 0, []
         for graph in splits[split].tolist():
             outputs = infer(last.network, tensors, np.array([graph]))
-            loss, labels = task.loss(outputs, torch.from_numpy(store.labels[[graph]]))
+            loss, labels = Loss(task)(outputs, torch.from_numpy(last.dataset.labels[[graph]]))
             total, count = total + float(loss), count + int(labels)
             values.append(task.predictions(outputs).numpy())
         losses[split], predictions[split] = total / count, np.concatenate(values)
     assert record.train_loss == pytest.approx(losses["train"], rel=1e-5)
     assert record.val_loss == pytest.approx(losses["val"], rel=1e-5)
-    labels = store.labels[splits["val"]]
+    labels = last.dataset.labels[splits["val"]]
     mae = np.nanmean(np.abs(labels[:, 0] - predictions["val"][:, 0]))
     assert record.scores["mae"] == pytest.approx(float(mae), rel=1e-5)
     assert np.isnan(labels).any()
@@ -289,7 +289,7 @@ def test_the_average_of_the_weights_is_what_is_validated_and_kept(tmp_path: Path
         tmp_path / "run",
         callback=last,
     )
-    truth = last.dataset.store.labels[last.dataset.splits["val"], 0]
+    truth = last.dataset.labels[last.dataset.splits["val"], 0]
     texts = [smiles[row] for row in last.dataset.store.rows[last.dataset.splits["val"]]]
 
     def mae(model: PropertyModel) -> float:

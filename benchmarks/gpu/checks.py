@@ -199,7 +199,7 @@ def _network(trainer: Trainer) -> dict[str, Tensor]:
     batch = first_batches(trainer, 1)[0]
     trainer.network.train()
     outputs = trainer.network(trainer.graphs.cut(batch, 4))
-    labels = torch.from_numpy(trainer.dataset.store.labels[batch]).to(outputs.device)
+    labels = torch.from_numpy(trainer.dataset.labels[batch]).to(outputs.device)
     (outputs - labels).abs().mean().backward()
     gradients = [p.grad.flatten() for p in trainer.network.parameters() if p.grad is not None]
     return {"outputs": outputs.detach().cpu(), "gradients": torch.cat(gradients).cpu()}

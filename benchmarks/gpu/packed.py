@@ -7,13 +7,13 @@ encoded there, into a store that is equal byte for byte, for whatever network is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets import SPLITS, Dataset
+from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -24,17 +24,17 @@ FEATURIZER = "zinc"
 _CHUNK = 4096  # molecules looked at together
 
 
-def pack(store: GraphStore, path: Path) -> None:
-    """Write a store's molecules, labels, rows and notes.
+def pack(dataset: Dataset, path: Path) -> None:
+    """Write a data set's molecules, labels, rows and splits.
 
     Args:
-        store: of molecules with up to 256 atoms and one bond feature, such as ZINC's.
+        dataset: of molecules with up to 256 atoms and one bond feature, such as ZINC's.
         path: the file to write, in numpy's format for several compressed arrays.
     """
+    store = dataset.store
     assert len(store.encoding.bond_sizes) == 1 and store.sizes.max() <= 256
     parts = [_bonds(store, start) for start in range(0, len(store), _CHUNK)]
     counts, ends, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    about = {"targets": store.targets, "notes": store.notes}
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         path,
@@ -44,9 +44,9 @@ def pack(store: GraphStore, path: Path) -> None:
         lower=ends[:, 0].astype(np.uint8),  # columns apart are compressed better
         upper=ends[:, 1].astype(np.uint8),
         bond_labels=labels.astype(np.uint8),
-        labels=store.labels,
+        labels=dataset.labels,
         rows=store.rows.astype(np.int32),
-        about=np.array(json.dumps(about)),
+        **{split: dataset.splits[split].astype(np.int32) for split in SPLITS},
     )
 
 
@@ -55,14 +55,15 @@ def unpack(path: Path, key: str, encoding: EncodingSpec) -> GraphStore:
 
     Args:
         path: what `pack` wrote.
-        key: stands for the source, see `cached_store`: "zinc-downloaded" is what `datasets.load`
+        key: stands for the source, see `cached_set`: "zinc-downloaded" is what `datasets.load`
             takes for zinc where there are no raw files.
         encoding: what a network reads.
     """
     with np.load(path) as file:
-        about = json.loads(str(file["about"]))
-    targets = tuple(about["targets"])
-    return cached_store(key, FEATURIZER, encoding, targets, _molecules(path), about["notes"])
+        splits = {split: file[split].tolist() for split in SPLITS}
+        targets = file["labels"].shape[1]
+    store, _ = cached_set(key, FEATURIZER, encoding, targets, _molecules(path), splits)
+    return store
 
 
 def _bonds(store: GraphStore, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -88,13 +89,15 @@ def _bonds(store: GraphStore, start: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def _molecules(path: Path) -> Iterator[LabelledGraph]:
     """Nothing is read before the first is asked for."""
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files if name != "about"}
-    graphs = MolGraph.many(
-        arrays["sizes"].astype(np.int64),
-        arrays["atoms"],
-        arrays["bond_counts"].astype(np.int64),
-        np.stack([arrays["lower"], arrays["upper"]], axis=1).astype(np.int32),
-        arrays["bond_labels"][:, None],
+        arrays = {name: file[name] for name in file.files}
+    ends = np.cumsum(arrays["sizes"], dtype=np.int64)[:-1]
+    bond_ends = np.cumsum(arrays["bond_counts"], dtype=np.int64)[:-1]
+    bonds = np.stack([arrays["lower"], arrays["upper"]], axis=1).astype(np.int32)
+    graphs = map(
+        MolGraph,
+        np.split(arrays["atoms"], ends),
+        np.split(bonds, bond_ends),
+        np.split(arrays["bond_labels"][:, None], bond_ends),
     )
     labels, rows = arrays["labels"].tolist(), arrays["rows"].tolist()
     yield from map(LabelledGraph, rows, graphs, labels)

@@ -27,9 +27,10 @@ def pack_all(names: Sequence[str]) -> int:
     (_GPU / "molecules").mkdir(parents=True, exist_ok=True)
     for name in names:
         config = load_config(name)
-        store = datasets.load(config.data, encoding_of(architecture(config))).store
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        store = dataset.store
         path = _GPU / "molecules" / f"{name}.npz"
-        pack(store, path)
+        pack(dataset, path)
         same = _unpacks_to(path, store.path, store.encoding)
         sizes = f"{path.stat().st_size / 2**20:.1f} MiB, {len(store):,} molecules"
         print(f"{name}: {sizes}; unpacked it {'equals' if same else 'DIFFERS FROM'} its store")

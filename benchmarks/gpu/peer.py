@@ -39,7 +39,7 @@ def carried() -> str | None:
     return folder if Path(folder).is_dir() else None
 
 
-def inputs(store: GraphStore, graphs: np.ndarray) -> dict[str, Tensor]:
+def inputs(store: GraphStore, labels: np.ndarray, graphs: np.ndarray) -> dict[str, Tensor]:
     """A batch of ZINC's molecules as the network reads it, in their order.
 
     Returns:
@@ -72,7 +72,7 @@ def inputs(store: GraphStore, graphs: np.ndarray) -> dict[str, Tensor]:
         "input_edges": along[codes, :longest, None],
         "attn_edge_type": np.where(spatial == 2, along[codes, 0] - 1, 0)[..., None],
         "attn_bias": bias,
-        "labels": store.labels[graphs, 0],
+        "labels": labels[graphs, 0],
     }
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 

@@ -151,7 +151,7 @@ def _contest(variant: Variant) -> dict[str, Any]:
     remark = ""
     try:
         _, step = peer.make_stepper(torch.device(DEVICE), variant.precision)
-        there = [_on_device(peer.inputs(store, batch)) for batch in chosen]
+        there = [_on_device(peer.inputs(store, trainer.dataset.labels, batch)) for batch in chosen]
 
         def theirs(turn: int) -> int:
             for batch in there:
@@ -168,7 +168,7 @@ def _contest(variant: Variant) -> dict[str, Any]:
 def _collated(variant: Variant) -> dict[str, Any]:
     """Ours, and the peer's as its users run it: the collator in every step."""
     trainer, batches, _ = _ready(variant)
-    store, chosen = trainer.dataset.store, batches[:2]
+    store, labels, chosen = trainer.dataset.store, trainer.dataset.labels, batches[:2]
     contestants: dict[str, Work] = {"ours": _work(trainer, batches)}
     remark = ""
     try:
@@ -177,7 +177,7 @@ def _collated(variant: Variant) -> dict[str, Any]:
         items = [
             [
                 preprocess(hf_graphormer.raw_item(peer.graph_of(store, graph), label))
-                for graph, label in zip(batch, store.labels[batch, 0].tolist(), strict=True)
+                for graph, label in zip(batch, labels[batch, 0].tolist(), strict=True)
             ]
             for batch in chosen
         ]

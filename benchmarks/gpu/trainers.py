@@ -125,7 +125,7 @@ def trainer_of(config: TrainConfig, molecules: int | None = None) -> Trainer:
     whole = load(config)
     splits = {**whole.splits, "train": whole.splits["train"][:molecules]}
     dataset = replace(whole, splits=splits)
-    labels = dataset.store.labels[splits["train"]]
+    labels = dataset.labels[splits["train"]]
     task = Task.fit(dataset.targets, dataset.kinds, labels, config.run.metric)
     torch.manual_seed(config.run.seed)
     network = Graphormer(replace(architecture(config), outputs=task.outputs))

@@ -13,7 +13,7 @@ from peers import PeerMissing, hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.molecules import featurize
 
 __all__ = ["encode"]
@@ -28,14 +28,11 @@ def encode(settings: Settings) -> list[Row]:
     os.environ["MOLSEPNORM_CACHE"] = str(folder)
     table = zinc_table(settings, "train", settings.count(10_000, 1_000))
     read = featurize.get("zinc")
-    molecules = [
-        LabelledGraph(row, read(smiles), (y,))
-        for row, (smiles, y) in enumerate(zip(table["smiles"], table["y"], strict=True))
-    ]
+    molecules = [(row, read(smiles)) for row, smiles in enumerate(table["smiles"])]
 
     def make_store() -> Path:
         shutil.rmtree(folder)
-        return cached_store("bench", "zinc", SLIM_ENCODING, ("y",), molecules, {}).path
+        return cached_store("bench", "zinc", SLIM_ENCODING, molecules).path
 
     num_bytes = make_store().stat().st_size
     copy = copying(num_bytes)

@@ -80,23 +80,23 @@ def analyze(
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
     from molsepnorm.analysis.geometry import analyze as run
-    from molsepnorm.analysis.geometry.report import require_place, write_report
-    from molsepnorm.analysis.geometry.subjects import load_subjects
+    from molsepnorm.analysis.geometry.models import load_models
+    from molsepnorm.analysis.geometry.report import require_folder, write_report
     from molsepnorm.cli.console import make_console
 
     if options["smiles_column"] is not None and options["data"] is None:
         raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
-    has_source = options["dataset"] is not None or options["data"] is not None
-    data = configuration(options).data if has_source else None
-    require_place(output)
-    subjects = load_subjects([*models, *more], data, split, molecules)
+    named = options["dataset"] is not None or options["data"] is not None
+    data = configuration(options).data if named else None
+    require_folder(output)
+    loaded = load_models([*models, *more], data, split, molecules)
     console = make_console()
 
     def on_model(name: str) -> None:
         if not as_json:
             console.print(f"{name} …")
 
-    analysis = run(subjects, device, on_model, targets)
+    analysis = run(loaded, device, on_model, targets)
     write_report(analysis, output)
     if as_json:
         click.echo(json.dumps(analysis.to_json(), indent=2))

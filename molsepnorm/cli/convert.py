@@ -64,9 +64,9 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     """
     from molsepnorm.files.writing import write_json
     from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
-    from molsepnorm.model import require_place
+    from molsepnorm.model import require_replaceable
 
-    require_place(output)  # before the conversion
+    require_replaceable(output)  # before the conversion
     model, report = import_checkpoint(source, checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", report.to_json())

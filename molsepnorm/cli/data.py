@@ -135,7 +135,7 @@ def prepare(source: str | None, **options: Any) -> None:
     """
     from molsepnorm.cli.data_display import print_store
     from molsepnorm.data import datasets
-    from molsepnorm.data.datasets.dataset import cache_folder
+    from molsepnorm.files.writing import cache_folder
     from molsepnorm.model import encoding_of
     from molsepnorm.training.run import architecture
 
@@ -149,4 +149,5 @@ def prepare(source: str | None, **options: Any) -> None:
     dataset = datasets.load(config.data, encoding_of(architecture(config)))
     seconds = time.perf_counter() - start
     path = dataset.store.path
+    assert path is not None
     print_store(dataset, seconds, made=before.get(path) != path.stat().st_mtime_ns)

@@ -21,7 +21,7 @@ _MAX_GROUPS = 5  # maximum number of groups listed for each finding
 _MAX_SMILES = 50  # characters
 _WIDE = 120  # terminal columns from which the descriptions of data sets are shown
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
-_FIXED = ("unreadable", "misfits", "conflicts", "duplicates")
+_FIXED = ("unreadable", "invalid_labels", "conflicts", "duplicates")
 
 
 def print_report(report: TableReport, fixing: bool = False) -> None:
@@ -36,7 +36,7 @@ def print_report(report: TableReport, fixing: bool = False) -> None:
         f"{report.source}: {report.rows:,} rows, {report.readable:,} valid SMILES, "
         f"{report.molecules:,} different molecules"
     )
-    for remark in report.remarks:
+    for remark in report.warnings:
         console.print(remark)
     if report.splits:
         parts = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
@@ -97,13 +97,14 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
     """Print what a store holds, and whether it was made now or found in the cache."""
     console, store = make_console(), dataset.store
     console.print(f"Data: {dataset.name}")
-    for remark in dataset.remarks:
+    for remark in dataset.warnings:
         console.print(remark)
     print_skipped(console, dataset)
     console.print(
         f"{len(store):,} molecules, {int(store.sizes.sum()):,} atoms, {len(store.paths):,} path "
-        f"codes, {len(store.targets):,} target(s)"
+        f"codes, {len(dataset.targets):,} target(s)"
     )
+    assert store.path is not None
     size = store.path.stat().st_size / 1e6
     how = f"made in {seconds:.1f} s" if made else f"found in the cache, read in {seconds:.1f} s"
     console.print(f"Store: {store.path}, {size:,.1f} MB, {how}")

@@ -61,7 +61,7 @@ class TrainingDisplay(Callback):
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
         self._print_targets(model.task)
-        for remark in dataset.remarks:
+        for remark in dataset.warnings:
             self.console.print(remark)
         print_skipped(self.console, dataset, f". All are in {folder}/rejected.csv")
         self.console.print(splits_table(dataset))
@@ -174,7 +174,7 @@ class SeriesDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         if not self.quiet and not self.training:
-            for remark in dataset.remarks:
+            for remark in dataset.warnings:
                 self.console.print(remark)
             self.console.print(splits_table(dataset))
         self.training = True
@@ -197,7 +197,7 @@ def splits_table(dataset: Dataset) -> Table:
     headings = ("split", ">molecules", "target", ">labels", ">missing", "distribution")
     table = make_table("Splits", *headings)
     for split in SPLITS:
-        labels = dataset.store.labels[dataset.splits[split]]
+        labels = dataset.labels[dataset.splits[split]]
         for i, name in enumerate(dataset.targets[:_MAX_TARGETS]):
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
@@ -257,11 +257,11 @@ def series_table(summary: Mapping[str, Any]) -> Table:
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """Return the scores of each variant, and the differences from the first one on each split."""
-    first, *_ = ablation.series
+    first, *_ = ablation.replicates
     label = METRICS[ablation.metric].label
-    title = f"{label}: mean ± sd of {len(ablation.series[first].runs)} run(s)"
+    title = f"{label}: mean ± sd of {len(ablation.replicates[first].runs)} run(s)"
     scores = make_table(title, "variant", ">val", ">test", ">parameters")
-    for name, series in ablation.series.items():
+    for name, series in ablation.replicates.items():
         spreads = _spreads(series.summary, ablation.metric)
         scores.add_row(cell(name), *spreads, f"{series.summary['parameters']:,}")
     title = f"{label}: difference from {first}, by pairs of runs"

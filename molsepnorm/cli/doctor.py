@@ -11,7 +11,6 @@ import click
 
 __all__ = ["doctor"]
 
-_WIDTH = 79
 _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
@@ -20,9 +19,9 @@ _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 def doctor(as_json: bool) -> None:
     """Check this installation and its devices.
 
-    Prints versions, devices and folders, then compares the package's own operations with PyTorch's,
-    worker processes with one process, and on a GPU every fast path with the plain one. Exits with
-    status 1 if a check fails.
+    Prints versions, devices and folders. Then it compares the package's attention with PyTorch's
+    operations, worker processes with one process, and on a GPU every fast path with the plain one.
+    Exits with status 1 if a check fails.
 
     \b
     molsepnorm doctor
@@ -34,18 +33,16 @@ def doctor(as_json: bool) -> None:
     if not as_json:
         for heading, lines in (
             ("Versions", _in_columns(machine.versions)),
-            ("Devices", [f"{name}: {said}" for name, said in machine.devices.items()]),
-            ("Folders", [f"{name}: {said}" for name, said in machine.folders.items()]),
+            ("Devices", [f"{name}: {text}" for name, text in machine.devices.items()]),
+            ("Folders", [f"{name}: {text}" for name, text in machine.folders.items()]),
         ):
-            click.echo(heading)
-            for line in lines:
-                click.echo(_wrapped(line))
+            click.echo("\n".join([heading, *(_wrapped(line, "  ", "    ") for line in lines)]))
         click.echo("Checks")
     for check in run_checks():
         checks.append(check)
         if not as_json:
             click.echo(f"  {_STATES[check.state]:8}{check.name} ({check.seconds:.1f} s)")
-            click.echo(_wrapped(check.said, 10))
+            click.echo(_wrapped(check.said, " " * 10, " " * 10))
     counts = {state: sum(check.state == state for check in checks) for state in _STATES}
     if as_json:
         content = {**asdict(machine), "checks": [asdict(each) for each in checks]}
@@ -57,18 +54,11 @@ def doctor(as_json: bool) -> None:
 
 
 def _in_columns(versions: dict[str, str | None]) -> list[str]:
-    """Two packages a line."""
+    """Return lines with two packages each."""
     cells = [f"{name:15} {found or 'not installed':20}" for name, found in versions.items()]
     return ["".join(cells[start : start + 2]).rstrip() for start in range(0, len(cells), 2)]
 
 
-def _wrapped(line: str, indent: int = 2) -> str:
-    return textwrap.fill(
-        line,
-        _WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + (2 if indent == 2 else 0)),
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
+def _wrapped(text: str, first: str, rest: str) -> str:
+    wrapper = textwrap.TextWrapper(79, first, rest, break_long_words=False, break_on_hyphens=False)
+    return wrapper.fill(text)

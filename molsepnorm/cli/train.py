@@ -41,6 +41,7 @@ def train(
     molsepnorm train --data my.csv --targets logS --epochs 100
     molsepnorm train --data my.csv --targets active --split-type scaffold --class-weight balanced
     molsepnorm train --config configs/zinc.yaml --set model.layers=6
+    molsepnorm train --data my.csv --targets logS --from runs/zinc-rich-1 --freeze-epochs 5
     molsepnorm train --resume runs/zinc-1
     torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """

@@ -1,56 +1,47 @@
-"""`GraphStore`: a whole encoded data set as a few flat arrays in one memory-mapped file.
+"""`GraphStore`: encoded molecules as a few flat arrays in one memory-mapped file.
 
-The file is in the safetensors format: a JSON header, then plain arrays; nothing is pickled. It is
-written here array by array as the molecules come, so that memory stays flat whatever their number,
-and it is mapped, not read, so that opening one takes milliseconds.
+A store holds molecules only; labels, weights and splits lie beside it, so that every target of a
+table uses the same store. The file is written chunk by chunk as the molecules are encoded, so that
+memory does not grow with their number, and it is opened by mapping, which takes milliseconds.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from molsepnorm.errors import StorageError
-from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
-from molsepnorm.files.writing import clear_errors, fingerprint, replacing, scratch_folder
+from molsepnorm.files.arrays import Streamed, array_bytes, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.writing import clear_errors, replacing, scratch_folder
 from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import PathMerger, PathVocabulary
 
-__all__ = ["REMEDY", "SCHEMA", "GraphStore", "StoreWriter"]
+__all__ = ["SCHEMA", "GraphStore", "Rejected", "StoreWriter"]
 
-SCHEMA = 2
+SCHEMA = 3
 """Raised whenever the meaning of the file changes; a file of another schema is made anew."""
 
-REMEDY = "delete it, and it will be made anew"
-"""The end of the message about a store that cannot be used."""
 
-_DTYPES = {
-    name: np.dtype(dtype)
-    for name, dtype in (
-        ("U8", "uint8"),
-        ("U16", "uint16"),
-        ("I16", "int16"),
-        ("I32", "int32"),
-        ("I64", "int64"),
-        ("F32", "float32"),
-    )
-}
-_WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+class Rejected(NamedTuple):
+    """A row of the source that did not become a molecule."""
+
+    row: int
+    """Index of the row, counted from 0 as in `splits.json`."""
+    smiles: str
+    reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class GraphStore:
-    """G encoded molecules with T labels each, one molecule after the other."""
+    """G encoded molecules, one after the other."""
 
     sizes: np.ndarray
-    """int64 [G]: atoms of each molecule."""
+    """int64 [G]: number of atoms of each molecule."""
 
     atoms: np.ndarray
     """uint8 [Σ N, A]: atom features."""
@@ -61,37 +52,33 @@ class GraphStore:
     pairs: np.ndarray
     """uint16 or int32 [Σ N²]: path codes, each molecule's N by N matrix row by row."""
 
-    labels: np.ndarray
-    """float32 [G, T]: NaN where a label is missing."""
-
-    rows: np.ndarray
-    """int64 [G]: each molecule's place in the source, where rejected rows count too."""
-
     paths: PathVocabulary
-    """What the codes mean."""
+    """The paths that the codes stand for."""
 
     max_bonds: int
-    """As many as any atom has."""
+    """Maximum number of bonds on any atom."""
+
+    rows: np.ndarray
+    """int64 [G]: index of each molecule in the source, where rejected rows count too."""
+
+    rejected: tuple[Rejected, ...]
+    """Rows of the source that did not become molecules."""
 
     encoding: EncodingSpec
     featurizer: str
-    """The name by which `molsepnorm.molecules.featurize.get` finds it."""
-
-    targets: tuple[str, ...]
-    """T names."""
-
-    notes: dict[str, Any]
-    """Whatever the source wants to say of itself, such as its splits."""
-
-    path: Path
-    """The file."""
+    """Name of the featuriser."""
 
     digest: str
-    """Stands for the file's content. It was verified when the file was opened, unless the file is
-    from before stores held their digest."""
+    """SHA-256 of the content, which is verified when a file is opened."""
 
-    remark: str = ""
-    """Why it had to be made anew, for a person."""
+    path: Path | None = None
+    """The file; None for a store in memory."""
+
+    warning: str = ""
+    """Why the file had to be made anew; empty if it did not."""
+
+    features: np.ndarray | None = None
+    """float32 [G, F]: molecule-level features; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -101,56 +88,104 @@ class GraphStore:
         """Map a file that `StoreWriter` wrote, after comparing it with its digest.
 
         Raises:
-            StorageError: no such file, not a store of this schema, or a damaged one.
+            StorageError: there is no such file, it is damaged, or it is no store of this schema.
         """
         path = Path(path)
-        try:
-            with clear_errors(path, "read"):
-                with open(path, "rb") as file:
-                    header, start = _read_header(file)
-                about = json.loads(header.pop("__metadata__")["store"])
-                if about["schema"] == SCHEMA:
-                    digest = check_sealed(path) or fingerprint(path)
-                    arrays = {name: _map(path, start, entry) for name, entry in header.items()}
-                    return _assembled(arrays, about, path, digest)
-        except StorageError:
-            raise
-        except _WRONG_CONTENT as error:
-            raise StorageError(f"{path} is damaged or no graph store: {REMEDY}") from error
-        raise StorageError(
-            f"{path} is a graph store of schema {about['schema']}, not {SCHEMA}: {REMEDY}"
+        with refuse_damaged(path, f"graph store of schema {SCHEMA}"):
+            arrays, about, digest = open_arrays(path)
+            if about["schema"] != SCHEMA:
+                raise ValueError(f"its schema is {about['schema']}")
+            parts = (np.array(arrays[f"path_{part}"]) for part in _PATH_PARTS)
+            encoding = about["encoding"]
+            encoding["bond_sizes"] = tuple(encoding["bond_sizes"])
+            return GraphStore(
+                sizes=np.array(arrays["sizes"]),
+                atoms=arrays["atoms"],
+                degrees=arrays["degrees"],
+                pairs=arrays["pairs"],
+                rows=np.array(arrays["rows"]),
+                paths=PathVocabulary(*parts),
+                max_bonds=about["max_bonds"],
+                rejected=tuple(Rejected(*entry) for entry in about["rejected"]),
+                encoding=EncodingSpec(**encoding),
+                featurizer=about["featurizer"],
+                digest=digest,
+                path=path,
+                features=arrays.get("features"),
+            )
+
+    @staticmethod
+    def in_memory(
+        chunks: Iterable[tuple[EncodedGraphs, np.ndarray]],
+        rejected: Sequence[Rejected],
+        encoding: EncodingSpec,
+        featurizer: str,
+    ) -> GraphStore:
+        """Return a store of one molecule or more without a file.
+
+        Args:
+            chunks: molecules and their rows in the source, some at a time.
+            rejected: rows without a molecule; may be filled while `chunks` is read.
+            encoding: the encoding of the molecules.
+            featurizer: name of the featuriser that made them.
+        """
+        merger, max_bonds = PathMerger(), 0
+        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
+        if encoding.molecule_features:
+            names.append("features")
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for graphs, rows in chunks:
+            pairs = merger.add(graphs.paths).take(graphs.pairs)
+            for name, arrays in parts.items():
+                known = {"pairs": pairs, "rows": rows}
+                arrays.append(known[name] if name in known else getattr(graphs, name))
+            max_bonds = max(max_bonds, graphs.max_bonds)
+        paths, final = merger.finish()
+        joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+        joined["pairs"] = final.take(joined["pairs"])
+        digest = hashlib.sha256()
+        for piece in array_bytes(joined, {}):
+            digest.update(piece)
+        return GraphStore(
+            sizes=joined["sizes"],
+            atoms=joined["atoms"],
+            degrees=joined["degrees"],
+            pairs=joined["pairs"],
+            paths=paths,
+            max_bonds=max_bonds,
+            rows=joined["rows"],
+            rejected=tuple(rejected),
+            encoding=encoding,
+            featurizer=featurizer,
+            digest=digest.hexdigest(),
+            features=joined.get("features"),
         )
+
+
+_PATH_PARTS = ("parents", "bonds", "depths")
 
 
 class StoreWriter:
     """Writes a `GraphStore` chunk by chunk, in memory that does not grow with the pairs.
 
-    Use it as a context: when the block ends well the store takes its place under `path`, when it
-    fails nothing is left behind.
+    It is a context manager: if the block succeeds, the store is moved to `path`; if the block
+    fails, nothing is left behind.
 
     Args:
         path: where the store will be.
-        encoding: what its molecules are encoded with.
+        encoding: the encoding of its molecules.
         featurizer: name of the featuriser that made the molecules.
-        targets: names of the labels.
     """
 
-    def __init__(
-        self, path: Path | str, encoding: EncodingSpec, featurizer: str, targets: tuple[str, ...]
-    ) -> None:
+    def __init__(self, path: Path | str, encoding: EncodingSpec, featurizer: str) -> None:
         self.path = Path(path)
-        self.notes: dict[str, Any] = {}
-        self._about = {
-            "schema": SCHEMA,
-            "encoding": asdict(encoding),
-            "featurizer": featurizer,
-            "targets": targets,
-        }
+        self.rejected: Sequence[Rejected] = ()
+        """Rows of the source that did not become molecules."""
+        self._encoding, self._featurizer = encoding, featurizer
         self._merger = PathMerger()
-        self._sizes: list[np.ndarray] = []
-        self._labels: list[np.ndarray] = []
-        self._rows: list[np.ndarray] = []
-        self._num_targets = len(targets)
+        self._sizes = [np.zeros(0, dtype=np.int64)]
+        self._rows = [np.zeros(0, dtype=np.int64)]
+        self._features = [np.zeros((0, encoding.molecule_features), dtype=np.float32)]
         self._atom_features = self._max_bonds = 0
 
     def __enter__(self) -> StoreWriter:
@@ -168,7 +203,7 @@ class StoreWriter:
             if error[0] is None:
                 with replacing(self.path) as scratch:
                     self._assemble(scratch)
-                    self._remove_spool()  # once the store is there no writer comes to remove it
+                    self._remove_spool()  # before the store is there: no later writer would do it
         finally:
             self._remove_spool()
 
@@ -178,16 +213,13 @@ class StoreWriter:
                 file.close()
         self._spool.close()
 
-    def append(
-        self, graphs: EncodedGraphs, labels: np.ndarray, rows: np.ndarray | None = None
-    ) -> None:
-        """Add molecules with their labels (G, T), and their rows in the source (counted on from
-        the last one where not given)."""
+    def append(self, graphs: EncodedGraphs, rows: np.ndarray | None = None) -> None:
+        """Add molecules and their rows in the source, by default those after the last one."""
         if not len(graphs):
             return
         if rows is None:
-            rows = np.arange(len(graphs)) + (self._rows[-1][-1] + 1 if self._rows else 0)
-        labels = np.asarray(labels, dtype=np.float32).reshape(len(graphs), self._num_targets)
+            last = self._rows[-1]
+            rows = np.arange(len(graphs)) + (last[-1] + 1 if len(last) else 0)
         provisional = self._merger.add(graphs.paths)
         arrays = {
             "atoms": graphs.atoms,
@@ -198,110 +230,41 @@ class StoreWriter:
             for name, array in arrays.items():
                 self._files[name].write(np.ascontiguousarray(array).data)
         self._sizes.append(graphs.sizes)
-        self._labels.append(labels)
         self._rows.append(np.asarray(rows, dtype=np.int64))
+        if graphs.features is not None:
+            self._features.append(graphs.features)
         self._atom_features = graphs.atoms.shape[1]
         self._max_bonds = max(self._max_bonds, graphs.max_bonds)
 
     def _assemble(self, scratch: Path) -> None:
         paths, final = self._merger.finish()
-        sizes = np.concatenate(self._sizes) if self._sizes else np.zeros(0, dtype=np.int64)
+        final = final.astype(np.uint16 if len(paths) <= np.iinfo(np.uint16).max else np.int32)
+        sizes = np.concatenate(self._sizes)
         num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
-        code_dtype = np.uint16 if len(paths) <= np.iinfo(np.uint16).max else np.int32
-        final = final.astype(code_dtype)
-        in_memory = {
+        byte = np.dtype(np.uint8)
+        files = self._files
+        arrays: dict[str, np.ndarray | Streamed] = {
             "sizes": sizes,
-            "rows": np.concatenate(self._rows) if self._rows else np.zeros(0, dtype=np.int64),
-            "labels": np.concatenate(self._labels or [np.zeros((0, self._num_targets))]),
-            "path_parents": paths.parents,
-            "path_bonds": paths.bonds,
-            "path_depths": paths.depths,
+            "rows": np.concatenate(self._rows),
+            **{f"path_{part}": getattr(paths, part) for part in _PATH_PARTS},
+            "atoms": Streamed(byte, (num_atoms, self._atom_features), _chunks(files["atoms"])),
+            "degrees": Streamed(byte, (num_atoms,), _chunks(files["degrees"])),
+            "pairs": Streamed(final.dtype, (num_pairs,), _chunks(files["pairs"], final)),
         }
-        in_memory["labels"] = in_memory["labels"].astype(np.float32)
-        layout: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
-            name: (array.dtype, array.shape) for name, array in in_memory.items()
+        if self._encoding.molecule_features:
+            arrays["features"] = np.concatenate(self._features)
+        about: dict[str, Any] = {
+            "schema": SCHEMA,
+            "encoding": asdict(self._encoding),
+            "featurizer": self._featurizer,
+            "max_bonds": self._max_bonds,
+            "rejected": self.rejected,
         }
-        layout |= {
-            "atoms": (np.dtype(np.uint8), (num_atoms, self._atom_features)),
-            "degrees": (np.dtype(np.uint8), (num_atoms,)),
-            "pairs": (np.dtype(code_dtype), (num_pairs,)),
-        }
-        about = json.dumps({**self._about, "most_bonds": self._max_bonds, "notes": self.notes})
-        # the widest numbers first, so that every array begins at a multiple of its item's size
-        order = sorted(layout, key=lambda name: -layout[name][0].itemsize)
-
-        def parts() -> Iterator[Any]:
-            yield _header({name: layout[name] for name in order}, about)
-            for name in order:
-                if name in in_memory:
-                    yield np.ascontiguousarray(in_memory[name]).data
-                else:
-                    yield from _chunks(self._files[name], final if name == "pairs" else None)
-
-        write_sealed(scratch, parts())
+        write_arrays(scratch, arrays, about)
 
 
-def _chunks(source: BinaryIO, codes: np.ndarray | None) -> Iterator[Any]:
-    """A spooled array, with the final number of each provisional code where `codes` is."""
+def _chunks(source: BinaryIO, codes: np.ndarray | None = None) -> Iterator[Any]:
+    """Yield a spooled array, with provisional codes replaced by final ones if `codes` is given."""
     source.seek(0)
-    while chunk := source.read(1 << 20):  # stays in the processor's cache
+    while chunk := source.read(1 << 20):  # fits into the processor's cache
         yield chunk if codes is None else codes.take(np.frombuffer(chunk, dtype=np.int32)).data
-
-
-def _header(layout: Mapping[str, tuple[np.dtype, tuple[int, ...]]], about: str) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": {KEY: BLANK, "store": about}}
-    position = 0
-    for name, (dtype, shape) in layout.items():
-        end = position + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        entries[name] = {
-            "dtype": _NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": [position, end],
-        }
-        position = end
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def _read_header(file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """The header, and where the arrays begin."""
-    length = int.from_bytes(file.read(8), "little")
-    header = json.loads(file.read(min(length, 1 << 26)))
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
-    if file.seek(0, 2) != 8 + length + max(ends):
-        raise ValueError("the file ends early")
-    return header, 8 + length
-
-
-def _assembled(
-    arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path, digest: str
-) -> GraphStore:
-    return GraphStore(
-        atoms=arrays["atoms"],
-        degrees=arrays["degrees"],
-        pairs=arrays["pairs"],
-        labels=arrays["labels"],
-        sizes=np.array(arrays["sizes"]),
-        rows=np.array(arrays["rows"]),
-        paths=PathVocabulary(
-            *(np.array(arrays[f"path_{part}"]) for part in ("parents", "bonds", "depths"))
-        ),
-        max_bonds=about["most_bonds"],
-        encoding=EncodingSpec(
-            **{**about["encoding"], "bond_sizes": tuple(about["encoding"]["bond_sizes"])}
-        ),
-        featurizer=about["featurizer"],
-        targets=tuple(about["targets"]),
-        notes=about["notes"],
-        path=path,
-        digest=digest,
-    )
-
-
-def _map(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
-    dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
-    if 0 in shape:
-        return np.zeros(shape, dtype=dtype)
-    # copy-on-write, so that torch takes it without complaint; the file never changes
-    return np.memmap(path, dtype, "c", start + entry["data_offsets"][0], shape)

@@ -1,12 +1,12 @@
-"""Checks of what a device computes: the fast paths against the plain one.
+"""What a device needs: precision, the number of CPU threads, and checks of its fast paths.
 
 A fast path is the fused attention, a lower precision, or captured steps. The plain path is eager,
-with PyTorch's own operations, in float32. When a device is first used the fast paths compute a few
-small batches (`network`, `training.trial`); the differences become verdicts that are kept in the
+with PyTorch's own operations, in float32. Before a device's first use the fast paths compute a few
+small batches (`network`, `training.trial`). The differences become verdicts, which are kept in the
 cache folder (`verdict`).
 """
 
 __all__ = ["CHECKED"]
 
 CHECKED = {"cuda"}
-"""Kinds of device whose fast paths are checked before their first use; tests add the CPU."""
+"""Types of devices whose fast paths are checked before their first use; tests add the CPU."""

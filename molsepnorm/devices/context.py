@@ -1,4 +1,4 @@
-"""Contexts in which a device computes: which one is current, and in which precision."""
+"""Contexts of a computation: the current device and the precision."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import torch
 __all__ = ["Precision", "autocast", "on_device", "products_in"]
 
 Precision = Literal["fp32", "tf32", "bf16"]
-"""fp32 throughout; its matrix products as tf32, which GPUs have; or in bfloat16 where it does no
-harm, norms and softmax aside."""
+"""fp32 throughout; matrix products in tf32, on a GPU; or bfloat16-safe operations in bfloat16,
+norms and softmax in fp32."""
 
 
 def on_device(device: torch.device) -> AbstractContextManager:
-    """While it lasts, the device is the current one of its kind."""
+    """Make a GPU the current one."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 @contextmanager
 def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """While it lasts, float32 matrices are multiplied exactly, or as tf32 if that is asked for."""
+    """Multiply float32 matrices in tf32 if that is the precision, and exactly otherwise."""
     before = torch.get_float32_matmul_precision()
     tf32 = precision == "tf32" and device.type == "cuda"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -33,5 +33,5 @@ def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
 
 
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
-    """A context in which bf16, if asked for, computes what stands it in bfloat16."""
+    """Return a context that runs bfloat16-safe operations in bfloat16 if that is the precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

@@ -1,12 +1,14 @@
-"""A small network on made-up molecules, computed along several paths."""
+"""Compare a small network on random molecules along the plain path and the fast ones.
+
+Inference, training and `molsepnorm doctor` do this before a device's first use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, on_device, products_in
+from molsepnorm.devices.layers import check_fused_dropout
 from molsepnorm.devices.verdict import Results, Verdict, first_line, judge, remembered
 from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
@@ -24,11 +27,10 @@ from molsepnorm.nn.kernels import fused_attention
 __all__ = [
     "SIZES",
     "Way",
-    "act_on",
     "bound_of",
     "compare",
     "network_of",
-    "outputs",
+    "results",
     "settle",
     "small",
     "tensors",
@@ -37,111 +39,99 @@ __all__ = [
 ]
 
 _BOUNDS: dict[Precision, float] = {"fp32": 5e-4, "tf32": 1e-2, "bf16": 6e-2}
-"""Largest relative difference. The unit roundoffs are 6e-8, 5e-4 and 4e-3; outputs, gradients and
-what three steps change were up to 2e-5 apart in fp32 on a CPU, and up to 2e-2 in bf16."""
+"""Largest relative difference. The unit roundoffs are 6e-8, 5e-4 and 4e-3. On a CPU outputs,
+gradients and the changes of three steps differed by up to 2e-5 in fp32, and 2e-2 in bf16."""
 
 _ILL_CONDITIONED = 20
-"""Square roots in the attention by pair vectors make rounding errors so many times as large."""
+"""Factor of the rounding errors in networks with pair vectors, whose attention has square roots."""
 
 SIZES = (1, 5, 9, 12, 14, 18, 22, 25, 28, 30, 34, 38, 42, 48, 57, 70)
-"""Atoms of the molecules: each of the kernels' tiles (16, 32, 64 and 128 slots) has some."""
+"""Atoms of the molecules. There are some for each tile of the kernels (16, 32, 64, 128 slots)."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way of computing; the default is the plain one."""
+    """A way to compute; the default is the plain path."""
 
     precision: Precision = "fp32"
     fused: bool = False
-    captured: bool = False
 
 
 def bound_of(config: GraphormerConfig, precision: Precision) -> float:
-    """The largest relative difference that a precision explains in such a network."""
+    """Return the largest relative difference that a precision explains in such a network."""
     return _BOUNDS[precision] * (_ILL_CONDITIONED if config.pair_width else 1)
 
 
 def compare(
-    config: GraphormerConfig, wanted: Way, device: torch.device, results: Callable[[Way], Results]
+    config: GraphormerConfig, precision: Precision, device: torch.device
 ) -> Iterator[Verdict]:
-    """Verdicts on the parts of a wanted way, each added to those before it that passed.
+    """Compare a precision, then the fused attention in it, with the plain path on a device.
 
     Args:
-        config: the network's.
-        wanted: with the parts to check.
-        device: where; the fused attention is switched on and off there.
-        results: computes along a way.
+        config: the architecture; a small one of this kind is compared.
+        precision: the precision to check, unless it is fp32.
+        device: the device. The fused attention is checked if the device has it.
     """
+    reduced, bound = small(config), bound_of(config, precision)
 
     def along(way: Way) -> Results:
         with fused_attention.without_kernels(not way.fused), undisturbed(device):
-            return results(way)
+            return results(reduced, way, device)
 
     try:
         plain, broken = along(Way()), ""
     except Exception as error:
         plain, broken = {}, f"the plain path's {first_line(error)}"
-    way = Way()
-    parts: list[tuple[str, dict[str, Any]]] = [
-        (wanted.precision, {"precision": wanted.precision}),
-        ("fused attention", {"fused": wanted.fused}),
-        ("captured steps", {"captured": wanted.captured}),
-    ]
-    for path, part in parts:
-        candidate = replace(way, **part)
-        if candidate == way:
-            continue
-        bound = bound_of(config, candidate.precision)
-        if broken:
-            yield Verdict(path, {}, bound, broken)
-            continue
-        verdict = judge(path, bound, lambda chosen=candidate: along(chosen), plain)  # type: ignore[misc]
-        if verdict.passed:
-            way = candidate
+
+    def verdict_on(path: str, way: Way) -> Verdict:
+        return (
+            Verdict(path, {}, bound, broken)
+            if broken
+            else judge(path, bound, lambda: along(way), plain)
+        )
+
+    if precision != "fp32":
+        verdict = verdict_on(precision, Way(precision))
         yield verdict
+        precision = precision if verdict.passed else "fp32"
+    if usable(config, device):
+        verdict = verdict_on("fused attention", Way(precision, fused=True))
+        yield verdict
+        if verdict.passed and config.attention_dropout:
+            dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+            size = config.width // config.heads
+            with undisturbed(device), products_in(precision, device):
+                yield check_fused_dropout(device, config.heads, size, bound, dtype)
 
 
 _settled: set[tuple[GraphormerConfig, torch.device, Precision]] = set()
 
 
 def settle(config: GraphormerConfig, device: torch.device, precision: Precision) -> list[str]:
-    """Check the fast paths of a network's forward pass on a device, if that has not been done.
+    """Check the fast paths of a network before their first use on a device.
 
-    The fused attention is switched off where it computes something else than PyTorch's operations.
+    The fused attention is switched off if it fails.
 
     Returns:
         A line for each path that failed.
     """
-    key = config, device, precision
-    if key in _settled:
+    key, fused = (config, device, precision), usable(config, device)
+    if key in _settled or (not fused and precision == "fp32"):
         return []
     _settled.add(key)
-    reduced = small(config)
-    wanted = Way(precision, usable(config, device))
-    if wanted == Way():
-        return []
-    settings = {"network": asdict(reduced), "way": asdict(wanted), "of": "outputs"}
-    verdicts = remembered(
-        device,
-        settings,
-        lambda: compare(reduced, wanted, device, lambda way: outputs(reduced, way, device)),
-    )
-    return act_on(verdicts, device)
-
-
-def act_on(verdicts: tuple[Verdict, ...], device: torch.device) -> list[str]:
-    """Switch a faulty fused attention off; a line for each path that failed but captured steps."""
+    settings = {
+        "network": asdict(small(config)),
+        "way": asdict(Way(precision, fused)),
+        "attention_dropout": bool(config.attention_dropout),
+    }
     lines = []
-    for verdict in verdicts:
-        if verdict.passed or verdict.path == "captured steps":
+    for verdict in remembered(device, settings, lambda: compare(config, precision, device)):
+        if verdict.passed:
             continue
+        what = f"{precision} is used on {device} as configured, but compared with fp32"
         if "attention" in verdict.path:
             fused_attention.DEVICES.discard(device.type)
             what = f"PyTorch's attention replaces the fused one on {device}: compared with it"
-        else:
-            what = (
-                f"The precision is {verdict.path} on {device}, as asked for, but compared with fp32"
-            )
         lines.append(f"{what} {'it' if verdict.error else 'its'} {verdict}")
     return lines
 
@@ -156,10 +146,16 @@ def usable(config: GraphormerConfig, device: torch.device) -> bool:
 
 def small(config: GraphormerConfig) -> GraphormerConfig:
     """Return the architecture with at most two layers, no dropout, and Xavier initialisation."""
-    still = replace(
-        config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0, drop_path=0.0
+    return replace(
+        config,
+        layers=min(config.layers, 2),
+        init="xavier",
+        outputs=2,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        drop_path=0.0,
     )
-    return replace(still, layers=min(config.layers, 2), init="xavier", outputs=2)
 
 
 def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
@@ -177,26 +173,35 @@ def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
     return network.to(device)
 
 
-def outputs(config: GraphormerConfig, way: Way, device: torch.device) -> Results:
-    """The outputs of a network in evaluation mode."""
-    network = network_of(config, device).eval()
+def results(config: GraphormerConfig, way: Way, device: torch.device) -> Results:
+    """Return the network's outputs in evaluation and training mode, and gradients of the latter."""
+    network = network_of(config, device)
     batch = tensors(config, device).cut(np.arange(len(SIZES)), blocks=4)
-    with torch.no_grad(), products_in(way.precision, device), autocast(way.precision, device):
-        return {"outputs": [network(batch)]}
+    with products_in(way.precision, device):
+        with autocast(way.precision, device):
+            outputs = [network.train(mode)(batch).float() for mode in (False, True)]
+        factors = torch.linspace(-1, 1, outputs[1].numel(), device=device).view_as(outputs[1])
+        (outputs[1] * factors).sum().backward()
+    gradients = [each.grad for each in network.parameters() if each.grad is not None]
+    return {"outputs": [each.detach() for each in outputs], "gradients": gradients}
 
 
 def tensors(config: GraphormerConfig, device: torch.device) -> GraphTensors:
-    """Made-up molecules of `SIZES`, with the features that a network reads."""
+    """Return random molecules of `SIZES` with the features that a network reads."""
     rng = np.random.default_rng(0)
     spec = EncodingSpec(
-        config.bond_sizes, config.max_degree, config.max_distance, config.max_path_length
+        config.bond_sizes,
+        config.max_degree,
+        config.max_distance,
+        config.max_path_length,
+        config.molecule_features,
     )
     graphs = [_molecule(size, config, rng) for size in SIZES]
     return GraphTensors.of(encode(graphs, spec), device)
 
 
 def _molecule(size: int, config: GraphormerConfig, rng: np.random.Generator) -> MolGraph:
-    """A branched chain with five- and six-membered rings."""
+    """Return a branched chain with five- and six-membered rings."""
     bonds = {(max(0, atom - 1 - int(rng.integers(0, 3) == 0)), atom) for atom in range(1, size)}
     bonds |= {
         (atom - ring, atom) for atom, ring in zip(range(5, size, 8), cycle((5, 4)), strict=False)
@@ -207,12 +212,13 @@ def _molecule(size: int, config: GraphormerConfig, rng: np.random.Generator) -> 
         np.array(features),
         np.array(sorted(bonds), dtype=int).reshape(-1, 2),
         np.array(kinds, dtype=int).reshape(-1, len(config.bond_sizes)),
+        rng.normal(size=config.molecule_features) if config.molecule_features else None,
     )
 
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """Within, gradients are on and the device is current; the random state is restored."""
+    """Enable gradients, make the device the current one, and restore the random state."""
     gpus = [device] if device.type == "cuda" else []
     with ExitStack() as stack:
         stack.enter_context(on_device(device))

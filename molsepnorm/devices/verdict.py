@@ -1,4 +1,4 @@
-"""Verdicts on fast paths: how far their results are from the plain path's, kept in the cache."""
+"""Verdicts on fast paths: the differences of their results from the plain path's, cached."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from molsepnorm.files.writing import cache_folder, fingerprint, write_json
 __all__ = ["Results", "Verdict", "apart", "driver", "first_line", "judge", "known", "remembered"]
 
 Results = Mapping[str, Sequence[Tensor]]
-"""Tensors that a path computed, by name: outputs, gradients, …"""
+"""Results of a path by name: outputs, gradients, …"""
 
 _SMALL = 0.1
-"""A tensor whose norm is below this share of the largest one's is compared in relation to that
-share: its digits may be the rounding errors of others."""
+"""Smaller tensors are compared relative to this share of the largest one's norm: their digits may
+be rounding errors of the others."""
 
 
 @dataclass(frozen=True)
@@ -41,49 +41,43 @@ class Verdict:
     bound: float
     """The largest difference that the precision explains."""
     error: str = ""
-    """Why there are no results, where the path failed."""
+    """The error of a path without results."""
 
     @property
     def passed(self) -> bool:
-        """True if there are results and all are within the bound."""
+        """Whether there are results and all are within the bound."""
         return bool(self.figures) and not self.error and not self._beyond()
 
     def __str__(self) -> str:
         """Such as "outputs differ by 1.0e-02, gradients by 3.1e-02 (at most 1e-04 expected)"."""
         if self.error:
             return f"failed with {self.error}"
-        said = self.figures if self.passed else self._beyond()
-        told = [
-            f"{name}{'' if n else ' differ'} by {value:.1e}"
-            if value is not None
-            else f"{name} are not finite"
-            for n, (name, value) in enumerate(said.items())
-        ]
-        return f"{', '.join(told)} (at most {self.bound:.0e} expected)"
+        parts, verb = [], " differ"
+        for name, value in (self.figures if self.passed else self._beyond()).items():
+            parts.append(name + (" are not finite" if value is None else f"{verb} by {value:.1e}"))
+            verb = ""
+        return f"{', '.join(parts)} (at most {self.bound:.0e} expected)"
 
     def _beyond(self) -> dict[str, float | None]:
         return {n: v for n, v in self.figures.items() if v is None or not v <= self.bound}
 
 
 def apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest relative difference of two lists of tensors, in the Euclidean norm.
+    """Return the largest relative difference of two lists of tensors, in the Euclidean norm.
 
-    Not finite where a value is not, or where shapes differ.
+    It is not finite if a value is not, or if shapes differ.
     """
     if [each.shape for each in found] != [each.shape for each in expected]:
         return math.inf
     found, expected = ([x.detach().cpu().double() for x in each] for each in (found, expected))
-    norms = [float(each.norm()) for each in expected]
-    least = _SMALL * max(norms, default=0.0) or 1.0
-    differences = [
-        float((mine - other).norm()) / max(norm, least)
-        for mine, other, norm in zip(found, expected, norms, strict=True)
-    ]
-    return max(differences, key=lambda each: math.inf if math.isnan(each) else each, default=0.0)
+    norms = torch.stack([each.norm() for each in expected])
+    differences = torch.stack([(a - b).norm() for a, b in zip(found, expected, strict=True)])
+    smallest = _SMALL * float(norms.max()) or 1.0
+    return float((differences / norms.clamp(min=smallest)).max())  # NaN if any is
 
 
 def judge(path: str, bound: float, fast: Callable[[], Results], plain: Results) -> Verdict:
-    """Compute by a fast path and compare with the plain path's results."""
+    """Compute along a fast path, and compare with the results of the plain path."""
     try:
         found = fast()
         distances = {name: apart(found[name], expected) for name, expected in plain.items()}
@@ -94,7 +88,7 @@ def judge(path: str, bound: float, fast: Callable[[], Results], plain: Results) 
 
 
 def first_line(error: Exception) -> str:
-    """An error's type and the first line of its message."""
+    """Return an error's type and the first line of its message."""
     line = str(error).strip().partition("\n")[0][:200]
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
@@ -103,21 +97,21 @@ _known: dict[str, tuple[Verdict, ...]] = {}
 
 
 def known() -> list[Verdict]:
-    """All verdicts that this process has used."""
+    """Return all verdicts that this process has used."""
     return [verdict for verdicts in _known.values() for verdict in verdicts]
 
 
 def remembered(
     device: torch.device, settings: Mapping[str, Any], work: Callable[[], Iterable[Verdict]]
 ) -> tuple[Verdict, ...]:
-    """The verdicts on a device with these settings, from this process, the cache folder, or `work`.
+    """Return the verdicts on a device from this process, the cache folder, or `work`.
 
-    They are kept by device, versions, the package's source and settings. A file that is damaged or
-    cannot be written only costs another check.
+    The cache key is the device, the versions, the package's source and the settings. A file that is
+    damaged or cannot be written only costs another check.
 
     Raises:
-        MolsepnormError: a fast path left the device in a state in which nothing works. The verdict
-            is kept, so that the next process does without that path.
+        MolsepnormError: a fast path left the device unusable. The verdict is cached, so the next
+            process does not use that path.
     """
     about = json.loads(json.dumps({**_identity(device), **settings}, default=str))
     key = fingerprint(json.dumps(about, sort_keys=True))
@@ -128,13 +122,13 @@ def remembered(
     if verdicts is None:
         verdicts = tuple(work())
         failed = [verdict.error for verdict in verdicts if verdict.error]
-        if not any("OutOfMemory" in error for error in failed):  # which is not the path's fault
+        if not any("OutOfMemory" in error for error in failed):  # that says nothing of the path
             with suppress(StorageError):
                 write_json(path, _signed(about, [asdict(verdict) for verdict in verdicts]))
         if failed and not _works(device):
             raise MolsepnormError(
-                f"a check of fast paths left {device} unusable ({failed[0]}). The path is noted as "
-                "faulty, and the next run does without it: give the same command again"
+                f"a check of fast paths left {device} unusable ({failed[0]}). The path is recorded "
+                "as faulty, and the next run does not use it: run the same command again"
             )
     _known[key] = verdicts
     return verdicts
@@ -157,25 +151,26 @@ def _signed(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, 
 
 @functools.cache
 def _identity(device: torch.device) -> dict[str, str]:
-    """Return the hardware, driver and versions that decide how a device computes."""
+    """Return the hardware, driver and versions that determine how a device computes."""
     gpu = device.type == "cuda" and torch.cuda.is_available()
     package = Path(__file__).parents[1]
-    patterns = ("nn/*", "devices/*", "batch", "plan", "training/capture", "training/step")
-    sources = sorted(path for each in patterns for path in package.glob(f"{each}.py"))
+    sources = [package / "training" / f"{name}.py" for name in ("capture", "step")]
+    for room in ("data/batching", "devices", "nn", "sepnorm"):
+        sources += sorted((package / room).rglob("*.py"))
     return {
         "device": torch.cuda.get_device_name(device) if gpu else device.type,
         "capability": str(torch.cuda.get_device_capability(device)) if gpu else "",
         "driver": driver(),
         "cuda": str(torch.version.cuda or torch.version.hip),
         "torch": torch.__version__,
-        "triton": _version_of("triton", "pytorch-triton", "pytorch-triton-rocm"),
+        "triton": _triton(),
         "molsepnorm": __version__,
         "source": fingerprint(*sources),
     }
 
 
 def driver() -> str:
-    """The version of NVIDIA's driver; empty where there is none."""
+    """Return the version of NVIDIA's driver; empty if there is none."""
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         if found := re.search(r"Kernel Module\D*([\d.]+)", text):
@@ -183,15 +178,15 @@ def driver() -> str:
     return ""
 
 
-def _version_of(*names: str) -> str:
-    for name in names:
+def _triton() -> str:
+    for name in ("triton", "pytorch-triton", "pytorch-triton-rocm"):
         with suppress(PackageNotFoundError):
             return version(name)
     return ""
 
 
 def _works(device: torch.device) -> bool:
-    """Return whether the device still computes; some errors end that for the whole process."""
+    """Return whether the device still computes; after some errors it does not, in this process."""
     try:
         return float((torch.ones(8, device=device) + 1).sum()) == 16
     except RuntimeError:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BLANK", "KEY", "check_sealed", "fingerprint_unsealed", "json_digest", "write_sealed"]
+__all__ = ["BLANK", "KEY", "check_sealed", "json_digest", "write_sealed"]
 
 KEY = "sha256"
 BLANK = "0" * 64
@@ -69,21 +69,6 @@ def check_sealed(path: Path) -> str | None:
     if digest.hexdigest() != expected:
         raise ValueError(f"its content does not match its digest {expected[:12]}…")
     return expected
-
-
-def fingerprint_unsealed(path: Path) -> str:
-    """The fingerprint that a graph store had as long as stores did not hold their digest. Runs that
-    were begun then have recorded it."""
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        header["__metadata__"].pop(KEY, None)
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        digest = hashlib.blake2b(len(text).to_bytes(8, "little") + text, digest_size=12)
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    digest.update(b"\0")  # as `files.fingerprint` ends a file
-    return digest.hexdigest()
 
 
 def json_digest(content: Any) -> str:

@@ -235,8 +235,8 @@ class _LineEnds:
         self._file.write(row.removesuffix("\r\n") + self._end)
 
 
-def fingerprint(*parts: Path | str) -> str:
-    """A short hash of strings and of the contents of files, to key what was made from them."""
+def fingerprint(*parts: Path | str | bytes) -> str:
+    """Return a short hash of texts, bytes and the contents of files, a key for derived data."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         if isinstance(part, Path):
@@ -244,6 +244,6 @@ def fingerprint(*parts: Path | str) -> str:
                 while chunk := file.read(1 << 20):
                     digest.update(chunk)
         else:
-            digest.update(part.encode())
+            digest.update(part.encode() if isinstance(part, str) else part)
         digest.update(b"\0")
     return digest.hexdigest()

@@ -1,8 +1,8 @@
-"""Graphormer's encodings as a PyTorch Geometric transform, for models of one's own."""
+"""A PyTorch Geometric transform that adds Graphormer's encodings, for other models."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
-from molsepnorm.molecules.encodings.paths import PathVocabulary
+from molsepnorm.molecules.encodings.paths import NO_BOND
 from molsepnorm.molecules.featurize.pyg import checked_offset, from_data
 
 __all__ = ["AddShortestPathEncoding"]
@@ -21,13 +21,13 @@ class AddShortestPathEncoding(BaseTransform):
 
     - `degree`: int64 [N], clipped.
     - `pair_index`: int64 [2, N²], every ordered pair of atoms, (0, 0), (0, 1), …
-    - `pair_distance`: int64 [N²], clipped; 0 for an atom itself, −1 in different fragments.
+    - `pair_distance`: int64 [N²], clipped; 0 for an atom and itself, −1 in different fragments.
     - `pair_path`: int64 [N², L], the bond labels along the path from the first atom to the second,
-      −1 where it has ended. Of several shortest paths it is the lexicographically smallest, which
-      does not depend on the order of the atoms. Several bond features make one label, the first
-      changing fastest.
+      padded with −1. If there are several shortest paths, it is the one with the lexicographically
+      smallest labels, which does not depend on the order of the atoms. A label combines all
+      features of a bond; the first one changes fastest.
 
-    All of them batch with PyTorch Geometric's loaders.
+    PyTorch Geometric's loaders batch all of them.
 
     >>> import torch
     >>> propene = Data(
@@ -43,13 +43,13 @@ class AddShortestPathEncoding(BaseTransform):
     [1, 0]
 
     Args:
-        bond_sizes: how many values each bond feature has.
-        bond_offset: the attribute of the first bond label, which must be given: 1 for PyTorch
-            Geometric's ZINC, 0 for OGB's data sets; see `featurize.pyg.from_data`.
+        bond_sizes: number of values of each bond feature.
+        bond_offset: the attribute of the first bond label (required): 1 for PyTorch Geometric's
+            ZINC, 0 for OGB's data sets; see `molsepnorm.featurize.pyg.from_data`.
         max_degree, max_distance, max_path_length: as in `EncodingSpec`.
 
     Raises:
-        InvalidMolecule: the data are no molecule; see `featurize.pyg.from_data`.
+        InvalidMolecule: the data are not a molecule; see `molsepnorm.featurize.pyg.from_data`.
         ConfigError: `bond_offset` is missing, or a bond feature is outside `bond_sizes`.
     """
 
@@ -65,27 +65,22 @@ class AddShortestPathEncoding(BaseTransform):
         self.bond_offset = checked_offset(bond_offset)
 
     def __repr__(self) -> str:
-        """Every argument: PyTorch Geometric compares the repr of a `pre_transform` with that of
-        the processed files."""
+        """Show all arguments: PyTorch Geometric identifies a `pre_transform` by its repr."""
         arguments = {**asdict(self.spec), "bond_offset": self.bond_offset}
+        del arguments["molecule_features"]
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         return f"{type(self).__name__}({shown})"
 
     def forward(self, data: Data) -> Data:
         """Add the encodings to `data`."""
-        encoded = encode([from_data(data, self.bond_offset)], self.spec)
+        graph = replace(from_data(data, self.bond_offset), features=None)
+        encoded = encode([graph], self.spec)
         atoms = torch.arange(int(encoded.sizes[0]))
         codes = encoded.pairs
         data.degree = torch.from_numpy(encoded.degrees.astype(np.int64))
         data.pair_index = torch.cartesian_prod(atoms, atoms).T.contiguous()
         data.pair_distance = torch.from_numpy(encoded.paths.depths[codes].astype(np.int64))
-        data.pair_path = torch.from_numpy(self._bonds(encoded.paths)[codes])
+        bonds = encoded.paths.bonds_of_all().astype(np.int64)[:, : self.spec.max_path_length]
+        padding = ((0, 0), (0, self.spec.max_path_length - bonds.shape[1]))
+        data.pair_path = torch.from_numpy(np.pad(bonds, padding, constant_values=NO_BOND)[codes])
         return data
-
-    def _bonds(self, paths: PathVocabulary) -> np.ndarray:  # (V, L)
-        """The bond labels of every path of a vocabulary, −1 after the last."""
-        bonds = np.full((len(paths), self.spec.max_path_length), -1)
-        for code in range(len(paths)):
-            along = paths.bonds_along(code)
-            bonds[code, : len(along)] = along
-        return bonds

@@ -1,4 +1,4 @@
-"""`MolGraph`: the one record of a molecule, before any encoding."""
+"""`MolGraph`: a molecule as a featuriser returns it, before any encoding."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["MolGraph"]
 class MolGraph:
     """A molecule as an undirected graph whose atoms and bonds carry categorical features.
 
-    Each feature is a small non-negative integer, an index into an embedding table; a featuriser's
-    `atom_sizes` and `bond_sizes` say how large each table is. Making a `MolGraph` checks it, and
-    converts the arrays to the dtypes below.
+    Each of these features is an index into an embedding table, whose size is in the featuriser's
+    `atom_sizes` or `bond_sizes`. The constructor checks the arrays and converts them to the dtypes
+    below.
 
     >>> import molsepnorm
     >>> ethanol = molsepnorm.molecules.featurize.get("zinc")("CCO")
@@ -27,8 +27,8 @@ class MolGraph:
     ([[0], [0], [1]], [[0, 1], [1, 2]], [[0], [0]])
 
     Raises:
-        InvalidMolecule: no atoms; a shape that does not fit; a bond to an atom that is not there,
-            from an atom to itself, or given twice.
+        InvalidMolecule: there are no atoms, an array has a wrong shape, or a bond is given twice,
+            joins an atom to itself or to an atom that does not exist.
     """
 
     atom_features: np.ndarray
@@ -38,62 +38,29 @@ class MolGraph:
     """int32 [M, 2]: the two atoms of each of M bonds, every bond once, in any order."""
 
     bond_features: np.ndarray
-    """uint8 [M, F]: the F categorical features of each bond."""
+    """uint8 [M, K]: the K categorical features of each bond."""
+
+    features: np.ndarray | None = None
+    """float32 [F]: numbers that describe the whole molecule; None if there are none."""
 
     def __post_init__(self) -> None:
         atoms = _as_indices(self.atom_features, "atom_features", np.uint8)
         bonds = _as_indices(self.bonds, "bonds", np.int32)
-        features = _as_indices(self.bond_features, "bond_features", np.uint8)
+        bond_features = _as_indices(self.bond_features, "bond_features", np.uint8)
         if len(atoms) == 0:
             raise InvalidMolecule("the molecule has no atoms")
-        if bonds.shape[1] != 2 or len(features) != len(bonds):
+        if bonds.shape[1] != 2 or len(bond_features) != len(bonds):
             raise InvalidMolecule(
-                f"bonds must have shape [M, 2] and bond_features [M, F] with the same M; "
-                f"got {list(bonds.shape)} and {list(features.shape)}"
+                f"bonds must have shape [M, 2] and bond_features [M, K] with the same M; "
+                f"got {list(bonds.shape)} and {list(bond_features.shape)}"
             )
         if len(bonds):
             _check_bonds(bonds, len(atoms))
         object.__setattr__(self, "atom_features", atoms)
         object.__setattr__(self, "bonds", bonds)
-        object.__setattr__(self, "bond_features", features)
-
-    @staticmethod
-    def many(
-        sizes: np.ndarray,
-        atom_features: np.ndarray,
-        bond_counts: np.ndarray,
-        bonds: np.ndarray,
-        bond_features: np.ndarray,
-    ) -> list[MolGraph]:
-        """G molecules that lie one after the other in flat arrays, whose memory they share.
-
-        Bonds in ascending order, the lower atom first, are checked all at once; others are
-        checked molecule by molecule.
-
-        Args:
-            sizes: int [G], atoms of each molecule.
-            atom_features: [Σ N, A].
-            bond_counts: int [G], bonds of each molecule.
-            bonds: [Σ M, 2], each molecule's atoms numbered from 0.
-            bond_features: [Σ M, F].
-
-        Raises:
-            InvalidMolecule: as making each one by itself.
-        """
-        atom_ends, bond_ends = np.cumsum(sizes).tolist(), np.cumsum(bond_counts).tolist()
-        make = (
-            _unchecked
-            if _are_sound(sizes, atom_features, bond_counts, bonds, bond_features)
-            else MolGraph
-        )
-        return [
-            make(
-                atom_features[atom:next_atom], bonds[bond:next_bond], bond_features[bond:next_bond]
-            )
-            for atom, next_atom, bond, next_bond in zip(
-                [0, *atom_ends], atom_ends, [0, *bond_ends], bond_ends, strict=False
-            )
-        ]
+        object.__setattr__(self, "bond_features", bond_features)
+        if self.features is not None:
+            object.__setattr__(self, "features", _as_numbers(self.features))
 
     @property
     def num_atoms(self) -> int:
@@ -107,38 +74,6 @@ class MolGraph:
 
     def __repr__(self) -> str:
         return f"MolGraph({self.num_atoms} atoms, {self.num_bonds} bonds)"
-
-
-def _unchecked(atoms: np.ndarray, bonds: np.ndarray, bond_features: np.ndarray) -> MolGraph:
-    graph = object.__new__(MolGraph)
-    graph.__dict__.update(atom_features=atoms, bonds=bonds, bond_features=bond_features)
-    return graph
-
-
-def _are_sound(
-    sizes: np.ndarray,
-    atom_features: np.ndarray,
-    bond_counts: np.ndarray,
-    bonds: np.ndarray,
-    bond_features: np.ndarray,
-) -> bool:
-    """Whether each molecule would be accepted as it is, as far as can be told at once."""
-    wanted = ((atom_features, np.uint8), (bonds, np.int32), (bond_features, np.uint8))
-    if any(array.dtype != dtype or array.ndim != 2 for array, dtype in wanted):
-        return False
-    if len(bonds) != len(bond_features) or bonds.shape[1] != 2 or not sizes.all():
-        return False
-    lower, upper = bonds[:, 0], bonds[:, 1]
-    in_order = np.repeat(np.cumsum(sizes) - sizes, bond_counts) + lower
-    places = (
-        in_order * (int(sizes.max(initial=0)) + 1) + upper
-    )  # ascending, as a dictionary's words
-    return bool(
-        (np.diff(places) > 0).all()
-        and (lower >= 0).all()
-        and (lower < upper).all()
-        and (upper < np.repeat(sizes, bond_counts)).all()
-    )
 
 
 def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.ndarray:
@@ -158,13 +93,24 @@ def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.nd
     return array.astype(dtype)
 
 
+def _as_numbers(values: np.ndarray) -> np.ndarray:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "fiub":
+        raise InvalidMolecule(
+            "features must be a one-dimensional array of numbers; "
+            f"got shape {list(array.shape)} of {array.dtype}"
+        )
+    with np.errstate(over="ignore"):  # infinite numbers are refused with the feature's name
+        return array.astype(np.float32)
+
+
 def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:
-    if bonds.view(np.uint32).max() >= num_atoms:  # a negative one is huge as unsigned
+    if bonds.view(np.uint32).max() >= num_atoms:  # negative indices are huge when unsigned
         raise InvalidMolecule(
             f"bonds name atoms {bonds.min()} … {bonds.max()}, "
             f"but the molecule's atoms are 0 … {num_atoms - 1}"
         )
-    pairs = bonds.tolist()  # for so few of them, Python is quicker than numpy
+    pairs = bonds.tolist()  # Python is faster than numpy for so few
     different = {(a, b) if a < b else (b, a) for a, b in pairs if a != b}
     if len(different) < len(pairs):
         if loops := [a for a, b in pairs if a == b]:

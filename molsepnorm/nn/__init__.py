@@ -23,7 +23,7 @@ H      heads
 K      bond labels
 D      maximum number of bonds on any atom
 E      channels of a slot pair's vector
-F      features of a slot pair
+F      features of a slot pair, or of a molecule
 L      number of bonds of a path that are encoded
 V      path vocabulary
 W      steps of a random walk

@@ -97,6 +97,10 @@ class GraphBatch:
     max_bonds: int
     """D: maximum number of bonds on any atom of the data set."""
 
+    features: Tensor | None = None
+    """float32 [B, F]: molecule-level features, in the order of `graph_token`; None if there are
+    none."""
+
     def __len__(self) -> int:
         return len(self.graph_token)
 

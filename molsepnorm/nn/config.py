@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
 
-__all__ = ["NORMS", "GraphormerConfig", "NormName", "Norms", "ReadoutKind"]
+__all__ = ["FROM_DATA", "NORMS", "GraphormerConfig", "NormName", "Norms", "ReadoutKind"]
 
 ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum"]
 
@@ -31,6 +31,10 @@ class Range(NamedTuple):
 
     ge: int
     le: int
+
+
+FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "outputs")
+"""Fields of `GraphormerConfig` that follow from the data and cannot be set."""
 
 
 class Norms(NamedTuple):
@@ -137,6 +141,8 @@ class GraphormerConfig:
     """Largest hop distance with its own bias; larger distances share the last one."""
     max_path_length: int = 20
     """Number of bonds of a shortest path that are encoded (L)."""
+    molecule_features: Annotated[int, Range(0, 1_000_000)] = 0
+    """Number of molecule-level features, which are concatenated to the input of the head (F)."""
     outputs: Annotated[int, Range(1, 1_000_000)] = 1
     """Number of outputs per molecule."""
 

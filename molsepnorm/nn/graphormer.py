@@ -11,6 +11,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.init import initialize, rename_weights
 from molsepnorm.nn.layer import make_layer
+from molsepnorm.nn.molecule_features import make_molecule_features
 from molsepnorm.nn.norms import make_last_norm
 from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
@@ -50,7 +51,8 @@ class Graphormer(nn.Module):
         )
         self.last_norm = make_last_norm(config)
         self.readout = make_readout(config, parts)
-        self.head = make_head(config, self.readout.width)
+        self.molecule_features = make_molecule_features(config)
+        self.head = make_head(config, self.readout.width + config.molecule_features)
         self.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (B, outputs)
@@ -60,14 +62,16 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C if the graph token and the atoms are read out.
+        R is C, or 2 C if the graph token and the atoms are read out, plus the number of
+        molecule-level features.
         """
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
         pairs = self.pair_encoding(batch, walks)  # bias per head, gates, vectors, neighbours
         for layer in self.layers:
             x, pairs = layer(x, pairs, batch)
-        return self.readout(self.last_norm(x, batch.graph_token, batch.mask), batch)
+        read = self.readout(self.last_norm(x, batch.graph_token, batch.mask), batch)
+        return self.molecule_features(read, batch)
 
     def reset_parameters(self) -> None:
         """Initialise all parameters as `config.init` says."""

@@ -1,11 +1,9 @@
-"""SMILES to predictions, streamed, in one process or in several.
+"""Predict from SMILES, as a stream, in one process or in several.
 
-A row's way, in the order of the files:
-
-- `work`: a list of SMILES becomes molecules encoded in groups, and these predictions;
-- `workers`: several processes, each doing that for one list after the other;
+- `work`: encodes a list of SMILES in groups, and predicts them;
+- `workers`: worker processes that do this for one list after the other;
 - `predictor`: `Predictor`, which cuts a stream into such lists;
-- `rows`: `predict_rows`, from a table to a table.
+- `rows`: `predict_rows`, from a table to a table with predictions.
 """
 
 from molsepnorm.predict.predictor import Prediction, Predictor

@@ -1,4 +1,4 @@
-"""Running a network over many molecules without training it."""
+"""Run a network on many molecules in evaluation mode."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 _LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
-"""Most molecules and slot pairs of a batch."""
+"""Maximum numbers of molecules and slot pairs in a batch."""
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; auto is a GPU where there is one.
+    """Return the device of that name; auto is a GPU if there is one.
 
     Raises:
-        ConfigError: it is not here; the message names those that are.
+        ConfigError: there is no such device; the message names the available ones.
     """
     known = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if name in ("auto", "cuda"):
@@ -55,24 +55,27 @@ def infer(
     precision: Precision = "fp32",
     call: Callable[[GraphBatch], torch.Tensor] | None = None,
 ) -> torch.Tensor:  # float32 (G, …), (G, T) by default
-    """The network's outputs for these molecules, in their order, on the CPU.
+    """Return the network's outputs for molecules in the given order, on the CPU.
 
-    Batches hold molecules of like size; a network in evaluation mode gives a molecule the same
-    output in any company. The network's mode is restored.
+    Batches hold molecules of similar size. In evaluation mode the other molecules of a batch do not
+    change an output. The network's mode is restored.
 
     Args:
-        network: on the device of the tensors.
-        tensors: what batches are cut from.
-        graphs: int [G], which molecules.
-        batch_size: most molecules of a batch; by default what suits the device.
-        precision: of matrix products.
-        call: what to ask of a batch in place of the network's outputs: a row for each molecule.
+        network: a network on the device of the tensors.
+        tensors: all molecules.
+        graphs: int [G], indices of the molecules.
+        batch_size: maximum batch size; the default suits the device.
+        precision: precision of matrix products.
+        call: function from a batch to a row for each molecule; by default the network.
     """
     if not len(graphs):
         return torch.empty(0, 0)
     device = tensors.num_atoms.device
     if device.type in devices.CHECKED and isinstance(network, Graphormer):
-        _settle(network, device, precision)
+        from molsepnorm.devices.network import settle
+
+        for line in settle(network.config, device, precision):
+            warnings.warn(line, stacklevel=2)
     limits = _LIMITS.get(device.type, _LIMITS["cuda"])
     sizes = tensors.sizes[graphs]
     batches = list(by_size(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1]))
@@ -80,10 +83,10 @@ def infer(
     network.eval()
     try:
         with products_in(precision, device), autocast(precision, device):
-            parts = [(call or network)(tensors.cut(graphs[places])) for places in batches]
+            parts = [(call or network)(tensors.cut(graphs[rows])) for rows in batches]
     finally:
         network.train(was_training)
-    sorted_outputs = torch.cat(parts).cpu()  # the only time that the device is waited for
+    sorted_outputs = torch.cat(parts).cpu()  # the only synchronisation with the device
     if precision == "bf16":
         sorted_outputs = sorted_outputs.float()
     outputs = torch.empty_like(sorted_outputs)
@@ -91,18 +94,10 @@ def infer(
     return outputs
 
 
-def _settle(network: Graphormer, device: torch.device, precision: Precision) -> None:
-    """Check the device's fast paths where that has not been done."""
-    from molsepnorm.devices.network import settle
-
-    for line in settle(network.config, device, precision):
-        warnings.warn(line, stacklevel=3)
-
-
 def predict(
     model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
 ) -> np.ndarray:  # float32 (G, T)
-    """The model's predictions for these molecules, in the targets' own units."""
+    """Return the model's predictions for molecules, in the targets' own units."""
     return model.task.predictions(
         infer(model.network, tensors, graphs, precision=precision)
     ).numpy()

@@ -1,4 +1,4 @@
-"""`Predictor`: SMILES to predictions, with a trained model."""
+"""`Predictor`: predictions of a trained model from SMILES."""
 
 from __future__ import annotations
 
@@ -19,32 +19,31 @@ from molsepnorm.predict.workers import Workers
 
 __all__ = ["Prediction", "Predictor"]
 
-_TASK = 2048  # most SMILES of a task: fewer would be padded more, more would wait longer
-_FEWEST = 128  # fewer are not worth a process of their own
+_TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
+_MIN_SHARE = 128  # SMILES for which another process pays off
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What became of one SMILES."""
+    """The predictions for one SMILES, or the reason why there are none."""
 
     smiles: str
     values: dict[str, float | str] | None
-    """By target: in its own units, the probability of yes, or the most probable class; None where
-    the row failed."""
+    """By target: a value in its own units, the probability of class 1, or the most probable class;
+    None if the row failed."""
     error: str | None = None
-    """Why the row failed."""
+    """The reason why the row failed."""
     probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of multi-class targets the probability of each class."""
+    """Probability of each class, by multi-class target."""
 
 
 class Predictor:
-    """Predicts from SMILES. A molecule that cannot be read costs its row, never the job. So does a
-    prediction that is not finite, for all targets of the row.
+    """Predicts from SMILES. A row with an invalid SMILES, or with a prediction that is not finite,
+    fails by itself; the other rows are predicted.
 
-    All SMILES of one molecule are the same graph and get the same prediction, but for rounding:
-    atoms come in the order of the text. So do predictions in other company, where a molecule is
-    padded to another size: of other calls, or of other numbers of processes, they agreed to 2e-6 of
-    their spread for trained models, and tests ask for 1e-4.
+    All SMILES of a molecule have the same prediction up to rounding, since the order of the atoms
+    differs. The same holds for other batches and other numbers of processes, since the padding
+    differs: predictions of trained models agreed to 2e-6 of their spread, and tests require 1e-4.
 
     >>> predictor = Predictor.from_pretrained("runs/zinc-1")              # doctest: +SKIP
     >>> predictor.predict(["CCO", "not a molecule"])                      # doctest: +SKIP
@@ -53,12 +52,12 @@ class Predictor:
 
     Args:
         model: a trained model.
-        device: where to run it: cpu, cuda, cuda:1, …, or auto.
-        processes: 1 does all in this process. More start so many besides, for as long as a call
-            takes and if it has SMILES enough for two: each predicts a part with one thread, or on a
-            GPU prepares a part for this process to predict. Where the system cannot fork, a script
-            needs `if __name__ == "__main__":` for it.
-        precision: of matrix products: fp32, tf32 on a GPU, or bf16.
+        device: cpu, cuda, cuda:1, …, or auto.
+        processes: number of worker processes; 1 runs everything in this process. Workers exist
+            during a call that has enough SMILES for two. Each predicts a part with one thread, or
+            on a GPU encodes a part for this process. Where the system cannot fork, a script needs
+            `if __name__ == "__main__":`.
+        precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
 
     Raises:
         ConfigError: there is no such device, or `processes` is below 1.
@@ -89,10 +88,10 @@ class Predictor:
         processes: int = 1,
         precision: Precision = "fp32",
     ) -> Predictor:
-        """From a run's folder, or a model folder.
+        """Load the model from a run's folder, or a model folder.
 
         Raises:
-            ModelError: the folder is not there, incomplete, damaged or of a newer molsepnorm.
+            ModelError: the folder is missing, incomplete, damaged or of a newer molsepnorm.
         """
         return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
 
@@ -100,13 +99,13 @@ class Predictor:
         """Return the predictions in the order of the SMILES.
 
         Raises:
-            ConfigError: `smiles` is one text, a mapping or a table, not a list of texts.
+            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings.
         """
         return list(self.stream(smiles))
 
     def stream(self, smiles: Iterable[str]) -> Iterator[Prediction]:
-        """The same, one after the other, in memory that does not grow with their number."""
-        require_several(smiles, "smiles")  # here, not when the first prediction is taken
+        """Yield the predictions one by one, in memory that does not grow with their number."""
+        require_several(smiles, "smiles")  # now, not at the first prediction
         return (
             prediction
             for texts, outcome in self._parts(smiles)
@@ -114,14 +113,15 @@ class Predictor:
         )
 
     def outcomes(self, smiles: Iterable[str]) -> Iterator[Outcome]:
-        """The same in columns, some thousand rows at once: for many SMILES the quicker way."""
+        """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         require_several(smiles, "smiles")
         return (outcome for _, outcome in self._parts(smiles))
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
-        """Predictions for molecules that are graphs already: float32 (G, O), a column for each of
-        the network's outputs; `Task.tables` names them. Where one prediction of a molecule is not
-        finite, its row is NaN.
+        """Return predictions for molecular graphs: float32 (G, O), a column for each output.
+
+        The columns are in the order of the targets and their classes. If a prediction of a molecule
+        is not finite, its row is NaN.
 
         Raises:
             ConfigError: one is no `MolGraph`, or has other features than the model reads; the
@@ -131,7 +131,7 @@ class Predictor:
         return self._run(Prepared([None] * len(graphs), groups)).values
 
     def _parts(self, smiles: Iterable[str]) -> Iterator[tuple[list[str], Outcome]]:
-        """The stream cut into tasks, each with what became of it."""
+        """Cut the stream into tasks, and yield each with its outcome."""
         blocks = self._blocks(iter(smiles))
         first = next(blocks, [])
         every = chain(first, chain.from_iterable(blocks))
@@ -139,36 +139,38 @@ class Predictor:
         if len(first) <= 1:
             yield from ((texts, both(texts)) for texts in every)
             return
-        under_way: deque[list[str]] = deque()
+        pending: deque[list[str]] = deque()
 
         def tasks() -> Iterator[list[str]]:
             for texts in every:
-                under_way.append(texts)
+                pending.append(texts)
                 yield texts
 
         with Workers(len(first), self._prepare if self._run_here else both) as workers:
             for result in workers.map(tasks()):
-                yield under_way.popleft(), self._run(result) if self._run_here else result
+                yield pending.popleft(), self._run(result) if self._run_here else result
 
     def _blocks(self, smiles: Iterator[str]) -> Iterator[list[list[str]]]:
-        """Tasks for all processes at once, so that the last ones too have equal shares."""
+        """Cut the stream into tasks for all processes at a time, so that all have equal shares."""
         while rows := list(islice(smiles, _TASK * self.processes)):
-            shares = min(self.processes, max(1, len(rows) // _FEWEST))
+            shares = min(self.processes, max(1, len(rows) // _MIN_SHARE))
             ends = [len(rows) * share // shares for share in range(shares + 1)]
             yield [rows[start:end] for start, end in pairwise(ends)]
 
     def _by_row(self, smiles: list[str], outcome: Outcome) -> Iterator[Prediction]:
-        targets, tables = self.model.task.targets, self.model.task.tables(outcome.values)
-        columns = [[values.tolist() for values in table.values()] for table in tables]
-        for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
-            if error is not None:
-                yield Prediction(text, None, error)
-                continue
-            cells = [[column[row] for column in of_target] for of_target in columns]
-            both = list(zip(targets, cells, strict=True))
-            yield Prediction(
-                text,
-                {target.name: value for target, (value, *_) in both},
-                None,
-                {t.name: dict(zip(t.classes, rest, strict=True)) for t, (_, *rest) in both if rest},
+        tables = [
+            (target, zip(*(column.tolist() for column in columns.values()), strict=True))
+            for target, columns in zip(
+                self.model.task.targets, outcome.columns(self.model.task), strict=True
             )
+        ]
+        for text, error in zip(smiles, outcome.errors, strict=True):
+            values, probabilities = {}, {}
+            for target, rows in tables:
+                values[target.name], *others = next(rows)
+                if others:
+                    probabilities[target.name] = dict(zip(target.classes, others, strict=True))
+            if error is None:
+                yield Prediction(text, values, None, probabilities)
+            else:
+                yield Prediction(text, None, error)

@@ -1,10 +1,11 @@
-"""`predict_rows`: a table, and the same table with predictions."""
+"""`predict_rows`: a table with predictions."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
@@ -35,41 +36,41 @@ def predict_rows(
 ) -> tuple[int, int]:
     """Write a table with predictions, keeping its rows, their order and all columns.
 
-    Added are <target>_pred for each target, <target>_prob_<class> for each class of a multi-class
-    one, and `error`, the reason where a row failed. Numbers have six digits.
+    The new columns are <target>_pred for each target, <target>_prob_<class> for each class of a
+    multi-class target, and `error`, the reason why a row failed. Numbers have six digits.
 
     Args:
-        predictor: what predicts.
-        chunks: the table in pieces, such as `tables.read_chunks` gives; or, where it
-            is no file, columns of cells by their names. They are read as they are needed.
-        out: where the CSV goes.
+        predictor: the predictor.
+        chunks: parts of the table, from `tables.read_chunks` or as mappings from a column's name to
+            its cells. They are read as they are needed.
+        out: the file to write the CSV to.
         smiles_column: name of the column of SMILES.
-        source: the table's name in errors.
-        on_invalid: keep a row that cannot be read, or fail at it.
+        source: name of the table in errors.
+        on_invalid: keep a row that fails, or raise an error.
 
     Returns:
-        How many rows there were, and how many of them failed.
+        The number of rows, and the number of rows that failed.
 
     Raises:
-        ConfigError: no such column, or several, or the table has a column of a name to be added.
-        DataError: a row cannot be read and `on_invalid` says fail.
+        ConfigError: there is no such column, or several, or the table has one of the new columns.
+        DataError: a row failed and `on_invalid` is fail.
     """
     task = predictor.model.task
-    new = [name for table in task.tables(np.empty((0, task.outputs))) for name in table]
-    added = [*new, _ERROR]
+    empty = Outcome(np.empty((0, task.outputs)), [])
+    added = [*chain.from_iterable(empty.columns(task)), _ERROR]
     writer = csv_writer(out, os.linesep)
-    under_way: deque[Rows] = deque()
+    pending: deque[Rows] = deque()
 
     def smiles() -> Iterator[str]:
         for number, chunk in enumerate(chunks):
             if not number:
                 _check([str(name) for name in chunk], smiles_column, added, source)
-            under_way.append(chunk)
+            pending.append(chunk)
             yield from chunk[smiles_column]
 
     rows = failed = 0
-    for outcome in _as_long_as(under_way, smiles_column, predictor.outcomes(smiles())):
-        chunk = under_way.popleft()
+    for outcome in _as_long_as(pending, smiles_column, predictor.outcomes(smiles())):
+        chunk = pending.popleft()
         if on_invalid == "fail":
             _fail(chunk, outcome.errors, source, rows)
         if not rows:
@@ -77,11 +78,11 @@ def predict_rows(
         blank = np.array([error is not None for error in outcome.errors])
         predicted = [
             _cells(values, blank)
-            for table in task.tables(outcome.values)
-            for values in table.values()
+            for columns in outcome.columns(task)
+            for values in columns.values()
         ]
         reasons = [error or "" for error in outcome.errors]
-        cells = (column for _, column in chunk.items())  # several may have the same name
+        cells = (column for _, column in chunk.items())  # names may repeat
         writer.writerows(zip(*cells, *predicted, reasons, strict=True))
         rows += len(blank)
         failed += int(blank.sum())
@@ -103,8 +104,7 @@ def _check(columns: list[str], smiles_column: str, added: list[str], source: str
 def _as_long_as(
     chunks: deque[Rows], smiles_column: str, outcomes: Iterable[Outcome]
 ) -> Iterator[Outcome]:
-    """Outcomes put together, or cut, so that each is that of the first chunk, which the caller
-    then takes away."""
+    """Join and cut outcomes, so that each belongs to the first chunk; the caller removes that."""
     errors: list[str | None] = []
     parts: list[np.ndarray] = []
     for outcome in outcomes:
@@ -128,7 +128,7 @@ def _fail(chunk: Rows, errors: list[str | None], source: str, before: int) -> No
 
 
 def _cells(values: np.ndarray, blank: np.ndarray) -> list[str]:
-    """As text; blank where a row failed, or where the network gave no number."""
+    """Return cells, empty for rows that failed and for NaN."""
     if values.dtype == object:
         cells = values.tolist()
     else:

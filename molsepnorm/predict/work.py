@@ -1,7 +1,7 @@
-"""The work on a list of SMILES: `Prepare`, which needs no network, and `Run`, which is the rest.
+"""Predict a list of SMILES: `Prepare` encodes the molecules, `Run` evaluates the network.
 
-On a CPU a process does both (`Predict`); where the network runs on a GPU, worker processes prepare
-and the process that holds the GPU runs.
+On a CPU each worker process does both (`Predict`). If the network is on a GPU, worker processes
+prepare, and the main process runs.
 """
 
 from __future__ import annotations
@@ -25,43 +25,52 @@ from molsepnorm.molecules.encodings.encode import (
 )
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, predict
+from molsepnorm.tasks import Task
 
 __all__ = ["Outcome", "Predict", "Prepare", "Prepared", "Run", "encoded_groups"]
 
 _GROUP = {"cpu": 128, "cuda": 1024}
-"""Molecules of like size that are encoded, and run, together: on a CPU so few that their arrays
-stay in its cache, and that their vocabulary of paths is small."""
+"""Number of molecules of similar size that are encoded and run together. On a CPU it is small, so
+that their arrays fit into its cache and their path vocabulary is small."""
 
 Group = tuple[np.ndarray, EncodedGraphs]
-"""Places of some molecules among all, int64 [g], and the molecules."""
+"""Rows of some molecules, int64 [g], and the encoded molecules."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """R SMILES, the readable ones as molecules."""
+    """R SMILES, the valid ones encoded."""
 
     errors: list[str | None]
-    """Of each SMILES why it cannot be predicted."""
+    """For each SMILES the reason why it is invalid, or None."""
     groups: list[Group]
-    """The others, from small to large."""
+    """The valid ones, sorted by size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of R SMILES, in columns."""
+    """Predictions for R SMILES, in columns."""
 
     values: np.ndarray
-    """float32 [R, O]: predictions as `Task.predictions` gives them; NaN where a row failed."""
+    """float32 [R, O]: the values of `Task.predictions`; NaN in rows that failed."""
     errors: list[str | None]
-    """For each SMILES the reason why it failed: unreadable, or a prediction is not finite."""
+    """For each SMILES the reason why its row failed, or None: it is invalid, or a prediction is not
+    finite."""
+
+    def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
+        """Return the columns of each target by name, the predicted value first.
+
+        `predict_rows` writes all of them. An interval or a domain flag is one more column here.
+        """
+        return task.tables(self.values)
 
 
 class Prepare:
-    """SMILES to encoded molecules.
+    """Encodes SMILES.
 
     Args:
-        model: for which.
-        device: where the network will run.
+        model: the model, which determines featuriser and encoding.
+        device: the device of its network.
     """
 
     def __init__(self, model: PropertyModel, device: torch.device) -> None:
@@ -74,18 +83,18 @@ class Prepare:
         made = self._featurizer.many(smiles)
         errors = [str(each) if isinstance(each, InvalidMolecule) else None for each in made]
         graphs = [each for each in made if not isinstance(each, InvalidMolecule)]
-        places = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
+        valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
         groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
-        return Prepared(errors, [(places[which], encoded) for which, encoded in groups])
+        return Prepared(errors, [(valid[index], encoded) for index, encoded in groups])
 
 
 class Run:
-    """Encoded molecules to predictions.
+    """Evaluates the network on encoded molecules.
 
     Args:
-        model: with its network on the device already.
-        device: where it is.
-        precision: of matrix products.
+        model: a model with its network on the device.
+        device: the device.
+        precision: precision of matrix products.
     """
 
     def __init__(
@@ -102,14 +111,14 @@ class Run:
             tensors = GraphTensors.of(encoded, self._device)
             values[rows] = predict(self._model, tensors, np.arange(len(rows)), self._precision)
         finite, errors = np.isfinite(values), list(prepared.errors)
-        odd = np.flatnonzero(~finite.all(axis=1))  # the rows without a molecule among them
-        for row in odd:
+        failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
+        for row in failed:
             errors[row] = errors[row] or self._not_finite(finite[row])
-        values[odd] = np.nan
+        values[failed] = np.nan
         return Outcome(values, errors)
 
     def _not_finite(self, finite: np.ndarray) -> str:
-        """Why a row has no prediction, from which of its outputs (O,) are finite."""
+        """Return why a row has no prediction, given which of its outputs (O,) are finite."""
         task = self._model.task
         columns = zip(task.targets, task.columns(), strict=True)
         names = [target.name for target, column in columns if not finite[column].all()]
@@ -120,15 +129,15 @@ class Run:
         )
 
 
+@dataclass(frozen=True)
 class Predict:
-    """Both, one after the other."""
+    """Encodes SMILES, and evaluates the network on them."""
 
-    def __init__(self, prepare: Prepare, run: Run) -> None:
-        self._prepare = prepare
-        self._run = run
+    prepare: Prepare
+    run: Run
 
     def __call__(self, smiles: Sequence[str]) -> Outcome:
-        return self._run(self._prepare(smiles))
+        return self.run(self.prepare(smiles))
 
 
 def encoded_groups(
@@ -137,7 +146,7 @@ def encoded_groups(
     atom_sizes: tuple[int, ...],
     group: int = _GROUP["cpu"],
 ) -> list[Group]:
-    """Molecules encoded in groups of like size, large molecules in smaller groups.
+    """Encode molecules in groups of similar size; groups of large molecules are smaller.
 
     Raises:
         ConfigError: one is no `MolGraph`, or its features do not fit, as in `encode`.
@@ -145,6 +154,6 @@ def encoded_groups(
     require_graphs(graphs)
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     return [
-        (which, encode([graphs[place] for place in which], spec, atom_sizes, which))
-        for which in by_size(np.arange(len(graphs)), sizes, group)
+        (index, encode([graphs[i] for i in index], spec, atom_sizes, index))
+        for index in by_size(np.arange(len(graphs)), sizes, group)
     ]

@@ -1,10 +1,10 @@
 """Worker processes that share a stream of tasks.
 
-Not `concurrent.futures`: its pool has no public way to stop a task that is running, keeps threads
-in this process (Python up to 3.11.4 can wait for one of them for ever once a worker has died while
-tasks were on their way), leaves its workers behind when this process is killed, and does not say
-how a worker died. Here a worker has a pipe of its own, and a closed pipe tells either end that the
-other is gone.
+`concurrent.futures` and joblib have no public way to stop a running task, keep threads in this
+process (Python up to 3.11.4 may wait for one for ever after a worker has died), leave workers
+behind when this process is killed, and do not report how a worker died. joblib also starts new
+interpreters, each of which imports torch and loads the model. Here each worker has its own pipe. A
+closed pipe shows either end that the other has ended.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from molsepnorm.errors import MolsepnormError
 
 __all__ = ["Workers"]
 
-_AHEAD = 2  # tasks per worker, under way or done, before the oldest one that is missing
+_AHEAD = 2  # tasks per worker in progress or done, from the oldest unfinished one on
 
 
 class Workers:
-    """Processes that do the same work, one torch thread each, on one task after the other.
+    """Worker processes with one torch thread each, which share a stream of tasks.
 
-    On Linux they are forks of this process, which start at once and share its memory: the model's
-    weights, torch itself. Elsewhere they are spawned, and `work` must be picklable. Tasks and
-    results are pickled. Leaving the `with` block ends them at once, whatever they do.
+    On Linux they are forks, which start at once and share this process's memory, such as the
+    model's weights. Elsewhere they are spawned, and `work` must be picklable. Tasks and results are
+    pickled. The end of the `with` block terminates all workers at once.
 
     Args:
-        processes: how many.
-        work: from a task to its result.
-        method: how they are started. [default: by the system]
+        processes: number of workers.
+        work: function from a task to its result.
+        method: fork or spawn; the default depends on the system.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Workers:
         self._processes: dict[Connection, BaseProcess] = {}
         for _ in range(processes):
             ours, theirs = context.Pipe()
-            # A fork holds copies of our ends too, and with them open no worker would see us go.
+            # A fork has copies of our ends. While one is open, no worker notices that we ended.
             inherited = [*self._processes, ours] if method == "fork" else []
             process = context.Process(target=_serve, args=(theirs, inherited, work), daemon=True)
             process.start()
@@ -75,11 +75,11 @@ class Workers:
             process.join()
 
     def map(self, tasks: Iterable[Any]) -> Iterator[Any]:
-        """The results in the tasks' order; few tasks are taken ahead of what is asked for.
+        """Yield the results in the order of the tasks; few tasks are taken in advance.
 
         Raises:
             MolsepnormError: a worker died.
-            Exception: what a task raised, when it is its turn.
+            Exception: the exception of a task, in its turn.
         """
         tasks = enumerate(tasks)
         idle: list[Any] = list(self._processes)
@@ -123,26 +123,26 @@ class Workers:
         code = process.exitcode or 0
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"
         return MolsepnormError(
-            f"one of {len(self._processes)} worker processes {how}. Where that is SIGKILL, memory "
-            "ran out: ask for fewer processes"
+            f"one of {len(self._processes)} worker processes {how}. SIGKILL often means "
+            "that memory ran out: use fewer processes"
         )
 
 
 def _serve(connection: Connection, inherited: list[Connection], work: Callable[[Any], Any]) -> None:
-    """A worker's life, until the other end of its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends us
+    """Do a worker's tasks until the other end of its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for each in inherited:
         each.close()
     torch.set_num_threads(1)
-    gc.freeze()  # what torch has made so far is neither searched again nor, in a fork, copied
+    gc.freeze()  # existing objects are neither searched nor, in a fork, copied
     with suppress(EOFError, OSError):
         while True:
             connection.send(_attempt(work, connection.recv()))
 
 
 def _attempt(work: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
-    """Whether it failed, and its result or what it raised, fit to be sent."""
+    """Return whether a task failed, and its result or a picklable exception."""
     try:
         return False, work(task)
     except Exception as error:

@@ -1,8 +1,8 @@
-"""What is predicted: targets, their loss, their metric, and how outputs become predictions.
+"""Targets of a prediction task, their loss and metrics, and how outputs become predictions.
 
-A regression or yes/no target is one of the network's O outputs, a target of K classes is K of them.
-An output for regression is in units of the training labels' standard deviation; the others are
-logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where missing.
+A regression or binary target takes one of the network's O outputs, a target of K classes takes K of
+them. Regression outputs are in units of the standard deviation of the training labels; the other
+outputs are logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where missing.
 """
 
 from molsepnorm.tasks.loss import Loss

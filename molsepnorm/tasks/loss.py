@@ -1,31 +1,33 @@
-"""`Loss`: what a task's outputs cost, with all its constants on one device."""
+"""`Loss`: the training loss of a task."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from molsepnorm.tasks.task import Task
+from molsepnorm.tasks.task import Task
 
 __all__ = ["Loss"]
 
 
 class Loss:
-    """The loss of a task, as a function that never waits for the device.
+    """The loss of a task: L1 or squared error in standardised units for regression, cross-entropy
+    for classes. Missing labels contribute neither to the loss nor to its gradient.
 
-    Called with outputs (B, O), labels (B, T) and weights (B,) or None, it gives what `Task.loss`
-    gives.
+    All constants are on the device from the start, so that a call never synchronises with it.
+
+    >>> from molsepnorm.tasks import Target
+    >>> loss = Loss(Task((Target("logS", "regression", mean=1.0, scale=2.0),), "mae"))
+    >>> loss(torch.tensor([[0.5], [0.0]]), torch.tensor([[3.0], [torch.nan]]))
+    (tensor(0.5000), tensor(1.))
 
     Args:
-        task: whose loss.
-        device: where outputs and labels will be.
+        task: targets, class weights and kind of regression loss.
+        device: device of outputs and labels.
     """
 
-    def __init__(self, task: Task, device: torch.device) -> None:
+    def __init__(self, task: Task, device: torch.device | str = "cpu") -> None:
         targets, columns = task.targets, task.columns()
         single = [i for i, target in enumerate(targets) if target.kind != "multiclass"]
 
@@ -33,7 +35,7 @@ class Loss:
             return torch.tensor(values, dtype=dtype, device=device)
 
         self._squared = task.regression_loss == "mse"
-        self._single = constant(single, torch.long)  # targets of one output: numbers and yes/no
+        self._single = constant(single, torch.long)  # targets with one output
         self._outputs = constant([columns[i].start for i in single], torch.long)
         self._mean = constant([targets[i].mean for i in single], torch.float)
         self._scale = constant([targets[i].scale for i in single], torch.float)
@@ -48,17 +50,24 @@ class Loss:
     def __call__(
         self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
+        """Return the weighted sum of the losses of all labels present, and the sum of the weights.
+
+        Args:
+            outputs: (B, O), outputs of the network.
+            labels: (B, T) in the targets' own units, NaN where missing.
+            weights: (B,), weights of the molecules; None if all are equal.
+        """
         outputs = outputs.float()
         present = ~labels.isnan()
         labels = torch.where(present, labels, 0.0)
         weight = present.float() if weights is None else present * weights[:, None]
-        if self._class_weights:
-            weight = weight * self._weights_of_classes(labels)
+        for i, class_weights in self._class_weights:
+            weight[:, i] *= class_weights[labels[:, i].long()]
         losses = torch.where(present, self._losses(outputs, labels), 0.0)
         return (losses * weight).sum(), weight.sum()
 
     def _losses(self, outputs: Tensor, labels: Tensor) -> Tensor:  # (B, T)
-        """The loss of each label, whatever stands for those that are missing."""
+        """Return the loss of each label; those of missing labels have no meaning."""
         if not self._multiclass:
             return self._single_losses(outputs, labels)
         losses = self._single_losses(outputs[:, self._outputs], labels[:, self._single])
@@ -75,9 +84,3 @@ class Loss:
             errors.square() if self._squared else errors.abs(),
             F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
         )
-
-    def _weights_of_classes(self, labels: Tensor) -> Tensor:  # (B, T)
-        weights = torch.ones_like(labels)
-        for i, of_class in self._class_weights:
-            weights[:, i] = of_class[labels[:, i].long()]
-        return weights

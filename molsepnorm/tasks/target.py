@@ -1,4 +1,4 @@
-"""One column to predict, and what its labels may be."""
+"""A column to predict, and the labels that it may have."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ __all__ = ["Target", "check_labels"]
 
 @dataclass(frozen=True)
 class Target:
-    """One column to predict.
+    """A column to predict.
 
     Raises:
-        ConfigError: a number that is not finite, a scale of 0 or less, or another number of class
-            weights than of classes.
+        ConfigError: a number is not finite, the scale is not above 0, or the number of class
+            weights is not the number of classes.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a file is checked
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
     name: str
     kind: Kind
     mean: float = 0.0
-    """Mean of the training labels, in their own units; 0 unless it is regression."""
+    """Mean of the training labels, in their own units; 0 for classes."""
     scale: float = 1.0
-    """Standard deviation of the training labels, in their own units; 1 unless it is regression."""
+    """Standard deviation of the training labels, in their own units; 1 for classes."""
     classes: tuple[str, ...] = ()
     """Names of the classes of a multi-class target, in the order of its outputs."""
     class_weights: tuple[float, ...] = ()
-    """How much a label of each class (no, yes where it is yes/no) counts in the loss; empty for all
-    alike."""
+    """Weight of each class in the loss (for a binary target of 0 and 1); empty if all are equal."""
 
     def __post_init__(self) -> None:
         if not all(isinstance(text, str) for text in (self.name, self.kind, *self.classes)):
             raise ConfigError(
-                f"name, kind and classes of a target must be texts; got {self.name!r:.80}, "
+                f"name, kind and classes of a target must be strings; got {self.name!r:.80}, "
                 f"{self.kind!r:.80}, {self.classes!r:.80}"
             )
         if not (math.isfinite(self.mean) and math.isfinite(self.scale) and self.scale > 0):
@@ -62,7 +61,7 @@ class Target:
 
     @property
     def width(self) -> int:
-        """How many of the network's outputs it takes."""
+        """Number of the network's outputs that the target takes."""
         return len(self.classes) if self.kind == "multiclass" else 1
 
     @staticmethod
@@ -74,11 +73,11 @@ class Target:
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
     ) -> Target:
-        """The target standardised, or its classes balanced, by its training labels (G,); the
-        arguments are those of `Task.fit`.
+        """Return a target with the standardisation or the class weights of its training labels
+        (G,). The arguments are those of `Task.fit`.
 
         Raises:
-            DataError: no label, a single value (both where `strict`), or one that does not fit.
+            DataError: a label does not fit; or, if `strict`, there is none or a single value.
         """
         present = labels[~np.isnan(labels)].astype(np.float64)
         if strict:
@@ -93,23 +92,23 @@ class Target:
 
 
 def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
-    """Check that the labels (G, T) are such as their targets can have.
+    """Check that all labels (G, T) are among those that their targets may have.
 
     Raises:
-        DataError: one is not.
+        DataError: a label is not.
     """
     for target, column in zip(targets, labels.T, strict=True):
         if target.kind == "regression":
             continue
         known = range(max(target.width, 2))
-        odd = column[~np.isnan(column) & ~np.isin(column, known)]
-        if not len(odd):
+        invalid = column[~np.isnan(column) & ~np.isin(column, known)]
+        if not len(invalid):
             continue
         if target.kind == "binary":
-            expected = "is yes/no, so its labels must be 0, 1 or blank"
+            expected = "is binary, so its labels must be 0, 1 or empty"
         else:
             expected = f"has {len(known)} classes, so its labels must be 0 … {len(known) - 1}"
-        raise DataError(f"target '{target.name}' {expected}; found {odd[0]:g}")
+        raise DataError(f"target '{target.name}' {expected}; found {invalid[0]:g}")
 
 
 def _require_variety(name: str, present: np.ndarray) -> None:
@@ -124,8 +123,8 @@ def _require_variety(name: str, present: np.ndarray) -> None:
 
 
 def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:
-    """n / (K n_c) for each of the K classes c that occur, so that the mean weight of a label is 1;
-    1 for one that does not."""
+    """Return the weight n / (K n_c) for each of the K classes c that occur, so that the mean weight
+    of a label is 1; classes that do not occur have weight 1."""
     counts = np.bincount(labels.astype(int), minlength=num_classes)
     occurring = max((counts > 0).sum(), 1)
     weights = len(labels) / (occurring * np.maximum(counts, 1))

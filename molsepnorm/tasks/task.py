@@ -1,8 +1,8 @@
-"""`Task`: several targets together, and the metric by which a model is chosen."""
+"""`Task`: the targets of a model, and the metric by which the best epoch is chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Literal
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
-from molsepnorm.tasks.loss import Loss
 from molsepnorm.tasks.metrics import (
     METRICS,
     Kind,
@@ -20,37 +19,40 @@ from molsepnorm.tasks.metrics import (
     draw_resamples,
     interval,
     resampled_scores,
-    score,
 )
 from molsepnorm.tasks.target import Target
 
 __all__ = ["Task", "json_scores"]
 
-_COUNTS = 2**28  # bytes that the bootstrap may take
+_MAX_COUNTS = 2**28  # bytes of all resamples together
 _DEFAULT_METRIC = {"binary": "roc_auc", "multiclass": "accuracy"}
-_OF_LOSS = {"l1": "mae", "mse": "rmse"}
+_METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 
 @dataclass(frozen=True)
 class Task:
-    """T targets together, and the metric by which a model is chosen."""
+    """T targets, and the metric by which the best epoch is chosen.
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - read where a file is checked
+    Raises:
+        ConfigError: the metric is unknown, or none of the targets has it.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
     targets: tuple[Target, ...]
     metric: str
     regression_loss: Literal["l1", "mse"] = "l1"
-    """Of standardised labels: their absolute or their squared error."""
+    """Absolute or squared error of standardised labels."""
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise ConfigError(
                 f"unknown metric '{self.metric}'. {did_you_mean(self.metric, METRICS)}"
             )
-        wanted = METRICS[self.metric].kinds
-        if wanted and not any(target.kind in wanted for target in self.targets):
+        kinds = self.chosen_by.kinds
+        if kinds and not any(target.kind in kinds for target in self.targets):
             raise ConfigError(
-                f"the metric '{self.metric}' is for {' and '.join(wanted)} targets, and there is "
+                f"the metric '{self.metric}' is for {' and '.join(kinds)} targets, and there is "
                 f"none among {', '.join(self.names)}"
             )
 
@@ -66,24 +68,24 @@ class Task:
         regression_loss: Literal["l1", "mse"] = "l1",
         strict: bool = True,
     ) -> Task:
-        """The task of these targets, standardised by their training labels (G, T).
+        """Return the task of these targets, standardised by their training labels (G, T).
 
         Args:
-            names: the targets' names.
-            kinds: their kinds.
-            labels: of the training molecules.
-            metric: what a model is chosen by; by default the usual one of the targets' kind, or the
-                loss where they are of several.
-            classes: for each target the names of its classes; () where none is multi-class.
-            class_weight: balanced counts a class in the inverse proportion of its share.
-            regression_loss: which; squared errors go with RMSE, absolute ones with MAE.
-            strict: refuse a target that cannot be learnt from these labels. A published set is
-                taken as it is.
+            names: names of the targets.
+            kinds: kinds of the targets.
+            labels: labels of the training split.
+            metric: metric by which the best epoch is chosen; by default the usual one of the
+                targets' kind, or the loss if they are of several kinds.
+            classes: names of each target's classes; () if no target is multi-class.
+            class_weight: balanced weights each class in inverse proportion to its frequency.
+            regression_loss: mse, which goes with RMSE, or l1, which goes with MAE.
+            strict: refuse a target that cannot be learnt from these labels. False for published
+                data sets, which are used as they are.
 
         Raises:
-            ConfigError: the metric is unknown, or it or the class weights fit none of the targets.
-            DataError: a target has no label, or a single value, among the training molecules; or
-                a label does not fit its target.
+            ConfigError: the metric is unknown, or no target has this metric or class weights.
+            DataError: a label does not fit its target; or, if `strict`, a target has no label, or
+                a single value, in the training split.
         """
         require_several(names, "names")
         targets = tuple(
@@ -92,17 +94,17 @@ class Task:
         )
         if class_weight and set(kinds) == {"regression"}:
             raise ConfigError(
-                f"class_weight is for yes/no and multi-class targets, and {', '.join(names)} "
-                "are numbers"
+                f"class_weight is for binary and multi-class targets, and {', '.join(names)} "
+                "are regression targets"
             )
         if metric is None:
-            usual = {**_DEFAULT_METRIC, "regression": _OF_LOSS[regression_loss]}
+            usual = {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
             metric = usual[kinds[0]] if len(set(kinds)) == 1 else "loss"
         return Task(targets, metric, regression_loss)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The targets' names."""
+        """Names of the targets."""
         return tuple(target.name for target in self.targets)
 
     @property
@@ -111,77 +113,66 @@ class Task:
         return sum(target.width for target in self.targets)
 
     def columns(self) -> list[slice]:
-        """For each target its outputs."""
-        ends = list(accumulate(target.width for target in self.targets))
+        """Return the outputs of each target, as a slice."""
+        ends = accumulate(target.width for target in self.targets)
         return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
 
     @property
     def chosen_by(self) -> Metric:
-        """The metric by which a model is chosen."""
+        """The metric by which the best epoch is chosen."""
         return METRICS[self.metric]
 
     def to_json(self) -> dict[str, Any]:
-        """The task as plain JSON values."""
+        """Return the task as plain JSON values."""
         return asdict(self)
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> Task:
-        """The inverse of `to_json`."""
+        """Return the task that `to_json` was called on."""
         targets = []
         for target in content["targets"]:
             lists = {k: tuple(target.get(k, ())) for k in ("classes", "class_weights")}
             targets.append(Target(**{**target, **lists}))
         return Task(tuple(targets), content["metric"], content.get("regression_loss", "l1"))
 
-    def constant(self, labels: np.ndarray) -> np.ndarray:  # (O,)
-        """The best prediction that ignores the molecule, from training labels (G, T): the share of
-        yes or of each class; for regression the median, or the mean where the loss is squared."""
+    def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
+        """Return the best prediction that ignores the molecule, from training labels (G, T).
+
+        It is the frequency of each class (equal ones if there are no labels); for regression it is
+        the median, or the mean if the loss is squared.
+        """
         parts = []
         for target, column in zip(self.targets, labels.T, strict=True):
             present = column[~np.isnan(column)]
             if target.kind == "multiclass":
-                counts = np.bincount(present.astype(int), minlength=target.width)
-                parts.append(
-                    counts / len(present) if len(present) else np.full(len(counts), 1 / len(counts))
-                )
+                labelled = present.astype(int) if len(present) else np.arange(target.width)
+                parts.append(np.bincount(labelled, minlength=target.width) / len(labelled))
             else:
                 absolute = target.kind == "regression" and self.regression_loss == "l1"
                 middle = np.median if absolute else np.mean
                 parts.append(np.array([middle(present) if len(present) else 0.0]))
         return np.concatenate(parts)
 
-    def loss(
-        self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Weighted sum of the losses of all labels present, and the sum of their weights.
-
-        L1 or squared error in standardised units for regression, cross-entropy otherwise; missing
-        labels count for nothing, also in the gradient.
-
-        Args:
-            outputs: (B, O), the network's.
-            labels: (B, T) in the targets' own units.
-            weights: (B,), how much each molecule counts; None for all alike.
-        """
-        return Loss(self, outputs.device)(outputs, labels, weights)
-
     def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
-        """Outputs as values in the targets' own units and probabilities of yes or of a class; NaN
-        for a target with an output that is not finite, which a sigmoid would hide."""
+        """Return values in the targets' own units, and probabilities of class 1 or of each class.
+
+        A prediction is NaN where its output is not finite, which a sigmoid would hide.
+        """
         outputs = outputs.double()
-        values = torch.where(
-            self._single("regression", outputs.device),
-            outputs * self._per_output("scale", outputs) + self._per_output("mean", outputs),
-            outputs.sigmoid(),
-        )
+        values = outputs.sigmoid()
         for target, columns in zip(self.targets, self.columns(), strict=True):
-            if target.kind == "multiclass":
+            if target.kind == "regression":
+                values[:, columns] = outputs[:, columns] * target.scale + target.mean
+            elif target.kind == "multiclass":
                 values[:, columns] = outputs[:, columns].softmax(dim=1)
         return values.masked_fill(~outputs.isfinite(), torch.nan).float()
 
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
-        """Predictions (G, O) as columns for people, for each target: <target>_pred, a value, the
-        probability of yes or the most probable class; and of each class <target>_prob_<class>."""
+        """Return predictions (G, O) as named columns, for each target.
+
+        <target>_pred is a value, the probability of class 1, or the name of the most probable
+        class. Multi-class targets also have <target>_prob_<class> for each class.
+        """
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
@@ -200,87 +191,68 @@ class Task:
     def scores(
         self, predictions: np.ndarray, labels: np.ndarray, only: Collection[str] = METRICS
     ) -> dict[str, float]:
-        """Every metric that fits: "mae", the mean over its targets, and "mae/<target>" for each of
-        them where there are several.
+        """Return every metric that fits: "mae", the mean over its targets, and "mae/<target>" for
+        each of them if there are several.
 
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
-        out of the mean. Where a prediction of a labelled molecule is not finite, the target's
-        scores and the means are NaN: without it they would look better.
+        out of the mean. If a prediction of a labelled molecule is not finite, the target's scores
+        and the means are NaN, since they would look better without that prediction.
 
         Args:
-            predictions: (G, O), as `predictions` gives them.
+            predictions: (G, O), from `predictions`.
             labels: (G, T).
-            only: names of the metrics, where not all are wanted.
+            only: names of the metrics, if not all are needed.
         """
-        scores: dict[str, float] = {}
-        for name, each in self._by_metric(predictions, labels):
-            if name not in only:
-                continue
-            values = {target: score(name, *both) for target, both in each.items()}
-            scores[name] = _mean(np.array(list(values.values())))
-            if not all(_all_finite(*both) for both in each.values()):
-                scores[name] = float("nan")
-            if len(each) > 1:
-                scores |= {f"{name}/{target}": value for target, value in values.items()}
-        return scores
+        once = np.ones((1, len(labels)), np.uint8)
+        resampled = self._resampled(predictions, labels, once, only)
+        return {name: float(scores[0]) for name, scores in resampled}
 
     def intervals(
         self, predictions: np.ndarray, labels: np.ndarray, resamples: int = 1000, seed: int = 0
     ) -> dict[str, tuple[float, float]]:
-        """For each of the `scores` its 95 % bootstrap interval, over molecules drawn with
-        replacement; those that are not defined in most of the resamples are left out."""
-        affordable = max(100, _COUNTS // max(len(labels), 1))
+        """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
+        replacement. Scores that are undefined in most resamples are left out."""
+        affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
         counts = draw_resamples(len(labels), min(resamples, affordable), seed)
-        intervals = {}
-        for name, each in self._by_metric(predictions, labels):
-            columns = {t: resampled_scores(name, *both, counts) for t, both in each.items()}
-            stacked = np.stack(list(columns.values()))
-            with np.errstate(invalid="ignore"):
-                defined = ~np.isnan(stacked)
-                means = np.nansum(stacked, axis=0) / np.where(
-                    defined.any(0), defined.sum(0), np.nan
-                )
-            finite = all(_all_finite(*both) for both in each.values())
-            intervals[name] = interval(means) if finite else None
-            if len(each) > 1:
-                intervals |= {f"{name}/{t}": interval(values) for t, values in columns.items()}
-        return {name: both for name, both in intervals.items() if both is not None}
+        found = {
+            name: interval(scores)
+            for name, scores in self._resampled(predictions, labels, counts, METRICS)
+        }
+        return {name: both for name, both in found.items() if both is not None}
 
-    def _by_metric(
-        self, predictions: np.ndarray, labels: np.ndarray
-    ) -> list[tuple[str, dict[str, tuple[np.ndarray, np.ndarray]]]]:
-        """For each metric that fits a target: labels and predictions of the targets it fits."""
+    def _resampled(
+        self,
+        predictions: np.ndarray,
+        labels: np.ndarray,
+        counts: np.ndarray,  # int (R, G)
+        only: Collection[str],
+    ) -> Iterator[tuple[str, np.ndarray]]:  # (R,) each
+        """Yield each of the `scores` in R resamples."""
         columns = self.columns()
-        fitting = []
-        for metric in METRICS.values():
-            each = {}
-            for i, target in enumerate(self.targets):
-                if target.kind in metric.kinds:
-                    part = predictions[:, columns[i]]
-                    each[target.name] = labels[:, i], part if target.width > 1 else part[:, 0]
-            if each:
-                fitting.append((metric.name, each))
-        return fitting
-
-    def _single(self, kind: Kind, device: torch.device) -> Tensor:  # (O,)
-        flags = [target.kind == kind for target in self.targets for _ in range(target.width)]
-        return torch.tensor(flags, device=device)
-
-    def _per_output(self, field: Literal["mean", "scale"], like: Tensor) -> Tensor:  # (O,)
-        return like.new_tensor([getattr(t, field) for t in self.targets for _ in range(t.width)])
+        for name, metric in METRICS.items():
+            fitting = [i for i, target in enumerate(self.targets) if target.kind in metric.kinds]
+            if name not in only or not fitting:
+                continue
+            by_target: dict[str, np.ndarray] = {}
+            finite = True
+            for i in fitting:
+                predicted = predictions[:, columns[i]]
+                finite &= bool(np.isfinite(predicted[~np.isnan(labels[:, i])]).all())
+                predicted = predicted if self.targets[i].width > 1 else predicted[:, 0]
+                by_target[self.names[i]] = resampled_scores(name, labels[:, i], predicted, counts)
+            yield name, _mean(np.stack(list(by_target.values())), finite)
+            if len(fitting) > 1:
+                yield from ((f"{name}/{target}", scores) for target, scores in by_target.items())
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores as JSON has them, an undefined one null: JSON knows no NaN."""
+    """Return the scores for JSON, which has no NaN: undefined scores are None."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
-def _all_finite(labels: np.ndarray, predictions: np.ndarray) -> bool:
-    """Return whether all predictions (n,) or (n, K) of molecules with a label (n,) are finite."""
-    return bool(np.isfinite(predictions[~np.isnan(labels)]).all())
-
-
-def _mean(values: np.ndarray) -> float:
-    """Of those that are defined; NaN where none is."""
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
+def _mean(scores: np.ndarray, finite: bool) -> np.ndarray:  # (R,)
+    """Return the mean over the targets (T, R) whose score is defined; NaN if there is none, or if
+    not all predictions are finite."""
+    defined = ~np.isnan(scores)
+    count = np.where(defined.any(axis=0) & finite, defined.sum(axis=0), np.nan)
+    return np.nansum(scores, axis=0) / count

@@ -34,6 +34,8 @@ class EpochRecord:
     graphs_per_second: float
     best: bool
     """Whether this model is the best so far."""
+    threads: int | None = None
+    """Number of CPU threads at the end of these epochs."""
 
 
 @dataclass(frozen=True)

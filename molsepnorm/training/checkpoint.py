@@ -58,6 +58,8 @@ class Progress:
     """Epochs in total when the run is finished."""
     best_score: float | None = None
     best_epoch: int | None = None
+    threads: int | None = None
+    """Number of CPU threads; checkpoints of earlier versions have none."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

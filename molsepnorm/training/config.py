@@ -27,11 +27,11 @@ from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
 from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
+from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
-    "FROM_DATA",
     "OBJECTIVE_SETTINGS",
     "ContrastiveConfig",
     "ObjectiveConfig",
@@ -42,9 +42,6 @@ __all__ = [
     "load_config",
     "read_recipe",
 ]
-
-FROM_DATA = ("atom_sizes", "bond_sizes", "outputs")
-"""Fields of the model section that follow from the data and cannot be set."""
 
 _MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000
@@ -155,6 +152,9 @@ class RunConfig(_Section):
     """Random seed for initialisation, shuffling and dropout."""
     device: Annotated[str, "--device", "Hardware"] = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, …"""
+    threads: Annotated[int | None, "--threads", "Hardware"] = Field(None, ge=1, le=1024)
+    """Number of CPU threads. By default $OMP_NUM_THREADS, or else the fastest number, which is
+    chosen while the run trains. Results repeat bit for bit with a fixed number only."""
     precision: Annotated[Precision, "--precision", "Hardware"] = "fp32"
     """Precision of matrix products; tf32 needs a GPU.
 
@@ -176,6 +176,7 @@ class TrainConfig(_Section):
         ObjectiveConfig()
     )
     optim: OptimConfig = OptimConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
 
     def resolved(self) -> TrainConfig:
@@ -187,7 +188,11 @@ class TrainConfig(_Section):
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }
-        return self.model_copy(update={"data": self.data.model_copy(update=paths)})
+        finetune = self.finetune
+        if finetune.start is not None:
+            finetune = finetune.model_copy(update={"start": finetune.start.resolve()})
+        data = self.data.model_copy(update=paths)
+        return self.model_copy(update={"data": data, "finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of some settings, given by their dotted names.
@@ -195,7 +200,7 @@ class TrainConfig(_Section):
         Raises:
             ConfigError: a setting is unknown, or a value is invalid.
         """
-        content = self._content()
+        content = with_start(self._content(), settings)
         for name, value in settings.items():
             _set(content, name, value)
         return _validate(content, "the configuration")
@@ -260,6 +265,7 @@ def load_config(
         if preset not in _PRESETS:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
+    content = with_start(content, overrides or {}, preset)
     for name, value in (overrides or {}).items():
         _set(content, name, value)
     result = _validate(content, config or "the configuration")

@@ -12,14 +12,16 @@ import torch
 from molsepnorm import devices
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import ModelError
+from molsepnorm.devices.threads import ThreadChooser, thread_choices
+from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.checkpoint import Progress, load_checkpoint
+from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.finetuning import Body
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
@@ -27,7 +29,7 @@ from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.step import StepBatch, TrainStep
 
 __all__ = ["Trainer"]
 
@@ -66,12 +68,20 @@ class Trainer:
         weights, train = dataset.weights, dataset.splits["train"]
         self.examples = Examples(
             GraphTensors.of(dataset.store, self.device),
-            torch.from_numpy(dataset.store.labels[:]).to(self.device),
+            torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
         )
         self.graphs = self.examples.graphs
         self.objective = make_objective(config, model, self.examples)
-        self.optimizer = make_optimizer(self.objective, config.optim)
+        self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)
+        self.body = Body(self.network)
+        if config.finetune.freeze_epochs and not (
+            self.objective.uses_all_outputs or self.objective.own_state()
+        ):
+            raise ConfigError(
+                "finetune.freeze_epochs trains only the output weights, and the objective "
+                f"{config.objective.name} has none: leave it out"
+            )
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
@@ -81,6 +91,8 @@ class Trainer:
         parts = (config, self.objective, self.average, self.optimizer, train, world)
         self.step = TrainStep(*parts, callback.on_warning)
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
+        self._thread_choices = thread_choices(config.run.threads, self.device, world.size)
+        self.threads = ThreadChooser(self._thread_choices)
         self.progress = Progress()
         self.set_epochs(config.run.epochs)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
@@ -108,6 +120,7 @@ class Trainer:
                 f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
                 "configuration. Start the run anew in another folder"
             )
+        self.threads = ThreadChooser(self._thread_choices, self.progress.threads)
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, self.config.run.seed, self.progress.step)
         self.set_epochs(self.progress.epochs)
@@ -126,10 +139,15 @@ class Trainer:
         return None
 
     def save(self) -> None:
-        """Write the checkpoint from which `resume` continues."""
-        random = self.world.random_states()
-        parts = (self.progress, self.objective, self.optimizer, self.average, random)
-        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))
+        """Write the checkpoint from which `resume` continues; a run in memory has none."""
+        folder = self.folder
+        if isinstance(folder, RunFolder):
+            self.progress.threads = self.threads.threads
+            random = self.world.random_states()
+            parts = (self.progress, self.objective, self.optimizer, self.average, random)
+            self.world.on_main_process(
+                lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
+            )
 
     def fit(self) -> bool:
         """Train to the last epoch, or until patience ends or a callback stops the run.
@@ -139,12 +157,12 @@ class Trainer:
         """
         progress = self.progress
         while not self._finished():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             stopped = self._train_epoch()
             validate = not stopped and self._validates(progress.epoch + 1)
             if validate or stopped:
                 self._collect()
-            progress.epoch_seconds += time.perf_counter() - begun
+            progress.epoch_seconds += time.perf_counter() - started
             if stopped:
                 self.save()
                 return False
@@ -171,14 +189,16 @@ class Trainer:
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
+        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
+            self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
         for molecules in self._steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
             progress.graphs += molecules
             if self._reads_losses:
                 self._collect()
-            seconds = progress.epoch_seconds + time.perf_counter() - begun
+            seconds = progress.epoch_seconds + time.perf_counter() - started
             done, rate = progress.step_in_epoch, progress.graphs / seconds
             stop = self.callback.on_step(progress.epoch, done, len(batches), self._last_loss, rate)
             if self.world.any(bool(stop)):
@@ -194,12 +214,20 @@ class Trainer:
         """Take a step on each batch; after each step, yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
+        if self.body.frozen:
+            self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.step(batch, rate, weight)
+            self.take_step(batch, rate, weight)
             progress.step += 1
             yield len(graphs)
+
+    def take_step(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
+        """Take one step, and choose the number of threads by the time it takes."""
+        started = time.perf_counter()
+        self.step(batch, rate, weight)
+        self.threads.step(time.perf_counter() - started, len(batch.graphs))
 
     def _collect(self) -> None:
         """Read the losses of the steps since the last call; this waits for the device."""
@@ -226,13 +254,16 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective, blocks = self.trained_objective(), self.config.run.blocks
-        shares = (self.world.share(batch, least=1) for batch in self.schedule.statistics_batches())
-        estimate_statistics(objective.network, (self.graphs.cut(each, blocks) for each in shares))
+        if not self.body.frozen:
+            sample = self.schedule.statistics_batches()
+            shares = (self.world.share(each, min_size=1) for each in sample)
+            batches = (self.graphs.cut(each, blocks) for each in shares)
+            estimate_statistics(objective.network, batches)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _end_epoch(self) -> bool:
         """Validate, keep the best model, write the history; return whether a callback stops."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
         val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
@@ -247,12 +278,13 @@ class Trainer:
             seconds=progress.epoch_seconds,
             graphs_per_second=progress.graphs / progress.epoch_seconds,
             best=best,
+            threads=self.threads.threads,
         )
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
         self.world.on_main_process(lambda: self._write(record))
-        progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
+        progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))

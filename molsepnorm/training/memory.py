@@ -13,7 +13,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
-from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Objective, Results
 
 __all__ = ["RunInMemory"]
@@ -27,7 +26,7 @@ class RunInMemory:
     def __init__(self) -> None:
         self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
 
-    def begin(self, config: TrainConfig, dataset: Dataset) -> None:
+    def begin(self, *parts: Any, adaptive_threads: bool) -> None:
         """Do nothing."""
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:
@@ -44,9 +43,6 @@ class RunInMemory:
         return self._best
 
     def append_history(self, record: EpochRecord) -> None:
-        """Do nothing."""
-
-    def save_checkpoint(self, *parts: Any) -> None:
         """Do nothing."""
 
     def finished_metrics(self) -> None:

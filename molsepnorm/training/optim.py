@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.finetuning import FinetuneConfig
 from molsepnorm.training.objectives.objective import Objective
 
 __all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
 
 
-def make_optimizer(network: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW over all parameters, as in Graphormer v1: the weight decay spares none."""
-    parameters = list(network.parameters())
+def make_optimizer(
+    objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None
+) -> torch.optim.Optimizer:
+    """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
+
+    Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
+    `lr_factor` of a group is the factor on the learning rate.
+    """
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in objective.named_parameters():
+        factor, (head, _, own) = 1.0, name.partition("network.")
+        if finetune is not None and not head:
+            factor = finetune.lr_factor(own, objective.network.config.layers)
+        groups.setdefault(factor, []).append(parameter)
+    listed: list[dict[str, Any]] = [
+        {"params": parameters, "lr_factor": factor} for factor, parameters in groups.items()
+    ]
     return torch.optim.AdamW(
-        parameters,
+        listed,
         lr=config.lr,
         weight_decay=config.weight_decay,
         fused=True,
-        capturable=parameters[0].is_cuda,
+        capturable=listed[0]["params"][0].is_cuda,
     )
 
 
 class WeightAverage(nn.Module):
     """An exponential moving average of the weights of an objective.
 
-    The first steps are averaged over a shorter time, with the decay (1 + n) / (10 + n) after n
-    steps, so that the initial weights are soon forgotten. Batch-norm statistics are not averaged:
-    they would not be those of the averaged weights, and `estimate_statistics` makes them anew.
+    After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
+    forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
+    weights; `estimate_statistics` computes them.
+
+    `torch.optim.swa_utils.AveragedModel` waits for the device at every update, which recorded steps
+    cannot do.
     """
 
     def __init__(self, objective: Objective, decay: float) -> None:
@@ -40,7 +59,7 @@ class WeightAverage(nn.Module):
         self.decay = decay
 
     def weight(self, step: int) -> float:
-        """What the weights after a step, counted from 0, count in the average."""
+        """Return the weight in the average of the parameters after a step, counted from 0."""
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
@@ -54,7 +73,7 @@ class WeightAverage(nn.Module):
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
-    """The rate of a step, counted from 0, of `total` steps.
+    """Return the learning rate of a step, counted from 0, of `total` steps.
 
     >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
     >>> [learning_rate(step, 4, config) for step in range(4)]

@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel
 
 from molsepnorm.data.datasets import NAMES
-from molsepnorm.training.config import FROM_DATA, TrainConfig, config_folder, read_recipe
+from molsepnorm.nn.config import FROM_DATA
+from molsepnorm.training.config import TrainConfig, config_folder, read_recipe
 
 __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,16 +15,19 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
+from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
@@ -62,7 +64,7 @@ def train(
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -78,9 +80,10 @@ def train(
         chosen = world.on_main_process(lambda: folder or RunFolder.numbered("run"))
         with _opened(chosen, resume, world) as storage:
             _require_device(config, world)
+            start = None if resume else _start(config)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(config, dataset, storage, None, resume, callback, world, begun)
+            return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def train_on(
@@ -100,15 +103,15 @@ def train_on(
         folder: the run folder as in `train`. None keeps the best model in memory: there is no
             checkpoint, and `TrainingResult.folder` is None.
         resume: continue the run in `folder` with the same data set.
-        model: where training starts. Its network is copied, and its task is used as it is. By
-            default the weights are drawn and the task is fitted to the training labels.
+        model: trained model to start from, in place of the one that `finetune.start` names. Its
+            weights are copied, and targets that it does not have get new output weights.
         callback: as in `train`.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
         DataError, ModelError, StorageError: as in `train`.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
     with (
@@ -116,13 +119,19 @@ def train_on(
         _opened(folder, resume, world) as storage,
     ):
         _require_device(config, world)
-        return _train(config, dataset, storage, model, resume, callback, world, begun)
+        start = None if resume else _start(config, model)
+        return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
     """Return the configured network, with the feature sizes of the configured data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(config.model, atom_sizes=sizes.atoms, bond_sizes=sizes.bonds)
+    return replace(
+        config.model,
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        molecule_features=len(sizes.molecule),
+    )
 
 
 @contextmanager
@@ -157,16 +166,30 @@ def _train(
     resume: bool,
     callback: Callback | Iterable[Callback] | None,
     world: DistributedContext,
-    begun: float,
+    started: float,
 ) -> TrainingResult:
     callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(gpus), on_device(device):  # the caller's random state is restored
+    with (
+        torch.random.fork_rng(gpus),
+        on_device(device),
+        restored_threads(),
+    ):  # the caller's random state is restored
         torch.manual_seed(config.run.seed)
-        model, dataset = _initial_model(config, dataset, start)
+        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
+        network = Graphormer(replace(architecture(config), outputs=task.outputs))
+        features = dataset.store.features
+        if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
+            network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
+        model = PropertyModel(network, dataset.store.featurizer, task)
+        loaded = None if start is None else load_weights(network, task, start)
+        if loaded is not None:
+            source = config.finetune.start or "a model in memory"
+            warning = f"Training starts from {source}: {loaded}."
+            dataset = replace(dataset, warnings=(*dataset.warnings, warning))
         leaked = shared_molecules(dataset)
         if leaked:
-            dataset = replace(dataset, remarks=(*dataset.remarks, _leak_warning(leaked)))
+            dataset = replace(dataset, warnings=(*dataset.warnings, _leak_warning(leaked)))
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
@@ -175,9 +198,12 @@ def _train(
             trainer.resume()
         else:
             if config.run.budget is not None:
-                left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
+                left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
-            world.on_main_process(lambda: run.begin(config, dataset))
+            adaptive = len(trainer.threads.choices) > 1
+            world.on_main_process(
+                lambda: run.begin(config, dataset, loaded, adaptive_threads=adaptive)
+            )
             trainer.save()
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)
@@ -194,22 +220,13 @@ def _train(
     return result
 
 
-def _initial_model(
-    config: TrainConfig, dataset: Dataset, start: PropertyModel | None
-) -> tuple[PropertyModel, Dataset]:
-    """Return the model before its first step, and the data set, possibly with another remark."""
-    if start is None:
-        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
-        network = Graphormer(replace(architecture(config), outputs=task.outputs))
-        return PropertyModel(network, dataset.store.featurizer, task), dataset
-    for what, mine, theirs in (
-        ("features", start.featurizer, dataset.store.featurizer),
-        ("encoding", start.encoding, dataset.store.encoding),
-        ("targets", start.task.names, dataset.targets),
-    ):
-        if mine != theirs:
-            raise ConfigError(f"the model has the {what} {mine} and the data have {theirs}")
-    return replace(start, network=copy.deepcopy(start.network)), dataset
+def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyModel | None:
+    """Return the model to start from, after checking that it fits the configuration."""
+    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    if model is None:
+        return open_start(config.finetune, network, featurizer)
+    require_fit(model, network, featurizer)
+    return model
 
 
 def _finish(
@@ -232,6 +249,7 @@ def _finish(
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
+        **config.finetune.origin(),
         **results.scores,
     }
     trainer.folder.finish(dataset, best.task, results, metrics)

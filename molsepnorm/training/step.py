@@ -39,7 +39,7 @@ class StepBatch:
     """int64 [B], on the device, sorted by size."""
     layout: Layout
     fixed: bool
-    """Whether the layout is one of the few fixed ones."""
+    """True if the layout is one of the few fixed ones."""
 
 
 class TrainStep:
@@ -73,7 +73,7 @@ class TrainStep:
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
         """Sum of this process's losses and of their weights, since it was last set to zero."""
         self._train_sizes = self.graphs.sizes[train]
-        self._rate = torch.zeros((), device=self.device)
+        self._rates = [torch.zeros((), device=self.device) for _ in optimizer.param_groups]
         self._weight = torch.ones((), device=self.device)
         self._layouts: dict[int, Layout] = {}
         self._recorded: dict[Layout, tuple[Tensor, Callable[[], None]]] = {}
@@ -86,7 +86,7 @@ class TrainStep:
         """Lay out the batches of several steps; all indices are copied to the device at once."""
         if not batches:
             return
-        laid_out = [self._lay_out(self.world.share(batch, least=1)) for batch in batches]
+        laid_out = [self._lay_out(self.world.share(batch, min_size=1)) for batch in batches]
         flat = torch.from_numpy(np.concatenate([graphs for graphs, *_ in laid_out]))
         parts = flat.to(self.device).split([len(graphs) for graphs, *_ in laid_out])
         for part, (_, layout, fixed) in zip(parts, laid_out, strict=True):
@@ -101,9 +101,10 @@ class TrainStep:
             weight: the weight of the new parameters in the average.
         """
         self._weight.fill_(weight)
-        self._rate.fill_(rate)  # a recorded step reads the rate from the device
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._rate if self._captured else rate
+        for group, on_device in zip(self.optimizer.param_groups, self._rates, strict=True):
+            own = rate * group["lr_factor"]
+            on_device.fill_(own)  # a recorded step reads the rate from the device
+            group["lr"] = on_device if self._captured else own
         replay = self._recording(batch) if batch.fixed and self._captured else None
         if replay is None:
             self._take(batch.graphs, batch.layout, batch.fixed)
@@ -114,6 +115,11 @@ class TrainStep:
     def recordings(self) -> int:
         """The number of batch shapes that have a recorded step."""
         return len(self._recorded)
+
+    def rebuild(self) -> None:
+        """Drop everything that depends on which parameters are trained, after a change of these."""
+        self._recorded.clear()
+        self._forward = _parallel(self.objective, self.world, self.device)
 
     def state(self) -> Iterator[Tensor]:
         """Yield every tensor that a step changes."""

@@ -88,7 +88,7 @@ def test_molecules_need_no_labels(runs, ok, tmp_path):
     bare, copy = (told(tmp_path / name) for name in ("bare", "copy"))
     assert bare["molecules"] == copy["molecules"] == 30
     for one, other in zip(bare["runs"], copy["runs"], strict=True):
-        for cloud, labelled in zip(one["clouds"], other["clouds"], strict=True):
+        for cloud, labelled in zip(one["statistics"], other["statistics"], strict=True):
             assert cloud["correlations"].pop("y") is None
             assert labelled["correlations"].pop("y") is not None
             assert cloud == labelled
@@ -117,5 +117,5 @@ def test_errors_are_clear(runs, refused, tmp_path):
     assert "predicts y, and not z" in refused("analyze", "--model", run, "--targets", "z")
     assert "unknown split 'tset'" in refused("analyze", "--model", run, "--split", "tset")
     (tmp_path / "index.html").write_text("mine")
-    assert "is no report of analyze" in refused("analyze", "--model", run, "-o", tmp_path)
+    assert "is not a report of analyze" in refused("analyze", "--model", run, "-o", tmp_path)
     assert (tmp_path / "index.html").read_text() == "mine"

@@ -459,7 +459,11 @@ BAD = {
         "quantum",
         lambda p, t: ("train", "--data", p / "data.csv", *TINY, "--device", "quantum"),
     ),
-    "nothing to resume": (1, "no run to resume", lambda p, t: ("train", "--resume", t)),
+    "nothing to resume": (
+        1,
+        "not a run that can be resumed",
+        lambda p, t: ("train", "--resume", t),
+    ),
     "resume and more": (
         2,
         "takes no other option than --quiet; got --epochs",
@@ -738,7 +742,7 @@ def test_an_interrupt_while_data_are_read_stops_at_once(workspace, tmp_path, mon
         return plain(self, smiles)
 
     monkeypatch.setattr(ZincFeaturizer, "many", featurise)
-    monkeypatch.setattr("molsepnorm.molecules.featurize.smiles.CHUNK", 2)
+    monkeypatch.setattr("molsepnorm.molecules.featurize.featurizer.CHUNK", 2)
     table = _table(tmp_path / "new.csv")
     table.write_text(table.read_text().replace("m1\n", "first\n"))  # in no cache yet
     result = _run("train", "--data", table, *TINY, "-o", tmp_path / "run")

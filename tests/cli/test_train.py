@@ -83,7 +83,9 @@ def test_a_class_that_the_model_lacks_gives_a_clear_error(workspace, refused, tm
     message = refused(
         *("evaluate", "--model", workspace / "run", "--data", tmp_path / "new.csv"), code=1
     )
-    assert "line 3, column 'c': 'mauve' is none of its classes: green, light blue, red" in message
+    assert (
+        "line 3, column 'c': 'mauve' is not one of its classes: green, light blue, red" in message
+    )
 
 
 def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
@@ -118,8 +120,8 @@ def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, writ
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
-    assert "Not taken for targets: id" in text
-    assert "few: few whole numbers, taken for quantities." in text
+    assert "Not used as targets: id" in text
+    assert "few: few whole numbers, treated as quantities." in text
     assert "--task-type few=multiclass" in text
     text = ok(
         *("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "classes"),
@@ -229,3 +231,20 @@ def test_many_targets_are_summarised(ok, tiny, write_table, tmp_path):
     assert "roc_auc/t39" not in text
     assert "roc_auc" in text
     assert "roc_auc/t39" in _metrics(tmp_path / "run")["test"]
+
+
+def test_training_from_a_model_says_what_was_loaded(
+    place, ok, refused, tiny, write_table, tmp_path
+):
+    """The table's own recipe has another architecture, which the model's replaces."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS, new=YES_NO)
+    args = ("train", "--data", table, "--targets", "y,new", "--epochs", 2)
+    start = ("--from", place / "run", "--freeze-epochs", 1)
+    text = ok(*args, *start, "-o", tmp_path / "run")
+    assert f"Training starts from {place / 'run'}: " in " ".join(text.split())
+    assert "its output weights were loaded for y; new output weights for new." in " ".join(
+        text.split()
+    )
+    message = refused(*args, *start, "--layers", 7)
+    assert "another architecture or other features: model.layers is 1, not 7" in message
+    assert "there is no folder" in refused(*args, "--from", tmp_path / "none", code=1)

@@ -1,10 +1,11 @@
-"""The fast paths of a forward pass are checked by whoever runs a network first."""
+"""The fast paths of a forward pass are checked before their first use."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import fast_paths
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from molsepnorm.devices import network
-from molsepnorm.devices.network import Way, compare, outputs, small
+from molsepnorm.devices.network import Way, compare
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.predict.inference import infer
@@ -22,7 +23,7 @@ CONFIG = GraphormerConfig(layers=3, width=16, ffn_width=16, heads=2)
 
 
 def run(precision: str = "fp32") -> torch.Tensor:
-    """A network's outputs, as every command gets them."""
+    """Return a network's outputs, as all commands compute them."""
     tensors = network.tensors(CONFIG, CPU)
     torch.manual_seed(0)
     return infer(Graphormer(CONFIG), tensors, np.arange(len(network.SIZES)), precision=precision)
@@ -37,7 +38,7 @@ def run(precision: str = "fp32") -> torch.Tensor:
     ],
 )
 def test_a_faulty_attention_is_replaced(tmp_path, monkeypatch, fault, said):
-    """With a warning the first time, with the right outputs; and so in the next process."""
+    """It warns once for each process, and the outputs are correct."""
     expected = run()
     fast_paths.gpu(monkeypatch, tmp_path, fault)
     for _ in range(2):
@@ -50,8 +51,8 @@ def test_a_faulty_attention_is_replaced(tmp_path, monkeypatch, fault, said):
         assert not fused.DEVICES
 
 
-def test_a_right_one_is_kept(tmp_path, monkeypatch):
-    """And checked once."""
+def test_a_correct_attention_is_kept(tmp_path, monkeypatch):
+    """It is checked once."""
     expected = run()
     fast_paths.gpu(monkeypatch, tmp_path)
     count: list[int] = []
@@ -66,7 +67,7 @@ def test_a_right_one_is_kept(tmp_path, monkeypatch):
 def test_a_precision_that_is_off_is_used_with_a_warning(tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
     monkeypatch.setattr(network, "_BOUNDS", {"fp32": 5e-4, "bf16": 1e-6})
-    with pytest.warns(UserWarning, match="The precision is bf16 on cpu, as asked for, but "):
+    with pytest.warns(UserWarning, match="bf16 is used on cpu as configured, but "):
         run("bf16")
 
 
@@ -78,36 +79,37 @@ def test_networks_without_a_fast_path_are_not_checked(tmp_path, monkeypatch):
 
 
 def test_a_plain_path_that_fails_leaves_no_fast_path(monkeypatch):
-    """A path that cannot be compared is not used."""
-
-    def results(way: Way):
+    def broken(*_):
         raise RuntimeError("no kernel image is available")
 
     monkeypatch.setattr(fused, "DEVICES", {"cpu"})
-    found = list(compare(CONFIG, Way("bf16", True, True), CPU, results))
-    assert [each.path for each in found] == ["bf16", "fused attention", "captured steps"]
+    monkeypatch.setattr(fused, "_runs_on", lambda device: True)
+    monkeypatch.setattr(network, "results", broken)
+    found = list(compare(CONFIG, "bf16", CPU))
+    assert [each.path for each in found] == ["bf16", "fused attention"]
     assert all(each.error.startswith("the plain path's RuntimeError: no kernel") for each in found)
 
 
-def test_paths_are_added_one_by_one():
-    """A part that failed is left out of what comes after it."""
+@pytest.mark.parametrize("right", [True, False])
+def test_the_fused_attention_is_compared_in_the_precision_if_that_passes(monkeypatch, right):
     seen: list[Way] = []
 
-    def results(way: Way):
+    def results(config, way, device):
         seen.append(way)
-        return {"outputs": [torch.tensor([1.1 if way.fused else 1.0])]}
+        return {"outputs": [torch.tensor([1.0 if right or way.precision == "fp32" else 2.0])]}
 
-    found = list(compare(CONFIG, Way("bf16", True, True), CPU, results))
-    assert [each.passed for each in found] == [True, False, True]
-    ways = [Way(), Way("bf16"), Way("bf16", True), Way("bf16", False, True)]
-    assert seen == ways
+    monkeypatch.setattr(fused, "DEVICES", {"cpu"})
+    monkeypatch.setattr(fused, "_runs_on", lambda device: True)
+    monkeypatch.setattr(network, "results", results)
+    found = list(compare(replace(CONFIG, attention_dropout=0.0), "bf16", CPU))
+    assert [each.passed for each in found] == [right, True]
+    assert seen == [Way(), Way("bf16"), Way("bf16" if right else "fp32", fused=True)]
 
 
 def test_precisions_and_kinds_of_network_are_within_their_bounds():
-    """On a CPU bf16 is the precision there is; pair vectors magnify rounding."""
+    """A CPU has bf16 only; pair vectors magnify rounding."""
     for extra in ({}, {"local": "gine", "node_walks": 8, "urpe": True}, {"pair_width": 8}):
-        config = small(GraphormerConfig(**extra))
-        (verdict,) = compare(config, Way("bf16"), CPU, lambda way, c=config: outputs(c, way, CPU))
+        (verdict,) = compare(GraphormerConfig(**extra), "bf16", CPU)
         assert verdict.passed, str(verdict)
         assert verdict.figures["outputs"] > 1e-4  # it was bf16
 
@@ -118,7 +120,7 @@ def test_every_tile_of_the_kernels_has_a_molecule():
 
 
 def test_a_cpu_loads_no_check():
-    """Predicting on a CPU neither checks nor imports what checks."""
+    """Prediction on a CPU does not import the checks."""
     code = (
         "import sys, numpy as np, molsepnorm.predict, molsepnorm.predict.inference, molsepnorm.nn; "
         "print({'molsepnorm.devices.network', 'molsepnorm.devices.verdict'} & {*sys.modules})"
@@ -128,7 +130,7 @@ def test_a_cpu_loads_no_check():
 
 
 def test_the_caller_is_not_disturbed():
-    """Random numbers stay; gradients are on within, whatever they are outside."""
+    """The random state is restored, and gradients are enabled within."""
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)

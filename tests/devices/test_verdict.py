@@ -1,4 +1,4 @@
-"""Verdicts: what they say, and when they are taken from the cache."""
+"""Verdicts: their text, and when they come from the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAD = Verdict("captured steps", {"outputs": 1e-2, "weights": None, "losses": 1e-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder for verdicts; this process has none."""
+    """An empty folder for verdicts, of which this process has none in memory."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     monkeypatch.setattr(verdict, "_known", {})
     return tmp_path / "verdicts"
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
-    """`look({"heads": 8})`: in a new process, whether the check was run again."""
+    """`look({"heads": 8})` returns whether a new process runs the check."""
 
     def look(settings: dict | None = None, found: Verdict = GOOD, process: bool = True) -> bool:
         if process:
@@ -48,7 +48,7 @@ def look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
 
 
 def test_a_verdict_is_taken_from_the_cache(look, folder):
-    """Also one that failed; by its settings."""
+    """The settings are its key, and failed ones are cached too."""
     assert look({"heads": 8}, BAD)
     assert not look({"heads": 8}, BAD)
     assert not look({"heads": 8}, BAD, process=False)
@@ -86,7 +86,7 @@ def test_another_source_is_another_version():
         lambda text: json.dumps({**json.loads(text), "about": {}}),
     ],
 )
-def test_a_damaged_file_is_another_check(look, folder, damage):
+def test_a_damaged_file_leads_to_another_check(look, folder, damage):
     assert look()
     (path,) = folder.iterdir()
     text = path.read_text()
@@ -104,29 +104,29 @@ def test_a_cache_that_cannot_be_written_costs_another_check(look, tmp_path, monk
     assert not look(process=False)
 
 
-def test_a_lack_of_memory_is_not_remembered(look):
-    """A full GPU says nothing of the path."""
+def test_a_lack_of_memory_is_not_cached(look):
+    """A full GPU is not the fault of the path."""
     full = Verdict("captured steps", {}, 1e-4, "OutOfMemoryError: CUDA out of memory")
     assert look(found=full)
     assert look(found=full)
 
 
-def test_a_device_that_works_no_more_is_an_error_once(folder, monkeypatch):
-    """The next process finds the verdict, and does without the path."""
+def test_an_unusable_device_is_an_error_once(folder, monkeypatch):
+    """The next process reads the verdict, and does not use the path."""
     crashed = Verdict("captured steps", {}, 1e-4, "AcceleratorError: an illegal memory access")
     monkeypatch.setattr(verdict, "_works", lambda device: False)
-    with pytest.raises(MolsepnormError, match="left cpu unusable .*give the same command again"):
+    with pytest.raises(MolsepnormError, match="left cpu unusable .*run the same command again"):
         remembered(CPU, {}, lambda: [crashed])
     assert remembered(CPU, {}, lambda: pytest.fail("checked again")) == (crashed,)
 
 
-def test_whether_a_device_works(monkeypatch):
+def test_a_broken_device_is_detected(monkeypatch):
     assert verdict._works(CPU)
     monkeypatch.setattr(torch, "ones", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("no")))
     assert not verdict._works(CPU)
 
 
-def test_what_a_verdict_says():
+def test_a_verdict_describes_the_differences():
     assert str(GOOD) == "outputs differ by 1.0e-07 (at most 1e-04 expected)"
     assert str(BAD) == "outputs differ by 1.0e-02, weights are not finite (at most 1e-04 expected)"
     assert GOOD.passed
@@ -136,7 +136,7 @@ def test_what_a_verdict_says():
 
 
 def test_differences_are_relative_to_each_tensor():
-    """Or, where one is next to nothing, to a tenth of the largest."""
+    """Very small tensors are compared relative to a tenth of the largest."""
     large, small, tiny = torch.full((4,), 10.0), torch.full((4,), 2.0), torch.full((4,), 1e-6)
     assert apart([large, small], [large, small]) == 0
     assert apart([large, small * 1.01], [large, small]) == pytest.approx(0.01, rel=1e-4)
@@ -148,7 +148,7 @@ def test_differences_are_relative_to_each_tensor():
     assert apart([large], [large, small]) == math.inf
 
 
-def test_a_path_that_fails_is_judged_too():
+def test_a_path_that_raises_an_error_fails():
     plain = {"outputs": [torch.ones(2)]}
     assert judge("a", 1e-4, lambda: plain, plain).passed
     assert judge("a", 1e-4, dict, plain).error == "KeyError: 'outputs'"
@@ -162,7 +162,7 @@ def test_a_path_that_fails_is_judged_too():
         judge("a", 1e-4, stopped, plain)
 
 
-def test_the_driver_s_version(monkeypatch, tmp_path):
+def test_the_driver_version_is_read(monkeypatch, tmp_path):
     assert isinstance(verdict.driver(), str)
     text = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC\n"
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)

@@ -54,10 +54,10 @@ def one_by_one(model: Graphormer, tensors: GraphTensors, graphs: np.ndarray) -> 
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 256])
-def test_equals_one_molecule_at_a_time(
+def test_batches_give_the_outputs_of_single_molecules(
     model: Graphormer, tensors: GraphTensors, batch_size: int
 ) -> None:
-    """In the order asked for, repeated and left-out molecules included, whatever the batches."""
+    """They are in the order of the indices, which may repeat or leave out molecules."""
     for graphs in (np.arange(9), np.array([4, 0, 8, 0, 7, 2]), np.array([5])):
         outputs = infer(model, tensors, graphs, batch_size)
         expected = one_by_one(model, tensors, graphs)
@@ -65,8 +65,10 @@ def test_equals_one_molecule_at_a_time(
         torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_something_else_can_be_asked_of_a_batch(model: Graphormer, tensors: GraphTensors) -> None:
-    """A row for each molecule, of any shape, in the order asked for."""
+def test_another_function_of_a_batch_can_be_computed(
+    model: Graphormer, tensors: GraphTensors
+) -> None:
+    """It gives a row of any shape for each molecule, in the order of the indices."""
     graphs = np.array([4, 0, 8, 0])
     rows = infer(model, tensors, graphs, batch_size=2, call=model.layer_embeddings)
     with torch.no_grad():
@@ -103,8 +105,8 @@ def test_the_mode_is_restored_after_an_error(tensors: GraphTensors) -> None:
     assert network.training
 
 
-def test_batches_hold_molecules_of_like_size(tensors: GraphTensors) -> None:
-    """Every molecule is read once, in batches no larger than asked for, from small to large."""
+def test_batches_hold_molecules_of_similar_size(tensors: GraphTensors) -> None:
+    """Every molecule is read once, in batches of the maximum size, sorted by size."""
     seen: list[GraphBatch] = []
 
     class Watching(nn.Module):
@@ -118,14 +120,13 @@ def test_batches_hold_molecules_of_like_size(tensors: GraphTensors) -> None:
     assert slots == sorted(slots)
 
 
-def test_no_molecules(model: Graphormer, tensors: GraphTensors) -> None:
-    """Nothing asked for, nothing given."""
+def test_no_molecules_give_no_outputs(model: Graphormer, tensors: GraphTensors) -> None:
     assert len(infer(model, tensors, np.zeros(0, dtype=np.int64))) == 0
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_precision(model: Graphormer, tensors: GraphTensors, precision: Precision) -> None:
-    """bf16 is near fp32 and given as float32; on a CPU tf32 is fp32. torch's setting stays."""
+    """bf16 results are close to fp32 and returned as float32; tf32 on a CPU is fp32."""
     before = torch.get_float32_matmul_precision()
     exact = infer(model, tensors, np.arange(9))
     outputs = infer(model, tensors, np.arange(9), precision=precision)
@@ -135,8 +136,8 @@ def test_precision(model: Graphormer, tensors: GraphTensors, precision: Precisio
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_exact_products_whatever_the_program_asks_for(tensors: GraphTensors) -> None:
-    """While the network runs, and only then; also where it fails."""
+def test_products_are_exact_whatever_the_program_sets(tensors: GraphTensors) -> None:
+    """PyTorch's setting is restored, also after an error."""
     seen = []
 
     class Watching(nn.Module):
@@ -154,8 +155,8 @@ def test_exact_products_whatever_the_program_asks_for(tensors: GraphTensors) -> 
         torch.set_float32_matmul_precision("highest")
 
 
-def test_the_device_of_a_name() -> None:
-    """auto is what there is, another name is refused with those that are there."""
+def test_a_device_is_found_by_its_name() -> None:
+    """An unknown name is an error that lists the devices."""
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(ConfigError, match=r"there is no device 'cuda:99' here. .*cpu"):

@@ -1,4 +1,4 @@
-"""From SMILES to predictions: every row in its place, every spelling the same."""
+"""Predictions from SMILES: rows keep their order, and all SMILES of a molecule agree."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, 
 
 
 def test_predictions_come_in_the_order_of_the_smiles(predictor):
-    """Whatever their sizes, by which they are batched; each as when asked for alone."""
+    """Each prediction is that of the molecule alone, although batches are sorted by size."""
     together = predictor.predict(DRUGS)
     assert [prediction.smiles for prediction in together] == DRUGS
     for prediction in together:
@@ -75,7 +75,7 @@ def test_predictions_come_in_the_order_of_the_smiles(predictor):
 
 
 def test_values_are_in_the_targets_units(predictor):
-    """A number in its own unit, and a probability; against the network's outputs."""
+    """A regression target has its unit, and a binary one is a probability."""
     graphs = [get("zinc")(text) for text in DRUGS]
     values = predictor.predict_graphs(graphs)
     assert values.shape == (len(DRUGS), 2)
@@ -86,8 +86,7 @@ def test_values_are_in_the_targets_units(predictor):
     assert predictor.targets == ("y", "z")
 
 
-def test_a_row_that_cannot_be_read_keeps_its_place_with_the_reason(predictor):
-    """And costs the others nothing."""
+def test_an_invalid_row_is_kept_with_the_reason(predictor):
     texts = ["C1CC", DRUGS[0], "", DRUGS[1], "C[Si](C)(C)C", DRUGS[2], "CCO ethanol"]
     predictions = predictor.predict(texts)
     assert [prediction.smiles for prediction in predictions] == texts
@@ -111,14 +110,13 @@ def test_a_row_that_cannot_be_read_keeps_its_place_with_the_reason(predictor):
 
 
 @pytest.mark.parametrize("texts", [[], ["C1CC"], ["", "x"]])
-def test_no_molecule_at_all(predictor, texts):
+def test_rows_without_any_molecule_are_kept(predictor, texts):
     assert [p.values for p in predictor.predict(texts)] == [None] * len(texts)
 
 
 @pytest.mark.parametrize("smiles", DRUGS[:6])
-def test_all_spellings_of_a_molecule_get_the_same(predictor, smiles):
-    """Random atom orders, Kekulé forms, explicit hydrogens, isotopes and atom maps: the same
-    graph, whose atoms are summed in another order."""
+def test_all_smiles_of_a_molecule_have_the_same_prediction(predictor, smiles):
+    """Atom orders, Kekulé forms, explicit hydrogens and maps change the order of atoms."""
     mol = Chem.MolFromSmiles(smiles)
     spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
     spellings.append(Chem.MolToSmiles(mol, kekuleSmiles=True))
@@ -135,13 +133,13 @@ def test_all_spellings_of_a_molecule_get_the_same(predictor, smiles):
 
 
 def test_mirror_images_are_two_molecules(predictor):
-    """In ZINC's labels they look alike, which the user should know; nothing fails."""
+    """ZINC's features are the same for both, and both are predicted."""
     left, right = predictor.predict(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"])
     assert left.values.keys() == right.values.keys()
 
 
 def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
-    """In memory that does not grow: no more is taken than the piece under way."""
+    """No more SMILES are read than the current task needs."""
     monkeypatch.setattr(module, "_TASK", 3)
     taken = []
 
@@ -160,7 +158,7 @@ def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 100])
-def test_pieces_of_any_size_give_the_same(predictor, monkeypatch, chunk):
+def test_chunks_of_any_size_give_the_same_predictions(predictor, monkeypatch, chunk):
     texts = [*DRUGS[:4], "C1CC", *DRUGS[4:], "x"]
     wanted = predictor.predict(texts)
     monkeypatch.setattr(module, "_TASK", chunk)
@@ -177,17 +175,17 @@ def test_a_predictor_leaves_the_callers_random_numbers_alone(predictor):
 
 
 def test_predicting_twice_gives_the_same(predictor):
-    """Dropout is off, and statistics stay."""
+    """Dropout is off, and running statistics do not change."""
     assert predictor.predict(DRUGS) == predictor.predict(DRUGS)
 
 
-def test_from_a_folder_everything_needed_is_known(predictor, tmp_path):
+def test_a_predictor_loads_from_a_folder(predictor, tmp_path):
     predictor.model.save_pretrained(tmp_path / "model")
     again = Predictor.from_pretrained(tmp_path / "model")
     assert again.predict(DRUGS) == predictor.predict(DRUGS)
 
 
-def test_a_prediction_says_what_became_of_it():
+def test_a_prediction_has_values_or_an_error():
     assert Prediction("C", {"y": 1.0}).error is None
 
 
@@ -201,7 +199,7 @@ TABLE = (
 
 
 def test_a_table_keeps_its_rows_columns_and_cells(predictor):
-    """In their order, blanks blank, numbers as they were written; predictions come after them."""
+    """Cells are copied as text, and the predictions follow them."""
     rows, text, counts = _table(predictor, TABLE)
     before = list(csv.DictReader(io.StringIO(TABLE)))
     assert text.splitlines()[0] == 'id,"a, b",smiles,note,y_pred,z_pred,error'
@@ -213,7 +211,6 @@ def test_a_table_keeps_its_rows_columns_and_cells(predictor):
 
 
 def test_a_tables_predictions_are_those_of_its_smiles(predictor):
-    """To six digits."""
     text = "smiles\n" + "\n".join(DRUGS) + "\n"
     rows, _, _ = _table(predictor, text)
     wanted = predictor.predict(DRUGS)
@@ -252,7 +249,7 @@ def test_a_missing_smiles_column_names_the_nearest(predictor):
 
 
 def test_on_invalid_fail_stops_with_row_and_reason(predictor):
-    """The row's number counts through all pieces."""
+    """Rows are counted over all chunks."""
     with pytest.raises(
         DataError, match="my.csv, (row 2|line 3): RDKit cannot read 'C1CC': unclose"
     ):
@@ -262,14 +259,14 @@ def test_on_invalid_fail_stops_with_row_and_reason(predictor):
         _table(predictor, text, on_invalid="fail", rows=2)
 
 
-def test_a_table_without_any_molecule(predictor):
+def test_a_table_without_any_molecule_is_kept(predictor):
     rows, _, counts = _table(predictor, "smiles\nC1CC\nx\n")
     assert counts == (2, 2)
     assert [row["y_pred"] for row in rows] == ["", ""]
 
 
-def test_large_and_small_molecules_together(predictor):
-    """A dendrimer among methanes changes nothing for them."""
+def test_a_large_molecule_does_not_change_small_ones(predictor):
+    """The large one is a dendrimer among methanes."""
     long = "C" * 300
     predictions = predictor.predict(["C", long, "CC", long + "O", "C"])
     alone = predictor.predict(["C", "CC"])
@@ -287,7 +284,7 @@ PROBABILITIES = [f"c_prob_{name}" for name in CLASSES]
 
 @pytest.fixture(scope="module")
 def classifier(predictor) -> Predictor:
-    """A number, three classes and a yes/no, from five outputs of the same kind of network."""
+    """Regression, three classes and a binary target, from five outputs."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         targets = (
@@ -303,7 +300,7 @@ def classifier(predictor) -> Predictor:
 
 
 def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifier):
-    """The most probable one; probabilities are the softmax of the outputs and sum to one."""
+    """It is the most probable one; probabilities are the softmax of the outputs."""
     predictions = classifier.predict(DRUGS)
     columns = classifier.predict_graphs([get("zinc")(text) for text in DRUGS])
     assert columns.shape == (len(DRUGS), 5)
@@ -321,7 +318,7 @@ def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifie
 
 
 def test_a_row_without_classes_has_no_probabilities(predictor, classifier):
-    """Where the molecule cannot be read, and where no target has classes."""
+    """The SMILES is invalid, or no target has classes."""
     bad, good = classifier.predict(["C1CC", "CCO"])
     assert (bad.values, bad.probabilities) == (None, {})
     assert good.probabilities
@@ -340,7 +337,7 @@ def test_all_spellings_have_the_same_probabilities(classifier):
 
 @pytest.mark.parametrize("rows", [1, 3, 8192])
 def test_a_table_has_a_column_for_each_class(classifier, rows):
-    """After the predicted one, target by target; a row that failed has blanks in all of them."""
+    """They follow the predicted class; a row that failed has empty cells."""
     table, text, counts = _table(classifier, TABLE, rows=rows)
     assert list(table[0])[4:] == ["y_pred", "c_pred", *PROBABILITIES, "z_pred", "error"]
     assert text.count("c_pred") == 1
@@ -373,7 +370,7 @@ def test_classes_come_from_a_folder_too(classifier, tmp_path):
 
 @pytest.fixture(scope="module")
 def many() -> list[str]:
-    """A thousand rows of all sizes, some of which cannot be read."""
+    """A thousand SMILES of all sizes, some of them invalid."""
     molecules = [
         f"{'C' * length}{end}" for length in range(1, 30) for end in ("O", "N", "c1ccccc1")
     ]
@@ -394,12 +391,12 @@ def _agree(got: list[Prediction], wanted: list[Prediction]) -> None:
 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_gives_the_same(predictor, many, processes):
-    """In the same order, failed rows in their places; values differ by rounding alone."""
+    """Rows keep their order, and values differ by rounding alone."""
     _agree(_with(predictor, processes).predict(many), predictor.predict(many))
 
 
-def test_the_network_can_run_here_while_others_prepare(predictor, many):
-    """As it does where it lies on a GPU."""
+def test_the_main_process_can_run_the_network_while_workers_encode(predictor, many):
+    """This is how a GPU is used."""
     parting = _with(predictor, 2)
     parting._run_here = True
     _agree(parting.predict(many), predictor.predict(many))
@@ -411,7 +408,7 @@ def test_small_tasks_of_a_long_stream_give_the_same(predictor, many, monkeypatch
 
 
 def test_few_rows_start_no_process_and_many_do(predictor, many):
-    """And those are gone when the stream ends, or is dropped half way."""
+    """They have ended when the stream ends, or is closed early."""
     for count, started in ((1, 0), (255, 0), (256, 2), (1000, 2)):
         stream = _with(predictor, 2).stream(many[:count])
         assert multiprocessing.active_children() == []
@@ -427,7 +424,7 @@ def test_few_rows_start_no_process_and_many_do(predictor, many):
 
 
 def test_a_row_that_fails_ends_the_processes(predictor, many):
-    """As does an error of the table that is read, or a reader of the output that has left."""
+    """So does an error of the input table, or a closed output."""
     text = "smiles\n" + "\n".join(many) + "\n"
     with pytest.raises(DataError, match="my.csv, line 5: empty SMILES"):
         _table(_with(predictor, 2), text, on_invalid="fail", rows=300)
@@ -446,7 +443,7 @@ def test_a_row_that_fails_ends_the_processes(predictor, many):
 
 @pytest.mark.parametrize("rows", [1, 7, 100, 333, 8192])
 def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monkeypatch, rows):
-    """Rows of a piece, of a task and of a share have nothing to do with each other."""
+    """The sizes of chunks, tasks and shares are independent."""
     monkeypatch.setattr(module, "_TASK", 150)
     text = "n,smiles\n" + "".join(f"{n},{smiles}\n" for n, smiles in enumerate(many))
     table, written, counts = _table(_with(predictor, 2), text, rows=rows)
@@ -459,8 +456,8 @@ def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monk
             assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-4, abs=1e-5)
 
 
-def test_what_a_worker_is_given_can_be_sent_to_it(predictor):
-    """Where processes are spawned, the work travels as a pickle."""
+def test_the_work_of_a_worker_can_be_pickled(predictor):
+    """Spawned processes receive it as a pickle."""
     work = Predict(predictor._prepare, predictor._run)
     again = pickle.loads(pickle.dumps(work))(DRUGS)
     assert np.array_equal(again.values, work(DRUGS).values)
@@ -468,7 +465,7 @@ def test_what_a_worker_is_given_can_be_sent_to_it(predictor):
 
 
 @pytest.mark.parametrize("processes", [0, -1])
-def test_a_number_of_processes_that_cannot_be(predictor, processes):
+def test_less_than_one_process_is_refused(predictor, processes):
     with pytest.raises(ConfigError, match=f"processes must be 1 or more; got {processes}"):
         _with(predictor, processes)
 
@@ -486,7 +483,7 @@ def test_outcomes_are_the_predictions_in_columns(predictor):
 
 
 def test_columns_of_cells_are_a_table_too(predictor):
-    """What stands on standard input is no file; places are counted from line 1."""
+    """Errors about standard input count lines from 1."""
     out = io.StringIO()
     chunks = [{"smiles": ["CCO", "C1CC"], "note": ["a,b", ""]}, {"smiles": ["x"], "note": ["1"]}]
     options = {"smiles_column": "smiles", "source": "standard input"}
@@ -502,15 +499,15 @@ def test_columns_of_cells_are_a_table_too(predictor):
 
 
 def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
-    """As spreadsheets expect; infinity stays what it is."""
+    """Infinity is written as it is."""
     values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
     failed = np.array([False] * 5 + [True])
     cells = rows_module._cells(values, failed)
     assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
 
 
-def test_large_molecules_are_taken_few_at_a_time(predictor):
-    """So that memory is bounded: a group's slot pairs are, see `by_size`."""
+def test_groups_of_large_molecules_are_small(predictor):
+    """This bounds the memory by the number of slot pairs; see `by_size`."""
     graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
     groups = encoded_groups(graphs, predictor.model.encoding, (28,))
     assert [len(which) for which, _ in groups][:2] == [128, 128]
@@ -520,14 +517,14 @@ def test_large_molecules_are_taken_few_at_a_time(predictor):
 
 @pytest.mark.parametrize("call", ["predict", "stream", "outcomes"])
 @pytest.mark.parametrize("smiles", ["CCO", b"CCO", {"ethanol": "CCO"}])
-def test_one_smiles_is_not_taken_for_its_characters(predictor, call, smiles):
-    """At the call itself, not when the first prediction is taken."""
+def test_a_single_smiles_is_not_read_as_a_list_of_characters(predictor, call, smiles):
+    """The error comes with the call, not with the first prediction."""
     with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
         getattr(predictor, call)(smiles)
 
 
 def test_graphs_of_another_featuriser_are_refused(predictor):
-    """With the molecule's place in the list, whatever group it is predicted in."""
+    """The message has the molecule's index in the list."""
     graphs = [get("zinc")(text) for text in ("CCCCCCCCCCCC", "CCO", "C")]
     for odd in (get("ogb")("CCO"), MolGraph(np.array([[28]]), np.empty((0, 2)), np.empty((0, 1)))):
         with pytest.raises(ConfigError, match=r"^molecule 2: atom features do not fit the sizes"):
@@ -540,7 +537,7 @@ def test_graphs_of_another_featuriser_are_refused(predictor):
 
 
 def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
-    """Make a predictor of three targets; one of its network's five outputs has that bias."""
+    """Return a predictor of three targets, with this bias of one of five outputs."""
     targets = (
         Target("y", "regression", 1.0, 2.0),
         Target("b", "binary"),
@@ -573,7 +570,7 @@ def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, name, precision):
-    """By all routes, and beside a SMILES that cannot be read, whose reason stays."""
+    """An invalid SMILES beside it keeps its own error."""
     predictor = _damaged(output, value, precision)
     texts = [DRUGS[0], "C1CC", DRUGS[1]]
     wanted = f"the prediction of {name} is not a finite number: the model's weights are damaged"
@@ -597,7 +594,7 @@ def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, n
         _table(predictor, table, on_invalid="fail")
 
 
-def test_one_molecule_whose_prediction_is_not_finite_costs_the_others_nothing(predictor):
+def test_a_prediction_that_is_not_finite_does_not_change_other_rows(predictor):
     broken = pickle.loads(pickle.dumps(predictor))
     before = broken.predict(["CCC", "CCO"])
     with torch.no_grad():
@@ -609,7 +606,7 @@ def test_one_molecule_whose_prediction_is_not_finite_costs_the_others_nothing(pr
 
 
 def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor):
-    """Every row is one row to pandas as well as to Python."""
+    """pandas and Python read the same rows."""
     text = 'note,smiles,note,note.1\n"first\rsecond",CCO, a ,"b\r\n"\nx,CCC,"q""q",\n'
     out = io.StringIO(newline="")
     chunks = read_chunks(io.StringIO(text, newline=""), "my.csv")

@@ -1,4 +1,4 @@
-"""Worker processes: order, bounds, errors, deaths, and that none is left behind.
+"""Worker processes: order, memory bound, errors, deaths, and no process left behind.
 
 Work is done in forks here, which need not import this file.
 """
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 
 def _gone(pid: int, within: float = 10.0) -> bool:
-    """Whether a process ends in so many seconds."""
+    """Return whether a process ends within this number of seconds."""
     end = time.monotonic() + within
     while time.monotonic() < end:
         try:
@@ -33,7 +33,7 @@ def _gone(pid: int, within: float = 10.0) -> bool:
         except ProcessLookupError:
             return True
         with open(f"/proc/{pid}/stat") as file:
-            if file.read().rpartition(")")[2].split()[0] == "Z":  # dead, and nobody has asked yet
+            if file.read().rpartition(")")[2].split()[0] == "Z":  # ended, but not yet joined
                 return True
         time.sleep(0.02)
     return False
@@ -47,15 +47,14 @@ def _slow_first(task: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_results_come_in_the_order_of_the_tasks(processes):
-    """Whichever is ready first."""
     with Workers(processes, _slow_first) as workers:
         assert list(workers.map(range(20))) == [-task for task in range(20)]
         assert list(workers.map([])) == []
         assert list(workers.map([5])) == [-5]
 
 
-def test_few_tasks_are_taken_ahead():
-    """While the first takes long, the others do not run away with the memory."""
+def test_few_tasks_are_taken_in_advance():
+    """This bounds the memory while the first task takes long."""
     taken = []
 
     def tasks():
@@ -71,7 +70,7 @@ def test_few_tasks_are_taken_ahead():
         assert len(list(results)) == 99
 
 
-def test_spawned_ones_do_the_same():
+def test_spawned_workers_give_the_same_results():
     with Workers(1, operator.neg, method="spawn") as workers:
         assert list(workers.map([1, 2, 3])) == [-1, -2, -3]
 
@@ -82,7 +81,7 @@ def _fail_at_3(task: int) -> int:
     return task
 
 
-def test_an_error_is_raised_as_itself_in_its_turn():
+def test_the_error_of_a_task_is_raised_in_its_turn():
     results = []
     with Workers(2, _fail_at_3) as workers, pytest.raises(InvalidMolecule, match="^no such ring$"):
         for result in workers.map(range(9)):
@@ -91,7 +90,7 @@ def test_an_error_is_raised_as_itself_in_its_turn():
 
 
 class _Odd(Exception):
-    """It cannot be read back from its pickle, which calls it with its message alone."""
+    """It cannot be unpickled, because that passes the message alone."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(one + two)
@@ -101,7 +100,7 @@ def _raise_odd(task: int) -> int:
     raise _Odd("a", "b")
 
 
-def test_an_error_that_cannot_be_sent_is_told_in_full():
+def test_an_error_that_cannot_be_pickled_is_reported_in_full():
     with (
         Workers(1, _raise_odd) as workers,
         pytest.raises(RuntimeError, match="_raise_odd(.|\n)*ab"),
@@ -120,7 +119,7 @@ def _die(task: int) -> int:
 @pytest.mark.parametrize(
     ("task", "how"), [(2, "was ended by SIGKILL"), (-2, "left with code 3")], ids=["killed", "left"]
 )
-def test_a_worker_that_dies_is_an_error_that_says_how(task, how):
+def test_an_error_says_how_a_worker_died(task, how):
     with (
         Workers(2, _die) as workers,
         pytest.raises(MolsepnormError, match=f"one of 2 worker processes {how}.*fewer processes"),
@@ -128,8 +127,8 @@ def test_a_worker_that_dies_is_an_error_that_says_how(task, how):
         list(workers.map([0, 1, task, 3, 4]))
 
 
-def test_a_worker_that_died_at_rest_is_told_too():
-    """When it is to be sent a task: no BrokenPipeError, which looks like a reader that has left."""
+def test_a_worker_that_died_while_idle_is_reported():
+    """A BrokenPipeError would look like a closed output."""
     with Workers(1, _die) as workers:
         (process,) = multiprocessing.active_children()
         process.kill()
@@ -145,7 +144,7 @@ def _pid_then_sleep(task: int) -> int:
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt, BrokenPipeError])
-def test_none_is_left_behind_in_the_middle_of_its_work(error):
+def test_no_worker_is_left_behind_in_the_middle_of_its_work(error):
     with suppress(KeyboardInterrupt, BrokenPipeError), Workers(2, _pid_then_sleep) as workers:
         pids = [process.pid for process in multiprocessing.active_children()]
         assert next(workers.map([0, 3600, 0])) in pids
@@ -165,8 +164,8 @@ with Workers(3, lambda task: os.getpid()) as workers:
 """
 
 
-def test_they_go_when_this_process_is_killed():
-    """Without a chance to tell them: their pipes close."""
+def test_workers_end_when_the_main_process_is_killed():
+    """They notice that their pipes are closed."""
     done = subprocess.run([sys.executable, "-c", _KILLED], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL
     pids = [int(pid) for pid in done.stdout.split()]
@@ -179,8 +178,8 @@ def _interrupt_myself(task: int) -> int:
     return task
 
 
-def test_ctrl_c_is_for_the_first_process_alone():
-    """A terminal sends it to all; the workers leave no tracebacks of their own."""
+def test_workers_ignore_ctrl_c():
+    """A terminal sends it to all processes; workers print no tracebacks."""
     with Workers(2, _interrupt_myself) as workers:
         assert list(workers.map(range(4))) == [0, 1, 2, 3]
 
@@ -190,8 +189,8 @@ def _product(task: int) -> tuple[int, float]:
     return torch.get_num_threads(), float((matrix @ matrix).sum())
 
 
-def test_each_has_one_torch_thread_also_after_several_ran_here():
-    """A fork of a process whose OpenMP threads have run would hang if it started threads."""
+def test_each_worker_has_one_torch_thread():
+    """A fork would hang if it started threads after OpenMP threads had run in this process."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.tasks import Target, Task, check_labels, json_scores
+from molsepnorm.tasks import Loss, Target, Task, check_labels, json_scores
 from molsepnorm.tasks.metrics import METRICS, Kind, score
 
 NAN = float("nan")
@@ -37,7 +37,7 @@ OUTPUT_OF = torch.tensor([0, 0, 0, 1, 2, 2, 3])  # for each output its target
 
 
 def weighted(task: Task) -> Task:
-    """The same, each class with a weight of its own."""
+    """Return the task with a different weight for each class."""
     weights = {1: (), 2: (0.25, 4.0), 3: (3.0, 0.5, 0.125)}
     return replace(
         task,
@@ -46,6 +46,12 @@ def weighted(task: Task) -> Task:
             for t in task.targets
         ),
     )
+
+
+def loss_of(
+    task: Task, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    return Loss(task)(outputs, labels, weights)
 
 
 SUBSETS = {
@@ -69,7 +75,7 @@ def labels_of(task: Task) -> Tensor:
 
 
 def test_fit_standardises_by_the_training_labels() -> None:
-    """Mean and deviation of the labels present, computed in float64; the others are left alone."""
+    """Mean and standard deviation of the labels present, in float64; classes are not scaled."""
     rng = np.random.default_rng(0)
     labels = np.stack(
         [rng.normal(1000, 0.1, 10_001), rng.integers(0, 2, 10_001), rng.integers(0, 3, 10_001)],
@@ -106,7 +112,7 @@ def test_fit_standardises_by_the_training_labels() -> None:
     ],
 )
 def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
-    """The loss for a mixture, unless one is given."""
+    """Targets of several kinds are compared by the loss, unless a metric is given."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0]])
     classes = [("x", "y") if kind == "multiclass" else () for kind in kinds]
     task = Task.fit(["a", "b"], kinds, labels, classes=classes)
@@ -117,7 +123,7 @@ def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
 
 
 def test_squared_errors_go_with_rmse() -> None:
-    """Unless another metric is given; the loss does not decide for other kinds."""
+    """A metric that is given takes precedence, and other kinds keep their metric."""
     labels = np.array([[0.0], [1.0]])
     for kind, metric in (("regression", "rmse"), ("binary", "roc_auc")):
         task = Task.fit(["a"], [kind], labels, regression_loss="mse")
@@ -143,9 +149,8 @@ def test_fit_refuses_a_target_without_labels() -> None:
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_a_published_set_is_taken_as_it_is(class_weight: None) -> None:
-    """A target without labels, or of a single value, is neither refused nor makes a loss that is
-    no number."""
+def test_a_published_set_may_have_constant_or_unlabelled_targets(class_weight: None) -> None:
+    """Targets without labels, or with a single value, are accepted, and their loss is finite."""
     kinds: list[Kind] = ["regression", "regression", "binary", "binary", "multiclass"]
     labels = np.array([[0.1, NAN, 1, NAN, 2]] * 7, dtype=np.float32)
     task = Task.fit(
@@ -160,27 +165,27 @@ def test_a_published_set_is_taken_as_it_is(class_weight: None) -> None:
     assert task.targets[0].scale == 1
     assert task.targets[1] == Target("b", "regression")
     later = torch.tensor([[5.0, 3.0, 0.0, 1.0, 1.0]])
-    total, weight = task.loss(torch.zeros(1, 7), later)
+    total, weight = loss_of(task, torch.zeros(1, 7), later)
     assert total.isfinite()
     assert weight.isfinite()
-    assert np.isfinite(task.constant(labels)).all()
+    assert np.isfinite(task.baseline_prediction(labels)).all()
 
 
 @pytest.mark.parametrize(
     ("target", "label", "message"),
     [
-        (TOXIC, 2.0, "target 'toxic' is yes/no, so its labels must be 0, 1 or blank; found 2"),
-        (TOXIC, -1.0, "'toxic' is yes/no, .* found -1"),
-        (TOXIC, 0.5, "'toxic' is yes/no, .* found 0.5"),
-        (TOXIC, math.inf, "'toxic' is yes/no, .* found inf"),
+        (TOXIC, 2.0, "target 'toxic' is binary, so its labels must be 0, 1 or empty; found 2"),
+        (TOXIC, -1.0, "'toxic' is binary, .* found -1"),
+        (TOXIC, 0.5, "'toxic' is binary, .* found 0.5"),
+        (TOXIC, math.inf, "'toxic' is binary, .* found inf"),
         (ODOUR, 3.0, "target 'odour' has 3 classes, so its labels must be 0 … 2; found 3"),
         (ODOUR, -1.0, "'odour' has 3 classes, .* found -1"),
         (ODOUR, 1.5, "'odour' has 3 classes, .* found 1.5"),
         (TASTE, 2.0, "'taste' has 2 classes, so its labels must be 0 … 1; found 2"),
     ],
 )
-def test_labels_that_their_target_cannot_have(target: Target, label: float, message: str) -> None:
-    """An index outside of the classes would be another molecule's loss, or a crash on a GPU."""
+def test_invalid_labels_are_refused(target: Target, label: float, message: str) -> None:
+    """A class index out of range would give a wrong loss, or a crash on a GPU."""
     labels = np.array([[5.0, NAN], [-3.0, 0.0], [7.5, 1.0], [2.0, label]])
     with pytest.raises(DataError, match=message):
         check_labels([LOGP, target], labels)
@@ -194,8 +199,8 @@ def test_labels_that_their_target_cannot_have(target: Target, label: float, mess
     check_labels([LOGP, target], labels[:3])
 
 
-def test_unknown_metric() -> None:
-    """The nearest name is offered."""
+def test_an_unknown_metric_is_refused() -> None:
+    """The message suggests the nearest name."""
     with pytest.raises(ConfigError, match=r"unknown metric 'roc-auc'\. Did you mean 'roc_auc'"):
         Task((TOXIC,), "roc-auc")
 
@@ -210,7 +215,7 @@ def test_unknown_metric() -> None:
         (LOGP, "mcc", "binary and multiclass"),
     ],
 )
-def test_a_metric_of_another_kind(target: Target, metric: str, wanted: str) -> None:
+def test_a_metric_for_other_kinds_is_refused(target: Target, metric: str, wanted: str) -> None:
     """A metric must be for at least one of the targets."""
     message = f"metric '{metric}' is for {wanted} targets, and there is none among {target.name}"
     with pytest.raises(ConfigError, match=message):
@@ -223,7 +228,7 @@ def test_a_metric_of_another_kind(target: Target, metric: str, wanted: str) -> N
     blanks=st.integers(0, 5),
 )
 def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) -> None:
-    """Of the labels present; a training label's mean weight is 1, and all classes weigh alike."""
+    """The mean weight of a training label is 1, and all classes have the same total weight."""
     column = np.repeat(np.arange(len(counts), dtype=float), counts)
     labels = np.append(column, np.full(blanks, np.nan))[:, None]
     expected = compute_class_weight("balanced", classes=np.arange(len(counts)), y=column)
@@ -236,13 +241,13 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
     for task in tasks:
         (target,) = task.targets
         assert target.class_weights == pytest.approx(expected.tolist())
-        total, weight = task.loss(torch.zeros(len(labels), task.outputs), torch.tensor(labels))
+        total, weight = loss_of(task, torch.zeros(len(labels), task.outputs), torch.tensor(labels))
         assert float(weight) == pytest.approx(len(column))
         assert float(total / weight) == pytest.approx(math.log(len(counts)))
 
 
-def test_a_class_that_does_not_occur_has_the_weight_1() -> None:
-    """The others are balanced among themselves, so that the mean weight of a label stays 1."""
+def test_a_class_without_labels_has_weight_1() -> None:
+    """The other classes are balanced, so that the mean weight of a label is still 1."""
     labels = np.repeat([0.0, 1.0], [600, 400])[:, None]
     classes = [("a", "b", "c")]
     task = Task.fit(["y"], ["multiclass"], labels, classes=classes, class_weight="balanced")
@@ -250,14 +255,14 @@ def test_a_class_that_does_not_occur_has_the_weight_1() -> None:
     assert weights == pytest.approx((1000 / 1200, 1000 / 800, 1.0))
 
 
-def test_balancing_leaves_regression_alone() -> None:
-    """And nothing is balanced unless it is asked for; of numbers alone it cannot be."""
+def test_balancing_does_not_change_regression_targets() -> None:
+    """Nothing is balanced by default, and balancing needs a binary or multi-class target."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0]])
     task = Task.fit(["a", "b"], ["regression", "binary"], labels, class_weight="balanced")
     assert [target.class_weights for target in task.targets] == [(), (0.75, 1.5)]
     task = Task.fit(["a", "b"], ["regression", "binary"], labels)
     assert [target.class_weights for target in task.targets] == [(), ()]
-    with pytest.raises(ConfigError, match="class_weight is for yes/no and multi-class .* a, b are"):
+    with pytest.raises(ConfigError, match="class_weight is for binary and multi-class .* a, b are"):
         Task.fit(["a", "b"], ["regression"] * 2, labels, class_weight="balanced")
 
 
@@ -267,7 +272,7 @@ def test_balancing_leaves_regression_alone() -> None:
 def plain_loss(
     task: Task, outputs: Tensor, labels: Tensor, weights: list[float]
 ) -> tuple[Tensor, float]:
-    """Label by label."""
+    """Compute the loss label by label."""
     total, weight = torch.zeros((), dtype=outputs.dtype), 0.0
     for output_row, label_row, molecule in zip(outputs, labels.tolist(), weights, strict=True):
         start = 0
@@ -294,12 +299,12 @@ def plain_loss(
 @pytest.mark.parametrize("weights", [None, [1.0, 0.5, 7.0, 3.0, 0.0, 1e-3]])
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
 def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> None:
-    """Sum, sum of weights and gradient, for every mixture of kinds."""
+    """The sum, the sum of weights and the gradient agree for every mixture of kinds."""
     torch.manual_seed(0)
     labels = labels_of(task)
     outputs = (3 * torch.randn(6, task.outputs)).requires_grad_()
     given = None if weights is None else torch.tensor(weights)
-    total, weight = task.loss(outputs, labels, given)
+    total, weight = loss_of(task, outputs, labels, given)
     expected, expected_weight = plain_loss(task, outputs, labels, weights or [1.0] * 6)
     torch.testing.assert_close(total, expected)
     assert float(weight) == pytest.approx(expected_weight)
@@ -311,12 +316,12 @@ def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> No
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e30])
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
 def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
-    """Exactly zero where a label is missing and finite everywhere, however large the outputs; also
-    where a squared error is too large a number."""
+    """The gradient is exactly zero where a label is missing and finite everywhere, for outputs of
+    any size, even if the squared error overflows."""
     torch.manual_seed(1)
     labels = labels_of(task)
     outputs = (size * torch.randn(6, task.outputs)).requires_grad_()
-    total, _ = task.loss(outputs, labels, torch.rand(6))
+    total, _ = loss_of(task, outputs, labels, torch.rand(6))
     total.backward()
     assert total.isfinite() or (task.regression_loss == "mse" and size > 1e19)
     assert outputs.grad.isfinite().all()
@@ -327,10 +332,10 @@ def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
 
 
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
-def test_loss_without_any_label(task: Task) -> None:
-    """Zero of zero weight, with a zero gradient."""
+def test_the_loss_without_labels_is_zero(task: Task) -> None:
+    """Its weight and its gradient are zero too."""
     outputs = torch.randn(3, task.outputs, requires_grad=True)
-    total, weight = task.loss(outputs, torch.full((3, len(task.targets)), NAN), torch.rand(3))
+    total, weight = loss_of(task, outputs, torch.full((3, len(task.targets)), NAN), torch.rand(3))
     total.backward()
     assert (total.item(), weight.item()) == (0.0, 0.0)
     assert not outputs.grad.any()
@@ -338,37 +343,37 @@ def test_loss_without_any_label(task: Task) -> None:
 
 @given(copies=st.lists(st.integers(0, 4), min_size=6, max_size=6))
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
-def test_a_weight_is_so_many_copies(task: Task, copies: list[int]) -> None:
-    """A molecule of weight 2 counts as twice the same molecule, one of weight 0 as none."""
+def test_a_weight_counts_as_copies_of_the_molecule(task: Task, copies: list[int]) -> None:
+    """A molecule of weight 2 counts as two copies, one of weight 0 as none."""
     torch.manual_seed(2)
     outputs, labels = torch.randn(6, task.outputs), labels_of(task)
     times = torch.tensor(copies)
-    one = task.loss(outputs, labels, times.float())
-    other = task.loss(outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
+    one = loss_of(task, outputs, labels, times.float())
+    other = loss_of(task, outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
     torch.testing.assert_close(one, other)
 
 
 def test_a_molecule_of_weight_0_has_no_gradient() -> None:
-    """Weights of 1 are no weights."""
+    """Weights of 1 give the same loss as no weights."""
     outputs = torch.randn(6, 7, requires_grad=True)
-    total, _ = MIXED.loss(outputs, torch.tensor(LABELS), torch.tensor([1.0, 0, 1, 1, 0, 1]))
+    total, _ = loss_of(MIXED, outputs, torch.tensor(LABELS), torch.tensor([1.0, 0, 1, 1, 0, 1]))
     total.backward()
     assert not outputs.grad[[1, 4]].any()
     assert outputs.grad[[0, 2, 5]].any()
-    ones = MIXED.loss(outputs, torch.tensor(LABELS), torch.ones(6))
-    torch.testing.assert_close(ones, MIXED.loss(outputs, torch.tensor(LABELS)), rtol=0, atol=0)
+    ones = loss_of(MIXED, outputs, torch.tensor(LABELS), torch.ones(6))
+    torch.testing.assert_close(ones, loss_of(MIXED, outputs, torch.tensor(LABELS)), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("class_weights", [(), (0.2, 5.0)])
-def test_two_classes_are_yes_or_no(class_weights: tuple[float, ...]) -> None:
-    """With logits 0 and z the loss, its gradient and the probability are those of yes/no with z."""
+def test_two_classes_equal_a_binary_target(class_weights: tuple[float, ...]) -> None:
+    """Logits 0 and z give the loss, gradient and probability of a binary target with logit z."""
     binary = Task((replace(TOXIC, class_weights=class_weights),), "loss")
     two = Task((replace(TASTE, class_weights=class_weights),), "loss")
     z = (5 * torch.randn(50, 1)).requires_grad_()
     both = torch.cat([torch.zeros(50, 1), z], dim=1)
     labels = torch.randint(0, 2, (50, 1)).float()
     labels[::6] = NAN
-    one, other = binary.loss(z, labels), two.loss(both, labels)
+    one, other = loss_of(binary, z, labels), loss_of(two, both, labels)
     torch.testing.assert_close(one, other)
     gradients = (torch.autograd.grad(total, z)[0] for total, _ in (one, other))
     torch.testing.assert_close(*gradients)
@@ -376,22 +381,22 @@ def test_two_classes_are_yes_or_no(class_weights: tuple[float, ...]) -> None:
 
 
 def test_loss_of_half_precision_outputs_is_computed_in_float32() -> None:
-    """With bfloat16 outputs, as autocast gives them, neither scaling nor sum is in bfloat16."""
+    """Outputs of autocast are bfloat16; scaling and summation are not."""
     outputs = torch.ones(3000, 1, dtype=torch.bfloat16)
     task = Task((Target("a", "regression", mean=100.3, scale=0.7),), "mae")
-    total, _ = task.loss(outputs, torch.full((3000, 1), 100.1))
+    total, _ = loss_of(task, outputs, torch.full((3000, 1), 100.1))
     assert total.dtype == torch.float32
     assert total.item() == pytest.approx(3000 * (1 + 0.2 / 0.7), rel=1e-5)
     outputs = torch.randn(6, 7).bfloat16()
-    exact = weighted(MIXED).loss(outputs.float(), torch.tensor(LABELS))
-    torch.testing.assert_close(weighted(MIXED).loss(outputs, torch.tensor(LABELS)), exact)
+    exact = loss_of(weighted(MIXED), outputs.float(), torch.tensor(LABELS))
+    torch.testing.assert_close(loss_of(weighted(MIXED), outputs, torch.tensor(LABELS)), exact)
 
 
 # Predictions
 
 
 def test_predictions_undo_the_standardisation() -> None:
-    """Regression in the target's own units, the others as probabilities."""
+    """Regression predictions are in the target's own units, the others are probabilities."""
     outputs = torch.tensor(
         [
             [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -410,7 +415,7 @@ def test_predictions_undo_the_standardisation() -> None:
 
 
 def test_predictions_are_exact() -> None:
-    """To the last digit of single precision, where the mean is much larger than the scale."""
+    """They are exact in single precision, even if the mean is much larger than the scale."""
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(200, 1)).astype(np.float32)
     task = Task((Target("energy", "regression", mean=-1234.56789, scale=0.0123),), "mae")
@@ -419,17 +424,16 @@ def test_predictions_are_exact() -> None:
 
 
 def test_the_loss_is_zero_where_the_prediction_is_the_label() -> None:
-    """Whatever the standardisation."""
+    """This holds for any standardisation."""
     task = Task((Target("a", "regression", mean=-7.0, scale=3.0),), "mae")
     outputs = torch.randn(9, 1)
-    total, _ = task.loss(outputs, task.predictions(outputs))
+    total, _ = loss_of(task, outputs, task.predictions(outputs))
     assert float(total) == pytest.approx(0, abs=1e-5)
 
 
 @given(size=st.sampled_from([1e-3, 1.0, 1e2, 1e30]), seed=st.integers(0, 2**32 - 1))
 def test_probabilities_of_classes_sum_to_1(size: float, seed: int) -> None:
-    """Each is between 0 and 1, the largest output's is the largest, and minus its logarithm is the
-    loss."""
+    """They are between 0 and 1, ordered as the outputs; the loss is minus their logarithm."""
     outputs = size * torch.randn(20, 7, generator=torch.Generator().manual_seed(seed))
     before = outputs.clone()
     predictions = MIXED.predictions(outputs)
@@ -442,14 +446,13 @@ def test_probabilities_of_classes_sum_to_1(size: float, seed: int) -> None:
         assert (highest == part.max(1).values).all()
     if size <= 1:
         task, classes = Task((ODOUR,), "loss"), torch.arange(20.0) % 3
-        total, _ = task.loss(outputs[:, :3], classes[:, None])
+        total, _ = loss_of(task, outputs[:, :3], classes[:, None])
         chosen = task.predictions(outputs[:, :3]).gather(1, classes.long()[:, None])
         assert float(total) == pytest.approx(float(-chosen.log().sum()), rel=1e-4)
 
 
 def test_tables_name_the_columns() -> None:
-    """For each target, in their order, the prediction first; of classes the most probable one, of
-    equals the first."""
+    """The prediction comes first, then the probabilities; ties go to the first class."""
     predictions = np.array(
         [
             [0.2, 0.5, 0.3, -1.5, 0.5, 0.5, 0.75],
@@ -479,14 +482,14 @@ def test_tables_name_the_columns() -> None:
     assert {len(values) for table in empty for values in table.values()} == {0}
 
 
-def test_the_constant_is_the_median_or_the_shares() -> None:
-    """Blanks count for nothing, and no other constant has a lower MAE or log loss."""
+def test_the_baseline_is_the_median_or_the_frequencies() -> None:
+    """Missing labels do not count, and no other constant has a lower MAE or log loss."""
     expected = [2 / 4, 1 / 4, 1 / 4, 2.0, 0.5, 0.5, 0.5]
-    assert MIXED.constant(np.array(LABELS)).tolist() == pytest.approx(expected)
+    assert MIXED.baseline_prediction(np.array(LABELS)).tolist() == pytest.approx(expected)
     rng = np.random.default_rng(3)
     column = rng.exponential(size=(101, 1))
     task = Task((LOGP,), "mae")
-    best = np.abs(column - task.constant(column)).mean()
+    best = np.abs(column - task.baseline_prediction(column)).mean()
     assert all(np.abs(column - other).mean() >= best for other in np.linspace(0, 3, 301))
     classes = rng.choice(3, size=(101, 1), p=[0.6, 0.3, 0.1]).astype(float)
     task = Task((ODOUR,), "log_loss")
@@ -494,22 +497,22 @@ def test_the_constant_is_the_median_or_the_shares() -> None:
     def log_loss(shares: np.ndarray) -> float:
         return task.scores(np.tile(shares, (101, 1)), classes)["log_loss"]
 
-    best = log_loss(task.constant(classes))
+    best = log_loss(task.baseline_prediction(classes))
     assert all(log_loss(shares) > best for shares in rng.dirichlet([1, 1, 1], 50))
 
 
-def test_the_constant_of_squared_errors_is_the_mean() -> None:
+def test_the_baseline_of_squared_errors_is_the_mean() -> None:
     """No other constant has a lower RMSE."""
     column = np.random.default_rng(3).exponential(size=(101, 1))
     task = Task((Target("a", "regression"),), "rmse", regression_loss="mse")
-    assert task.constant(column) == pytest.approx(column.mean(axis=0))
-    best = np.square(column - task.constant(column)).mean()
+    assert task.baseline_prediction(column) == pytest.approx(column.mean(axis=0))
+    best = np.square(column - task.baseline_prediction(column)).mean()
     assert all(np.square(column - other).mean() >= best for other in np.linspace(0, 3, 301))
 
 
-def test_the_constant_without_labels_is_a_prediction_like_any_other() -> None:
-    """Numbers, such as can be scored."""
-    constant = MIXED.constant(np.full((3, 4), np.nan))
+def test_the_baseline_without_labels_is_finite() -> None:
+    """It can be scored like any prediction."""
+    constant = MIXED.baseline_prediction(np.full((3, 4), np.nan))
     assert constant.shape == (7,)
     assert np.isfinite(constant).all()
 
@@ -518,7 +521,7 @@ def test_the_constant_without_labels_is_a_prediction_like_any_other() -> None:
 
 
 def random_scored(seed: int, molecules: int = 120) -> tuple[Task, np.ndarray, np.ndarray]:
-    """Two targets of each kind in a mixture, predictions better than chance, labels that lack."""
+    """Return two targets of each kind, predictions better than chance, and incomplete labels."""
     rng = np.random.default_rng(seed)
     targets = (
         *(Target("u", "regression"), ODOUR, Target("v", "binary"), TASTE),
@@ -558,8 +561,8 @@ COLUMNS = {
 }
 
 
-def test_scores_are_those_of_every_target_and_their_means() -> None:
-    """Every metric on every target that it fits, and nothing else."""
+def test_scores_cover_every_target_and_their_means() -> None:
+    """Every metric is computed on every target that it is for."""
     task, predictions, labels = random_scored(0)
     expected = {}
     for name, metric in METRICS.items():
@@ -577,8 +580,8 @@ def test_scores_are_those_of_every_target_and_their_means() -> None:
     assert next(iter(scores)) == "mae"
 
 
-def test_scores_of_some_metrics_only() -> None:
-    """They are the same as among all."""
+def test_selected_metrics_have_the_same_scores() -> None:
+    """Selecting metrics only leaves others out."""
     task, predictions, labels = random_scored(3)
     every = task.scores(predictions, labels)
     some = task.scores(predictions, labels, ["accuracy", "mae", "loss"])
@@ -590,7 +593,7 @@ def test_scores_of_some_metrics_only() -> None:
 
 
 def test_a_single_target_of_a_kind_has_no_score_of_its_own() -> None:
-    """With one target of a kind "mae" says it all."""
+    """A score such as mae/<target> would repeat mae."""
     scores = Task((LOGP,), "mae").scores(np.array([[1.0], [3.0]]), np.zeros((2, 1)))
     assert list(scores) == ["mae", "rmse", "r2", "spearman"]
     assert (scores["mae"], scores["rmse"]) == pytest.approx((2.0, math.sqrt(5)))
@@ -606,7 +609,7 @@ def test_a_single_target_of_a_kind_has_no_score_of_its_own() -> None:
 
 @pytest.mark.parametrize("column", [[1.0, 1.0, NAN], [0.0, 0.0, 0.0], [NAN, NAN, NAN]])
 def test_an_undefined_roc_auc_is_nan(column: list[float]) -> None:
-    """One class alone, or no label: NaN, never 0.5, and left out of the mean."""
+    """With one class or no labels it is NaN, not 0.5, and left out of the mean."""
     predictions = np.array([[0.2, 0.1], [0.6, 0.9], [0.4, 0.3]])
     labels = np.array([column, [0.0, 1.0, 0.0]]).T
     alone = Task((Target("a", "binary"),), "roc_auc")
@@ -618,7 +621,7 @@ def test_an_undefined_roc_auc_is_nan(column: list[float]) -> None:
 
 
 def test_without_labels_every_score_is_nan() -> None:
-    """No label, no score: JSON has them as null."""
+    """JSON holds undefined scores as null."""
     scores = MIXED.scores(np.full((2, 7), 0.5), np.full((2, 4), np.nan))
     assert all(math.isnan(value) for value in scores.values())
     assert set(json_scores(scores).values()) == {None}
@@ -626,9 +629,8 @@ def test_without_labels_every_score_is_nan() -> None:
     assert MIXED.intervals(np.full((2, 7), 0.5), np.full((2, 4), np.nan)) == {}
 
 
-def test_nearly_every_score_lies_in_its_interval() -> None:
-    """Of 1,290 scores on data sets of 60 molecules; a score whose resamples are biased, such as R²,
-    may lie outside at times."""
+def test_nearly_all_scores_lie_in_their_intervals() -> None:
+    """Scores whose resamples are biased, such as R², may lie outside at times."""
     inside = []
     for seed in range(30):
         task, predictions, labels = random_scored(seed, molecules=60)
@@ -643,7 +645,7 @@ def test_nearly_every_score_lies_in_its_interval() -> None:
 
 
 def test_intervals_are_reproducible() -> None:
-    """The seed decides; more resamples change little."""
+    """The same seed gives the same interval; more resamples change it little."""
     task, predictions, labels = random_scored(0)
     first = task.intervals(predictions, labels, 100)
     assert task.intervals(predictions, labels, 100) == first
@@ -654,7 +656,7 @@ def test_intervals_are_reproducible() -> None:
 
 
 def test_intervals_narrow_with_the_molecules() -> None:
-    """By half for four times as many."""
+    """Four times as many molecules halve the width."""
     widths = []
     for molecules in (200, 800):
         task, predictions, labels = random_scored(5, molecules)
@@ -664,8 +666,8 @@ def test_intervals_narrow_with_the_molecules() -> None:
 
 
 def test_intervals_leave_out_what_is_undefined() -> None:
-    """A single label of yes is missing in a third of the resamples, which is few enough; targets
-    without both classes have no ROC-AUC, and the mean is that of the others."""
+    """A single positive label is missing in a third of the resamples, which is accepted. Targets
+    with one class have no ROC-AUC and are left out of the mean."""
     rng = np.random.default_rng(0)
     names = ("both", "one_yes", "all_no", "none")
     task = Task(tuple(Target(name, "binary") for name in names), "roc_auc")
@@ -689,8 +691,8 @@ def test_intervals_leave_out_what_is_undefined() -> None:
 
 
 def test_targets_are_resampled_together() -> None:
-    """Two targets that are one and the same have that one's interval for their mean; drawn apart it
-    would be narrower by the root of 2."""
+    """The mean of two identical targets has the interval of one. With independent draws it would be
+    narrower by √2."""
     task, predictions, labels = random_scored(1)
     twice = Task((replace(task.targets[0], name="a"), replace(task.targets[0], name="b")), "mae")
     intervals = twice.intervals(predictions[:, [0, 0]], labels[:, [0, 0]], 100)
@@ -702,7 +704,7 @@ def test_targets_are_resampled_together() -> None:
 # Files
 
 
-def test_json_round_trip() -> None:
+def test_a_task_survives_json() -> None:
     """A task survives JSON text exactly."""
     third = Target("a b/ü", "regression", mean=1 / 3, scale=1e-17)
     task = weighted(Task((*MIXED.targets, third), "loss", "mse"))
@@ -711,7 +713,7 @@ def test_json_round_trip() -> None:
     assert hash(again) == hash(task)  # no lists left
 
 
-def test_a_task_of_before_there_were_classes() -> None:
+def test_a_task_of_the_first_version_is_read() -> None:
     """Model folders of the first release still load."""
     text = """{"targets": [{"name": "logS", "kind": "regression", "mean": -3.5, "scale": 2.25},
                            {"name": "active", "kind": "binary", "mean": 0.0, "scale": 1.0}],
@@ -722,7 +724,7 @@ def test_a_task_of_before_there_were_classes() -> None:
     assert Task.from_json(json.loads(text)).regression_loss == "l1"
 
 
-def test_one_name_is_not_taken_for_its_letters():
+def test_a_single_name_is_refused():
     labels = np.array([[0.0, 1.0], [1.0, 2.0]])
     with pytest.raises(ConfigError, match="names must be a list, and is one text"):
         Task.fit("ab", ["regression"] * 2, labels)
@@ -738,8 +740,8 @@ THREE = Task(
 )
 
 
-def test_outputs_that_are_not_finite_make_no_predictions() -> None:
-    """A sigmoid or a softmax would make numbers of some."""
+def test_outputs_that_are_not_finite_give_no_predictions() -> None:
+    """A sigmoid or a softmax would turn some of them into numbers."""
     outputs = torch.tensor([[0.0, 1.0, 0.0, 0.0], [torch.inf, 1.0, 0.0, -torch.inf]])
     values = THREE.predictions(outputs).numpy()
     assert values[0].tolist() == [1.0, 1.0, 0.5, 0.5]
@@ -750,7 +752,7 @@ def test_outputs_that_are_not_finite_make_no_predictions() -> None:
 
 
 def test_a_target_whose_predictions_are_not_finite_does_not_leave_the_mean() -> None:
-    """The mean of the others would look better. Without a label it does not count."""
+    """The mean of the other targets would look better. Unlabelled molecules do not count."""
     labels = np.array([[0.0, 1.0, 0.0], [1.0, 3.0, 1.0], [np.nan, 4.0, 1.0]] * 9)
     predictions = np.array([[0.0, 1.5, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0], [5.0, 4.0, 0.5, 0.5]] * 9)
     good = THREE.scores(predictions, labels)

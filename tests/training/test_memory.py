@@ -89,8 +89,16 @@ def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
-def test_a_start_for_other_targets_is_refused(configure, dataset):
+def test_a_start_for_other_targets_gets_new_output_weights(configure, dataset):
     other = configure({"data.targets": ["active"], "run.epochs": 1})
     start = train_on(other, datasets.load(other.data, dataset.store.encoding)).model
-    with pytest.raises(ConfigError, match=r"the model has the targets \('active',\) and the data"):
-        train_on(configure(), dataset, model=start)
+    result = train_on(configure({"run.epochs": 1}), dataset, model=start)
+    assert result.model.task.names == ("y",)
+
+
+def test_a_start_of_another_architecture_is_refused(configure, dataset):
+    start = train_on(configure({"run.epochs": 1}), dataset).model
+    config = configure({"model.urpe": True, "model.ffn_width": 8})
+    message = "another architecture .* model.ffn_width is 16, not 8; model.urpe is False, not True"
+    with pytest.raises(ConfigError, match=message):
+        train_on(config, dataset, model=start)

@@ -1,4 +1,4 @@
-"""The learning rate's course, and the moving average of the weights."""
+"""The learning-rate schedule, the optimiser and the moving average of the weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def _rates(total: int, **settings) -> np.ndarray:
 
 
 def test_it_warms_up_in_equal_steps_and_then_falls_in_a_line():
-    """Against numpy's own interpolation between the corners of the course."""
+    """The reference is numpy's interpolation between the corners of the schedule."""
     rates = _rates(100, lr=2.0, warmup=0.2, decay="linear", final_lr=0.5)
     np.testing.assert_allclose(rates[:20], np.linspace(0.1, 2.0, 20))
     np.testing.assert_allclose(rates[20:], np.interp(np.arange(20, 100), [20, 100], [2.0, 0.5]))
 
 
 def test_the_cosine_starts_and_ends_flat():
-    """It goes from the peak to the end by half a turn, and passes the middle half-way."""
+    """It has the mean of both rates half-way."""
     rates = _rates(100, lr=1.0, warmup=0.0, decay="cosine", final_lr=0.2)
     assert rates[0] == 1.0
     assert rates[50] == pytest.approx(0.6)
@@ -33,8 +33,8 @@ def test_the_cosine_starts_and_ends_flat():
     assert 0.2 < rates[-1] < 0.201
 
 
-def test_constant_stays_at_its_peak():
-    """`final_lr` means nothing to it."""
+def test_a_constant_schedule_stays_at_its_peak():
+    """`final_lr` has no effect."""
     rates = _rates(10, lr=0.3, warmup=0.3, decay="constant", final_lr=0.1)
     np.testing.assert_allclose(rates, [0.1, 0.2, *[0.3] * 8])
 
@@ -42,8 +42,8 @@ def test_constant_stays_at_its_peak():
 @pytest.mark.parametrize("decay", ["linear", "cosine", "constant"])
 @pytest.mark.parametrize("warmup", [0.0, 0.4, 0.6, 0.99])
 @pytest.mark.parametrize("total", [1, 2, 10])
-def test_no_course_is_too_short(decay, warmup, total):
-    """Every step of a run has a rate above 0 and at most the peak, be it the only one."""
+def test_every_step_has_a_positive_rate(decay, warmup, total):
+    """The rate is at most the peak, and this is reached, even in a run of one step."""
     rates = _rates(total, lr=1.0, warmup=warmup, decay=decay)
     assert (rates > 0).all()
     assert (rates <= 1).all()
@@ -56,7 +56,7 @@ def _network() -> Graphormer:
 
 
 def test_the_average_is_a_plain_loop():
-    """Of all weights, with a shorter memory in the first steps."""
+    """Its memory is shorter in the first steps."""
     network = _network()
     average = WeightAverage(network, 0.6)
     expected: dict[str, torch.Tensor] = {}
@@ -74,8 +74,8 @@ def test_the_average_is_a_plain_loop():
         torch.testing.assert_close(averaged[name].double(), value, rtol=1e-5, atol=1e-6)
 
 
-def test_the_average_leaves_the_network_alone():
-    """It is a copy, which no optimiser would train: the network's own weights do not change."""
+def test_the_average_does_not_change_the_network():
+    """It is a copy without gradients."""
     network = _network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     average = WeightAverage(network, 0.9)
@@ -87,8 +87,8 @@ def test_the_average_leaves_the_network_alone():
     assert any(parameter.requires_grad for parameter in network.parameters())
 
 
-def test_weight_decay_spares_no_parameter():
-    """As in Graphormer v1: biases and norms decay too."""
+def test_weight_decay_applies_to_every_parameter():
+    """Biases and norms decay too, as in Graphormer v1."""
     network = _network()
     optimizer = make_optimizer(network, OptimConfig(lr=0.1, weight_decay=0.5))
     before = [parameter.detach().clone() for parameter in network.parameters()]

@@ -1,4 +1,4 @@
-"""Faulty fast paths are found before they train anything, and right ones are kept."""
+"""Faulty fast paths are found before training, and correct ones are kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 from tape import record
 
+from molsepnorm.devices import network
 from molsepnorm.nn.kernels import fused_attention as fused
 from molsepnorm.training import Callback, TrainConfig, train, trial
 from molsepnorm.training.distributed import DistributedContext
@@ -19,7 +20,7 @@ WORLD = DistributedContext()
 
 
 def settle(config: TrainConfig, world: DistributedContext = WORLD) -> tuple[str, list[str]]:
-    """How steps are taken, and what is said of it."""
+    """Return the kind of steps, and the notes."""
     notes: list[str] = []
     return trial.settled(config, CPU, world, notes.append).run.step, notes
 
@@ -60,14 +61,14 @@ def crashes(work, state):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_right_paths_are_kept(configure, tmp_path, monkeypatch, precision):
+def test_correct_paths_are_kept(configure, tmp_path, monkeypatch, precision):
     fast_paths.gpu(monkeypatch, tmp_path)
     config = configure({"run.precision": precision, "optim.ema": None})
     assert settle(config) == ("auto", [])
     assert {"cpu"} == fused.DEVICES
-    paths = [each.path for each in trial.verdicts_on(config, CPU, True)]
+    paths = [each.path for each in trial.compared(config, CPU)]
     first = [] if precision == "fp32" else ["bf16"]
-    assert paths == [*first, "fused attention", "captured steps", "fused attention's dropout"]
+    assert paths == [*first, "fused attention", "fused attention's dropout", "captured steps"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_faulty_attention_is_replaced(configure, tmp_path, monkeypatch, fault,
     ],
 )
 @pytest.mark.parametrize("asked", ["auto", "captured"])
-def test_faulty_captured_steps(configure, tmp_path, monkeypatch, fault, said, asked):
+def test_faulty_captured_steps_are_replaced(configure, tmp_path, monkeypatch, fault, said, asked):
     """Eager ones replace them unless `run.step` names them; the line appears in both cases."""
     fast_paths.gpu(monkeypatch, tmp_path, record_there=fault)
     still = {} if fault is same_masks else {"model.dropout": 0.0, "model.attention_dropout": 0.0}
@@ -115,24 +116,21 @@ def test_faulty_captured_steps(configure, tmp_path, monkeypatch, fault, said, as
         assert note.startswith("Steps on cpu are taken eagerly, not captured: ")
     else:
         assert name == "captured"
-        assert note.startswith("Steps on cpu are captured, as asked for, but ")
+        assert note.startswith("Steps on cpu are captured, as configured, but ")
     assert {"cpu"} == fused.DEVICES
 
 
-def test_a_precision_that_was_asked_for_is_used_with_a_word(configure, tmp_path, monkeypatch):
+def test_a_configured_precision_is_used_with_a_warning(configure, tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
-    monkeypatch.setattr(trial, "autocast", lambda *_: torch.autocast("cpu", torch.bfloat16))
     monkeypatch.setattr(
         "molsepnorm.devices.network._BOUNDS", {"fp32": 5e-4, "tf32": 1e-2, "bf16": 1e-6}
     )
     _, notes = settle(configure({"run.precision": "bf16"}))
-    assert any(
-        note.startswith("The precision is bf16 on cpu, as asked for, but ") for note in notes
-    )
+    assert any(note.startswith("bf16 is used on cpu as configured, but ") for note in notes)
 
 
-def test_dropout_of_the_fused_attention(configure, tmp_path, monkeypatch):
-    """Without it all is right; with it the backward pass has another mask."""
+def test_dropout_of_the_fused_attention_is_checked(configure, tmp_path, monkeypatch):
+    """The function under test has another mask in its backward pass."""
 
     def other_mask(qkv, bias, dropped=0, scale=1.0):
         y = fast_paths.attend(qkv, bias, dropped, scale)
@@ -154,36 +152,39 @@ def test_several_processes_and_eager_steps_capture_nothing(configure, tmp_path, 
     assert settle(configure({"run.step": "eager"})) == ("eager", [])
 
 
-def test_the_verdict_is_cached(configure, tmp_path, monkeypatch):
-    """By settings that matter, not by those that do not; and a new process reads the file."""
+def test_verdicts_are_cached_by_the_settings_that_matter(configure, tmp_path, monkeypatch):
+    """A new process reads them from the cache folder."""
     fast_paths.gpu(monkeypatch, tmp_path, fast_paths.by_one_percent)
-    runs: list[object] = []
-    plain = trial._compared
-    monkeypatch.setattr(trial, "_compared", lambda *of: runs.append(of) or plain(*of))
+    checks: list[str] = []
+    of_network, of_steps = network.compare, trial.compare_captured
+    monkeypatch.setattr(network, "compare", lambda *of: checks.append("network") or of_network(*of))
+    monkeypatch.setattr(
+        trial, "compare_captured", lambda *of: checks.append("steps") or of_steps(*of)
+    )
     first = settle(configure())[1]
-    assert len(runs) == 1
+    assert checks == ["network", "steps"]
     for settings in ({}, {"optim.lr": 0.1, "run.epochs": 7, "run.batch_size": 9}):
         fast_paths.new_process(monkeypatch)
         fused.DEVICES.add("cpu")
         assert settle(configure(settings))[1] == first
         assert not fused.DEVICES
-    assert len(runs) == 1
-    for settings in (
-        {"model.heads": 4},
-        {"model.width": 32},
-        {"model.attention_dropout": 0.0},
-        {"run.precision": "bf16"},
-        {"run.step": "eager"},
-        {"optim.clip_norm": None},
+    assert len(checks) == 2
+    for settings, expected in (
+        ({"model.heads": 4}, ["network", "steps"]),
+        ({"model.width": 32}, ["network", "steps"]),
+        ({"model.dropout": 0.0, "model.attention_dropout": 0.0}, ["network", "steps"]),
+        ({"run.precision": "bf16"}, ["network", "steps"]),
+        ({"run.precision": "bf16", "run.step": "eager"}, []),
+        ({"optim.clip_norm": None}, ["steps"]),
     ):
         fused.DEVICES.add("cpu")
-        before = len(runs)
+        checks.clear()
         settle(configure(settings))
-        assert len(runs) == before + 1, settings
+        assert checks == expected, settings
 
 
-def test_a_run_says_so_and_trains_by_the_plain_path(configure, tmp_path, monkeypatch, outcome):
-    """To the bit as an eager run; its environment.json has the verdicts."""
+def test_a_run_warns_and_trains_along_the_plain_path(configure, tmp_path, monkeypatch, outcome):
+    """It equals an eager run to the bit, and environment.json has the verdicts."""
 
     class Notes(Callback):
         def __init__(self) -> None:
@@ -208,7 +209,7 @@ def test_a_run_says_so_and_trains_by_the_plain_path(configure, tmp_path, monkeyp
     assert said["said"].startswith("failed with RuntimeError: CUDA error")
 
 
-def test_random_numbers_of_a_run_are_not_touched(configure, tmp_path, monkeypatch):
+def test_checks_do_not_change_the_random_state(configure, tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
     torch.manual_seed(3)
     expected = torch.rand(4)

@@ -1,6 +1,12 @@
-"""What embeddings of molecules look like: do they collapse, or do they use their space?"""
+"""Statistics of embeddings: whether they collapse, or use their space."""
 
-from molsepnorm.analysis.geometry.analysis import Analysis, Cloud, Run, Subject, analyze
+from molsepnorm.analysis.geometry.analysis import (
+    Analysis,
+    EmbeddingStatistics,
+    ModelOnMolecules,
+    Run,
+    analyze,
+)
 from molsepnorm.analysis.geometry.correlation import Correlation, correlate
 from molsepnorm.analysis.geometry.measures import (
     alignment,
@@ -14,10 +20,10 @@ from molsepnorm.analysis.geometry.measures import (
 
 __all__ = [
     "Analysis",
-    "Cloud",
     "Correlation",
+    "EmbeddingStatistics",
+    "ModelOnMolecules",
     "Run",
-    "Subject",
     "alignment",
     "analyze",
     "correlate",

@@ -1,9 +1,9 @@
-"""The geometry of what trained networks make of molecules, layer by layer, run beside run."""
+"""Statistics of the embeddings of trained models, layer by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -33,10 +33,19 @@ from molsepnorm.predict.inference import infer, pick_device
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics.spread import mean_and_sd
 
-__all__ = ["ATOMS", "MEASURES", "TOKEN", "Analysis", "Cloud", "Run", "Subject", "analyze"]
+__all__ = [
+    "ATOMS",
+    "MEASURES",
+    "TOKEN",
+    "Analysis",
+    "EmbeddingStatistics",
+    "ModelOnMolecules",
+    "Run",
+    "analyze",
+]
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
-"""What is looked at of a molecule."""
+"""The two embeddings of a molecule."""
 
 MEASURES = {
     "effective_rank": "effective rank",
@@ -45,112 +54,119 @@ MEASURES = {
     "mean_cosine": "mean cosine",
     "outlier_share": "outliers",
 }
-"""Of a `Cloud`, in the order of a summary, by how a person calls them."""
+"""Fields of `EmbeddingStatistics` and their names in a summary."""
 
-_ROWS = (TOKEN, ATOMS)  # of what `nn.observe.layer_embeddings` gives of a molecule
+_ROWS = (TOKEN, ATOMS)  # in the order of `nn.observe.layer_embeddings`
 _SEED = 0  # of the dropout views
-_MOST_TARGETS = 3  # that are correlated with embeddings: of hundreds nobody reads a table
+_MAX_TARGETS = 3  # correlated with the embeddings by default
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A trained model and the molecules that it is shown."""
+class ModelOnMolecules:
+    """A trained model and the molecules to embed."""
 
     name: str
     group: str
-    """Runs of the same group differ by their seed alone, say, and are told of together."""
+    """Runs of a group, such as those that differ only in their seed, are summarised together."""
     model: PropertyModel
     store: GraphStore
-    """Of molecules encoded for this model."""
+    """Molecules encoded for this model."""
     graphs: np.ndarray
-    """int64 [n]: which; the same molecules for all subjects."""
+    """int64 [n], indices of the molecules; they are the same molecules for all models."""
+    labels: np.ndarray
+    """float32 [n, T]: labels of the molecules."""
     smiles: tuple[str, ...] | None = None
-    """Of each, where the source has them."""
+    """SMILES of the molecules, if the source has them."""
 
 
 @dataclass(frozen=True)
-class Cloud:
-    """n molecules' embeddings at one place of a network, in numbers; `geometry.measures` defines
-    them."""
+class EmbeddingStatistics:
+    """Statistics of n embeddings at one site of a network; see `geometry.measures`."""
 
     site: str
-    """Of `nn.observe.embedding_sites`."""
+    """One of `nn.observe.embedding_sites`."""
     of: str
     """`TOKEN` or `ATOMS`."""
     effective_rank: float
     uniformity: float
     mean_cosine: float
     outlier_share: float
-    """Of the 5 % of the molecules that are furthest away."""
+    """Share of the variance that the 5 % furthest molecules have."""
     alignment: float | None
-    """Of two views that differ by dropout; None where the network has none."""
+    """Alignment of two views with different dropout; None for networks without dropout."""
     correlations: dict[str, Correlation | None]
-    """By `Analysis.numbers`."""
+    """Correlations with each of `Analysis.numbers`."""
     singular_values: tuple[float, ...]
     """Divided by √n: standard deviations along the principal axes."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was found of a subject."""
+    """The statistics of one model."""
 
     name: str
     group: str
-    clouds: tuple[Cloud, ...]
-    """Layer by layer, the graph token's and, where there is one, the atoms'."""
+    statistics: tuple[EmbeddingStatistics, ...]
+    """Statistics at each site, of the graph token and, where it exists, of the mean of atoms."""
     read: str
-    """`TOKEN` or, where the network does not read that, `ATOMS`: whose map this is."""
-    places: np.ndarray
-    """float64 (n, 2): its embeddings, at the end, along their two longest axes."""
+    """The embedding that the network's readout uses: `TOKEN`, or else `ATOMS`."""
+    coordinates: np.ndarray
+    """float64 (n, 2): this embedding at the last site, along its two longest axes."""
     shares: tuple[float, float]
-    """Of the variance, along these."""
+    """Shares of the variance along these axes."""
 
-    def cloud(self, of: str = TOKEN, site: str | None = None) -> Cloud | None:
-        """The one at a site, by default the last; None where there is none."""
-        mine = [each for each in self.clouds if each.of == of and site in (None, each.site)]
-        return mine[-1] if mine else None
+    def at(self, of: str = TOKEN, site: str | None = None) -> EmbeddingStatistics | None:
+        """Return the statistics at a site, by default the last one; None if there are none."""
+        found = [each for each in self.statistics if each.of == of and site in (None, each.site)]
+        return found[-1] if found else None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What was found of all subjects."""
+    """The statistics of all models."""
 
     runs: tuple[Run, ...]
     sizes: np.ndarray
-    """int64 [n]: atoms of each molecule."""
+    """int64 [n]: number of atoms of each molecule."""
     labels: np.ndarray
     """float32 [n, T]."""
     targets: tuple[str, ...]
     smiles: tuple[str, ...] | None
-    """Of each molecule, where the source has them."""
+    """SMILES of the molecules, if the source has them."""
     numbers: tuple[str, ...]
-    """What embeddings are correlated with: size, in atoms, and targets."""
+    """Names of the numbers correlated with the embeddings: size, in atoms, and targets."""
     colour: str
-    """The target that colours a map."""
+    """The target that colours the maps."""
     classes: tuple[str, ...] = ()
-    """Of that target, where it has several."""
+    """Classes of that target, if it is multi-class."""
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """In the order in which they were given."""
+        """Names of the groups, in the order of the models."""
         return tuple(dict.fromkeys(run.group for run in self.runs))
 
     def of_group(self, group: str) -> tuple[Run, ...]:
-        """Its runs."""
+        """Return the runs of a group."""
         return tuple(run for run in self.runs if run.group == group)
 
     def summary(self, of: str = TOKEN) -> dict[str, dict[str, dict[str, float | None]]]:
-        """Group -> measure -> mean and unbiased standard deviation over its runs, at the end.
+        """Return group -> measure -> mean and unbiased standard deviation over its runs.
 
-        The measures are those of `Cloud`, and each of `numbers` with the linear correlation.
+        The values are those at the last site, for each of `MEASURES`, and for each of `numbers` the
+        linear correlation.
         """
-        return {
-            group: {name: mean_and_sd(values) for name, values in self._ends(group, of)}
-            for group in self.groups
-        }
+        summary = {}
+        for group in self.groups:
+            last = [found for run in self.of_group(group) if (found := run.at(of)) is not None]
+            values = {name: [getattr(each, name) for each in last] for name in MEASURES}
+            for name in self.numbers:
+                linear = [each.correlations[name] for each in last]
+                values[name] = [None if each is None else each.linear for each in linear]
+            summary[group] = {name: mean_and_sd(each) for name, each in values.items()}
+        return summary
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the molecules' places."""
+        """Return everything but the molecules' coordinates as plain JSON values."""
         return {
             "molecules": len(self.sizes),
             "summary": {of: self.summary(of) for of in (TOKEN, ATOMS)},
@@ -159,66 +175,58 @@ class Analysis:
                     "name": run.name,
                     "group": run.group,
                     "read": run.read,
-                    "clouds": [_json(cloud) for cloud in run.clouds],
+                    "statistics": [asdict(each) for each in run.statistics],
                 }
                 for run in self.runs
             ],
         }
 
-    def _ends(self, group: str, of: str) -> Iterator[tuple[str, list[float | None]]]:
-        clouds = [cloud for run in self.of_group(group) if (cloud := run.cloud(of)) is not None]
-        for name in MEASURES:
-            yield name, [getattr(cloud, name) for cloud in clouds]
-        for name in self.numbers:
-            found = [cloud.correlations[name] for cloud in clouds]
-            yield name, [None if each is None else each.linear for each in found]
-
 
 def analyze(
-    subjects: Sequence[Subject],
+    models: Sequence[ModelOnMolecules],
     device: str = "auto",
-    told: Callable[[str], None] = lambda name: None,
+    progress: Callable[[str], None] = lambda name: None,
     targets: Sequence[str] | None = None,
 ) -> Analysis:
-    """Measure the graph token's embeddings, and the mean of the atoms', layer by layer.
+    """Compute statistics of the graph token and of the mean of atoms, layer by layer.
 
-    >>> analysis = analyze([Subject("run", "run", model, store, graphs)])     # doctest: +SKIP
-    >>> analysis.runs[0].cloud().effective_rank                               # doctest: +SKIP
+    >>> analysis = analyze([ModelOnMolecules("run", "run", model, store, graphs)])  # doctest: +SKIP
+    >>> analysis.runs[0].at().effective_rank                                  # doctest: +SKIP
     21.3
 
     Args:
-        subjects: one or more, all with the same molecules and targets.
-        device: where to run the networks, and where they stay: auto, cpu, cuda, …
-        told: is told the name of each subject when its turn comes.
-        targets: with which the embeddings are correlated, those of several classes left out, and
-            of which the first one colours the maps; by default the first three.
+        models: one or more models, all with the same molecules and targets.
+        device: the device for the networks, which they stay on: auto, cpu, cuda, …
+        progress: called with the name of each model before it is analysed.
+        targets: the targets to correlate with the embeddings, except multi-class ones. The first
+            one colours the maps. By default they are the first three.
 
     Raises:
-        ConfigError: no such device or target, no subject, fewer than two molecules, or the
-            subjects' targets or molecules are not the same.
-        DataError: a network makes infinite embeddings, or NaN.
+        ConfigError: there is no such device or target, no model, fewer than two molecules, or the
+            models differ in their targets or molecules.
+        DataError: an embedding is not finite.
     """
-    _require_same_molecules(subjects)
-    place = pick_device(device)
-    first = subjects[0]
+    _require_same_molecules(models)
+    on = pick_device(device)
+    first = models[0]
     sizes = first.store.sizes[first.graphs]
-    labels = np.asarray(first.store.labels[first.graphs])
+    labels = np.asarray(first.labels)
     chosen = _chosen_targets(first.model.task.targets, targets)
     numbers = {"size": sizes.astype(float)}
     for target in chosen:
         if target.kind != "multiclass":
-            column = first.store.targets.index(target.name)
+            column = first.model.task.names.index(target.name)
             numbers[target.name] = labels[:, column].astype(float)
     runs = []
-    for subject in subjects:
-        told(subject.name)
-        with prefixed(subject.name):
-            runs.append(_run(subject, numbers, place))
+    for each in models:
+        progress(each.name)
+        with prefixed(each.name):
+            runs.append(_run(each, numbers, on))
     return Analysis(
         tuple(runs),
         sizes,
         labels,
-        first.store.targets,
+        first.model.task.names,
         first.smiles,
         numbers=tuple(numbers),
         colour=chosen[0].name,
@@ -226,58 +234,44 @@ def analyze(
     )
 
 
-def _chosen_targets(every: Sequence[Target], names: Sequence[str] | None) -> list[Target]:
-    """Those with these names; by default the first ones that are no classes, or else the first.
+def _chosen_targets(targets: Sequence[Target], names: Sequence[str] | None) -> list[Target]:
+    """Return the named targets; by default the first ones that are not multi-class.
 
     Raises:
         ConfigError: there is no such target.
     """
     if names is None:
-        numbers = [target for target in every if target.kind != "multiclass"]
-        return (numbers or list(every[:1]))[:_MOST_TARGETS]
+        numbers = [target for target in targets if target.kind != "multiclass"]
+        return (numbers or list(targets[:1]))[:_MAX_TARGETS]
     require_several(names, "targets")
-    known = {target.name: target for target in every}
+    known = {target.name: target for target in targets}
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"the model predicts {', '.join(known)}, and not {', '.join(unknown)}")
     return [known[name] for name in names]
 
 
-def _run(subject: Subject, numbers: dict[str, np.ndarray], place: torch.device) -> Run:
-    network = subject.model.network.to(place)
-    tensors = GraphTensors.of(subject.store, place)
-    embedded = partial(_embedded, network, tensors, subject.graphs)
-    points = embedded(partial(layer_embeddings, network))  # (n, 2, sites, C)
+def _run(one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.device) -> Run:
+    network = one.model.network.to(device)
+    tensors = GraphTensors.of(one.store, device)
+    call = partial(layer_embeddings, network)
+    points = infer(network, tensors, one.graphs, call=call)  # (n, 2, sites, C)
     views: list[Tensor] = []
     if draws_at_random(network):
-        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(_SEED)
-            views = [embedded(partial(_with_dropout, network)) for _ in range(2)]
-    clouds = []
+            call = partial(_with_dropout, network)
+            views = [infer(network, tensors, one.graphs, call=call) for _ in range(2)]
+    statistics = []
     for index, site in enumerate(embedding_sites(network)):
         for row, of in enumerate(_ROWS):
             here = points[:, row, index]
             if not here.isnan().any():
                 pair = [view[:, row, index] for view in views]
-                clouds.append(_cloud(site, of, here, pair, numbers))
+                statistics.append(_statistics(site, of, here, pair, numbers))
     read = TOKEN if network.config.readout.startswith("token") else ATOMS
-    places, shares = principal_map(points[:, _ROWS.index(read), -1])
-    return Run(
-        subject.name,
-        subject.group,
-        clouds=tuple(clouds),
-        read=read,
-        places=places.numpy(),
-        shares=tuple(shares.tolist()),
-    )
-
-
-def _embedded(
-    network: Graphormer,
-    tensors: GraphTensors,
-    graphs: np.ndarray,
-    call: Callable[[GraphBatch], Tensor],
-) -> Tensor:  # (n, 2, sites, C)
-    return infer(network, tensors, graphs, call=call)
+    coordinates, shares = principal_map(points[:, _ROWS.index(read), -1])
+    first, second = shares.tolist()
+    return Run(one.name, one.group, tuple(statistics), read, coordinates.numpy(), (first, second))
 
 
 def _with_dropout(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
@@ -285,12 +279,11 @@ def _with_dropout(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, s
         return layer_embeddings(network, batch)
 
 
-def _cloud(
+def _statistics(
     site: str, of: str, points: Tensor, views: list[Tensor], numbers: dict[str, np.ndarray]
-) -> Cloud:
-    places, _ = principal_map(points)
-    axis = places[:, 0].numpy()
-    return Cloud(
+) -> EmbeddingStatistics:
+    axis = principal_map(points)[0][:, 0].numpy()
+    return EmbeddingStatistics(
         site=site,
         of=of,
         effective_rank=effective_rank(points),
@@ -305,40 +298,29 @@ def _cloud(
     )
 
 
-def _require_same_molecules(subjects: Sequence[Subject]) -> None:
-    if not subjects:
+def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
+    if not models:
         raise ConfigError("there is no model to analyze")
-    first, *others = subjects
+    first, *others = models
     if len(first.graphs) < 2:
-        raise ConfigError(f"a geometry needs two molecules or more; got {len(first.graphs)}")
+        raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        if other.store.targets != first.store.targets:
+        if other.model.task.names != first.model.task.names:
             raise ConfigError(
-                f"{first.name} predicts {', '.join(first.store.targets)}, and {other.name} "
-                f"{', '.join(other.store.targets)}: runs of the same targets can be compared"
+                f"{first.name} predicts {', '.join(first.model.task.names)}, and {other.name} "
+                f"{', '.join(other.model.task.names)}: only models of the same targets can be "
+                "compared"
             )
         if not _same_molecules(first, other):
             raise ConfigError(
-                f"{first.name} and {other.name} are shown different molecules, as runs are whose "
-                "splits differ: choose the same for all, such as --split all"
+                f"{first.name} and {other.name} have different molecules, because their splits "
+                "differ: choose the same molecules for all, for example by --split all"
             )
 
 
-def _same_molecules(one: Subject, other: Subject) -> bool:
-    """By sizes and labels, and by SMILES where both have them."""
+def _same_molecules(one: ModelOnMolecules, other: ModelOnMolecules) -> bool:
+    """Compare sizes and labels, and SMILES if both have them."""
     if one.smiles is not None and other.smiles is not None and one.smiles != other.smiles:
         return False
-    sizes, labels = (
-        [getattr(each.store, name)[each.graphs] for each in (one, other)]
-        for name in ("sizes", "labels")
-    )
-    return np.array_equal(sizes[0], sizes[1]) and np.array_equal(
-        labels[0], labels[1], equal_nan=True
-    )
-
-
-def _json(cloud: Cloud) -> dict[str, Any]:
-    correlations = {
-        name: None if found is None else vars(found) for name, found in cloud.correlations.items()
-    }
-    return {**vars(cloud), "correlations": correlations}
+    sizes = [each.store.sizes[each.graphs] for each in (one, other)]
+    return np.array_equal(*sizes) and np.array_equal(one.labels, other.labels, equal_nan=True)

@@ -1,8 +1,8 @@
-"""What a cloud of embeddings looks like, in a few numbers.
+"""Measures of a set of embeddings.
 
-A cloud is a tensor (n, d): n molecules' embeddings of d channels, of any floating-point type: what
-cannot be told from its rounding counts as nothing. Sums are in float64; those of `uniformity` and
-`alignment`, which can be losses, in float32 or more, also under autocast.
+Embeddings are a tensor (n, d), for n molecules and d channels, of any floating-point type.
+Differences within its rounding count as zero. Sums are in float64; those of `uniformity` and
+`alignment`, which may be losses, are in float32 or more, also under autocast.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ __all__ = [
 ]
 
 _ROUNDING = 16
-"""Steps of the type of the embeddings that a network's rounding amounts to, beside their length: in
-networks whose token is one and the same vector by construction it was 2."""
+"""Rounding errors of a network, in units of the floating-point type's epsilon and the embeddings'
+norm. In networks whose token is constant by construction it was 2."""
 
-_PAIRED_AT_ONCE = 1024  # rows of the table of pairs that are in memory
+_PAIRED_AT_ONCE = 1024  # rows of the matrix of pairs in memory
 
 
 def singular_values(points: Tensor) -> Tensor:  # float64 (min(n, d),)
-    """Singular values of the centred cloud, from the largest: √n times its standard deviations
-    along its principal axes; 0 for those within rounding.
+    """Return the singular values of the centred embeddings, in descending order.
+
+    They are √n times the standard deviations along the principal axes; 0 within rounding.
 
     >>> values = singular_values(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     >>> [round(value, 4) for value in values.tolist()]
@@ -47,11 +48,11 @@ def singular_values(points: Tensor) -> Tensor:  # float64 (min(n, d),)
 
 
 def effective_rank(points: Tensor) -> float:
-    r"""In how many directions a cloud spreads: 1 for a line, d for a ball, 0 for a point.
+    r"""Return the number of directions of the spread: 1 for a line, d for a ball, 0 for a point.
 
     .. math:: \exp\Bigl(-\sum_k p_k \log p_k\Bigr), \qquad p_k = \sigma_k \Big/ \sum_l \sigma_l
 
-    with σ the singular values of the centred cloud.
+    with σ the singular values of the centred embeddings.
 
     Source: Roy and Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO
     2007, definition 1.
@@ -67,12 +68,12 @@ def effective_rank(points: Tensor) -> float:
 
 
 def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
-    r"""How evenly the directions of the points fill the sphere: 0 if all are one, less if better.
+    r"""Return how evenly directions cover the sphere: 0 if all are equal, lower if more even.
 
     .. math:: \log \frac{1}{n (n - 1)} \sum_{i \ne j} e^{-t \, \lVert u_i - u_j \rVert^2},
         \qquad u_i = x_i / \lVert x_i \rVert
 
-    The least that points spread evenly over a sphere in many dimensions come to is near −2 t.
+    Points spread evenly over a sphere in many dimensions have a uniformity near −2 t.
 
     Source: Wang and Isola, "Understanding contrastive representation learning through alignment
     and uniformity on the hypersphere", ICML 2020, arXiv 2005.10242, section 4.1.2.
@@ -80,7 +81,7 @@ def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
     >>> uniformity(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]))
     tensor(-8.)
     """
-    count = _require_cloud(points)
+    count = _require_embeddings(points)
     with torch.autocast(points.device.type, enabled=False):
         directions = F.normalize(at_least_float32(points), dim=1)
         squares = directions.square().sum(1)  # 1, but for points at the origin
@@ -95,7 +96,7 @@ def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
 
 
 def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
-    r"""How far two views of the same molecules lie apart: 0 if they agree, 4 at most.
+    r"""Return the mean distance of two views of the same molecules: 0 if they agree, at most 4.
 
     .. math:: \frac1n \sum_i \lVert u_i - v_i \rVert^2,
         \qquad u_i = x_i / \lVert x_i \rVert, \quad v_i = y_i / \lVert y_i \rVert
@@ -106,10 +107,10 @@ def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
     tensor(2.)
 
     Raises:
-        DataError: the clouds differ in shape, or are no clouds.
+        DataError: the views differ in shape, or are no embeddings.
     """
-    _require_cloud(points, fewest=1)
-    _require_cloud(others, fewest=1)
+    _require_embeddings(points, min_points=1)
+    _require_embeddings(others, min_points=1)
     if points.shape != others.shape:
         raise DataError(
             f"two views of the same molecules have the same shape; got {tuple(points.shape)} and "
@@ -121,33 +122,34 @@ def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
 
 
 def mean_cosine(points: Tensor) -> float:
-    """The mean cosine of two different points: near 1 where all point the same way.
+    """Return the mean cosine of two different points: near 1 if all have the same direction.
 
     >>> mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]))
     -0.33...
     """
-    count = _require_cloud(points)
+    count = _require_embeddings(points)
     directions = F.normalize(points.double(), dim=1)
     lengths = directions.square().sum()  # n, but for points at the origin
     return float((directions.sum(0).square().sum() - lengths) / (count * (count - 1)))
 
 
 def outlier_share(points: Tensor, share: float = 0.05) -> float:
-    """Of the cloud's variance, what the furthest of its points have: `share` itself where all are
-    equally far from the mean, near 1 where a few lie far away and the others close together.
+    """Return the share of the variance that the furthest points have.
+
+    It is `share` if all points are equally far from the mean, and near 1 if a few are far away.
 
     >>> round(outlier_share(torch.eye(20)[:, :1]), 3)  # one point at 1, the others at 0
     0.95
 
     Args:
         points: (n, d).
-        share: how many of them are the furthest, 0 to 1; at least one is.
+        share: share of the points that are the furthest, 0 to 1; at least one point.
 
     Raises:
-        DataError: it is no share, or the points are no cloud.
+        DataError: the share is out of range, or the points are no embeddings.
     """
     if not 0 <= share <= 1:
-        raise DataError(f"a share lies in 0 to 1; got {share}")
+        raise DataError(f"share must be between 0 and 1; got {share}")
     centred, _ = _centred(points)
     squares = centred.square().sum(1)
     furthest = squares.topk(max(1, round(share * len(points)))).values
@@ -155,10 +157,10 @@ def outlier_share(points: Tensor, share: float = 0.05) -> float:
 
 
 def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # float64 (n, 2), (2,)
-    """The cloud seen along its two longest axes, and which share of its variance each has.
+    """Return coordinates along the two longest principal axes, and their shares of the variance.
 
-    The sign of an axis is chosen so that its largest coordinate is positive. A cloud of a single
-    channel has a second coordinate of zero.
+    The sign of an axis is such that its largest coordinate is positive. Embeddings with a single
+    channel have a second coordinate of zero.
 
     >>> _, shares = principal_map(torch.tensor([[0.0, 1.0], [0.0, -1.0], [3.0, 0.0], [-3.0, 0.0]]))
     >>> shares.tolist()
@@ -166,32 +168,32 @@ def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # float64 (n, 2), (
     """
     centred, _ = _centred(points)
     left, values, _ = torch.linalg.svd(centred, full_matrices=False)
-    places = F.pad(left * values, (0, 2))[:, :2]
-    furthest = places.gather(0, places.abs().argmax(0, keepdim=True))
+    coordinates = F.pad(left * values, (0, 2))[:, :2]
+    furthest = coordinates.gather(0, coordinates.abs().argmax(0, keepdim=True))
     shares = F.pad(values.square(), (0, 2))[:2] / values.square().sum().clamp(min=1e-30)
-    return places * torch.where(furthest < 0, -1, 1), shares
+    return coordinates * torch.where(furthest < 0, -1, 1), shares
 
 
 def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
-    """The cloud about its mean, all zeros if that is rounding; and what rounding comes to."""
-    _require_cloud(points)
+    """Return the centred embeddings, zeros if they are rounding errors, and the size of those."""
+    _require_embeddings(points)
     exact = points.double()
     rounding = _ROUNDING * torch.finfo(points.dtype).eps * float(torch.linalg.matrix_norm(exact))
     centred = exact - exact.mean(0)
     return torch.where(torch.linalg.matrix_norm(centred) > rounding, centred, 0), rounding
 
 
-def _require_cloud(points: Tensor, fewest: int = 2) -> int:
-    """How many points there are.
+def _require_embeddings(points: Tensor, min_points: int = 2) -> int:
+    """Return the number of points.
 
     Raises:
-        DataError: fewer than `fewest`, not of shape (n, d), or not all are finite.
+        DataError: there are too few, the shape is not (n, d), or a value is not finite.
     """
-    if points.dim() != 2 or len(points) < fewest:
+    if points.dim() != 2 or len(points) < min_points:
         raise DataError(
-            f"a cloud of embeddings has {fewest} points or more and the shape (n, d); got "
+            f"embeddings must have the shape (n, d) with n ≥ {min_points}; got "
             f"{tuple(points.shape)}"
         )
     if not points.isfinite().all():
-        raise DataError("embeddings must be finite: there are NaN or infinite values among them")
+        raise DataError("embeddings must be finite; some values are NaN or infinite")
     return len(points)

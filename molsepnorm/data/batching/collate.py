@@ -52,6 +52,8 @@ class GraphTensors:
     paths: PathTable
     max_bonds: int
     """As many as any atom has; the same for all batches, whose shapes follow from it."""
+    features: Tensor | None = None
+    """float32 [G, F]: molecule-level features; None if there are none."""
 
     @staticmethod
     def of(graphs: GraphStore | EncodedGraphs, device: torch.device | str = "cpu") -> GraphTensors:
@@ -70,7 +72,10 @@ class GraphTensors:
         }
         tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
         paths = path_table(graphs.paths).to(device)
-        return GraphTensors(sizes, **tensors, paths=paths, max_bonds=graphs.max_bonds)
+        features = None if graphs.features is None else torch.from_numpy(graphs.features).to(device)
+        return GraphTensors(
+            sizes, **tensors, paths=paths, max_bonds=graphs.max_bonds, features=features
+        )
 
     def cut(self, graphs: np.ndarray | list[int], blocks: int = 1) -> GraphBatch:
         """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
@@ -81,8 +86,9 @@ class GraphTensors:
         place[order] = np.arange(len(order))
         device = self.num_atoms.device
         batch = self.gather(torch.from_numpy(wanted[order]).to(device), plan)
-        token = batch.graph_token[torch.from_numpy(place).to(device)]
-        return replace(batch, graph_token=token)
+        rows = torch.from_numpy(place).to(device)
+        features = None if batch.features is None else batch.features[rows]
+        return replace(batch, graph_token=batch.graph_token[rows], features=features)
 
     def gather(self, graphs: Tensor, plan: tuple[PaddedGroup, ...]) -> GraphBatch:
         """The batch of these molecules, laid out one after the other in a plan's rectangles.
@@ -110,6 +116,7 @@ class GraphTensors:
             groups=plan,
             paths=self.paths,
             max_bonds=self.max_bonds,
+            features=None if self.features is None else self.features[graphs],
         )
 
     def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -46,7 +46,7 @@ def report_of(scan: Scan) -> TableReport:
         readable=len(scan.readable),
         molecules=int(scan.molecules.max()) + 1,
         atoms=int(sizes.sum()),
-        remarks=scan.labels.remarks,
+        warnings=scan.labels.warnings,
         targets=tuple(_summaries(scan)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
         findings=tuple(find(scan, sizes)),

@@ -91,7 +91,7 @@ def clean_scan(scan: Scan) -> CleanTable:
     names = list(source.columns)  # several may be the same, but none of a target
     cells = [source.iloc[:, place].to_numpy(dtype=object, copy=True) for place in range(len(names))]
     notes: dict[int, list[str]] = {}
-    for name, rows in scan.misfits.items():
+    for name, rows in scan.invalid_labels.items():
         column = cells[names.index(name)]
         for row in rows.tolist():
             notes.setdefault(row, []).append(f"{name}: '{column[row]}' is no label: blanked")

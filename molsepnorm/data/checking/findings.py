@@ -68,7 +68,11 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     for refusal in scan.refusals:
         yield Finding(refusal.what, True, 1, f"training would stop: {refusal.reason}")
     for kind, cells, text in (
-        ("misfits", scan.misfits, "no labels: {} of targets; training would stop there"),
+        (
+            "invalid_labels",
+            scan.invalid_labels,
+            "no labels: {} of targets; training would stop there",
+        ),
         ("nearly-numbers", scan.nearly, "not numbers: {} of columns that would else be targets"),
     ):
         groups = [

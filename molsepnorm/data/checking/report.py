@@ -81,7 +81,7 @@ class TableReport:
     """Different ones among them."""
     atoms: int
     """Of all rows together, hydrogens aside unless they are written as atoms."""
-    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What was guessed, such as which columns are targets."""
     targets: tuple[TargetSummary, ...]
     splits: dict[str, int]

@@ -43,7 +43,7 @@ class Scan:
     """[R, columns], every cell as text, as it stands in the file."""
     labels: Labels
     """[R, T]; T is 0 where no target can be read. Misfits count as missing."""
-    misfits: dict[str, np.ndarray]
+    invalid_labels: dict[str, np.ndarray]
     """Of targets that were asked for: the rows (int64) whose cell is no label, where there are
     any."""
     nearly: dict[str, np.ndarray]
@@ -132,14 +132,14 @@ def scan_table(config: DataConfig) -> Scan:
     canonical, rejected = _molecules(table[config.smiles_column].tolist(), config)
 
     refusals: list[Refusal] = []
-    misfits = _misfits(table, config)
-    labels = _labels(_without(table, misfits), config, refusals)
+    invalid_labels = _invalid_labels(table, config)
+    labels = _labels(_without(table, invalid_labels), config, refusals)
     _try(lambda: read_weights(table, config), "weights", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = _try(lambda: _parts(table, readable, config), "split", refusals) or {}
     nearly = _nearly(table, labels, config) if config.targets is None else {}
     return Scan(
-        *(config, table, labels, misfits, nearly),
+        *(config, table, labels, invalid_labels, nearly),
         *(tuple(canonical), tuple(rejected), parts, tuple(refusals)),
     )
 
@@ -190,7 +190,7 @@ def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) ->
     return labels or Labels((), (), (), np.zeros((len(table), 0)))
 
 
-def _misfits(table: pd.DataFrame, config: DataConfig) -> dict[str, np.ndarray]:
+def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.ndarray]:
     """The cells at which `read_labels` would stop."""
     found = {}
     for name in config.targets or []:
@@ -209,10 +209,10 @@ def _misfits(table: pd.DataFrame, config: DataConfig) -> dict[str, np.ndarray]:
     return found
 
 
-def _without(table: pd.DataFrame, misfits: dict[str, np.ndarray]) -> pd.DataFrame:
+def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.DataFrame:
     """The table, these cells blank."""
     columns = {}
-    for name, rows in misfits.items():
+    for name, rows in invalid_labels.items():
         columns[name] = table[name].copy()
         columns[name].iloc[rows] = ""
     return table.assign(**columns)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from molsepnorm.data.datasets import ogb, zinc
-from molsepnorm.data.datasets.dataset import cache_folder, data_folder
+from molsepnorm.data.datasets.dataset import data_folder
 from molsepnorm.data.datasets.ogb.files import find_folder
 from molsepnorm.data.store import SCHEMA
 from molsepnorm.errors import DataError
+from molsepnorm.files.writing import cache_folder
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["NamedSet", "list_sets"]

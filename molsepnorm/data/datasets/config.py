@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["MAX_SEED", "DataConfig"]
@@ -69,6 +70,12 @@ def _parse_kinds(value: Any) -> Any:
     return kinds if isinstance(value, dict) else kinds[""]
 
 
+def _known_featurizer(name: str) -> str:
+    if name not in SIZES:
+        _ = SIZES[name]  # raises an error that suggests the nearest name
+    return name
+
+
 _FilePath = Annotated[Path, AfterValidator(_checked_path)]
 _Names = Annotated[list[str], BeforeValidator(_ordered)]
 
@@ -85,6 +92,9 @@ class DataConfig(BaseModel):
     data_dir: Annotated[_FilePath | None, "--data-dir"] = None
     """Folder with the raw files of named data sets. By default $MOLSEPNORM_DATA; missing files are
     downloaded."""
+
+    in_memory: bool = False
+    """The data set was passed to `molsepnorm.fit`; it cannot be set."""
 
     smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
     """Name of the SMILES column."""
@@ -108,8 +118,9 @@ class DataConfig(BaseModel):
     """Column of sample weights for the loss.
 
     Weights are non-negative numbers; an empty cell counts as 1."""
-    featurizer: Annotated[Literal["zinc", "ogb", "rich"], "--featurizer"] = "ogb"
-    """Atom and bond features of a table. Named data sets have their own."""
+    featurizer: Annotated[str, AfterValidator(_known_featurizer), "--featurizer"] = "ogb"
+    """Features of a table's molecules: ogb, rich, zinc, or a registered featuriser. Named data sets
+    have their own."""
     on_invalid: Annotated[Literal["skip", "fail"], "--on-invalid"] = "skip"
     """Skip and report invalid SMILES, or fail."""
 
@@ -175,7 +186,7 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
-        if (self.dataset is None) == (self.table is None):
+        if (self.dataset is not None) + (self.table is not None) + self.in_memory != 1:
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
         if self.dataset is not None:
             for name in _OF_TABLES:

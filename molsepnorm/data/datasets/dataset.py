@@ -1,171 +1,63 @@
-"""`Dataset`: encoded molecules, their labels and their split; and how its store is made."""
+"""`Dataset`: encoded molecules with their labels and splits."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from molsepnorm.data.store import REMEDY, SCHEMA, GraphStore, StoreWriter
-from molsepnorm.errors import StorageError
-from molsepnorm.files.writing import cache_folder
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
-from molsepnorm.molecules.encodings.sound import require_sound
-from molsepnorm.molecules.featurize import SIZES
-from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.data.store import GraphStore, Rejected
+from molsepnorm.files.writing import fingerprint
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = [
-    "SPLITS",
-    "Dataset",
-    "LabelledGraph",
-    "Rejected",
-    "cache_folder",
-    "cached_store",
-    "data_folder",
-]
+__all__ = ["SPLITS", "Dataset", "Rejected", "data_folder"]
 
 SPLITS = ("train", "val", "test")
-
-_CHUNK = 256  # molecules encoded together: enough for numpy, few enough for the cache
-
-
-class LabelledGraph(NamedTuple):
-    """A molecule on its way into a store."""
-
-    row: int
-    """Its place in the source, counted from 0."""
-    graph: MolGraph
-    labels: Sequence[float]
-    """T numbers, NaN where missing."""
-
-
-class Rejected(NamedTuple):
-    """A row of the source that did not become a molecule."""
-
-    row: int
-    """Its place, counted from 0 as in `splits.json`."""
-    smiles: str
-    reason: str
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A source that was loaded, ready for training."""
+    """G encoded molecules with T labels each and their splits, ready for training."""
 
     name: str
-    """What was loaded, for a person: the file, or the set's name and size."""
+    """The file, or the name and size of the set, for display."""
     store: GraphStore
+    labels: np.ndarray
+    """float32 [G, T]: NaN where a label is missing."""
+    targets: tuple[str, ...]
+    """Names of the T targets."""
     kinds: tuple[Kind, ...]
-    """For each of the T targets."""
+    """Kind of each target."""
     splits: dict[str, np.ndarray]
-    """int64 indices into the store, for each of `SPLITS`."""
+    """int64 indices of molecules for each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     smiles: Sequence[str] | None = None
-    """The SMILES of every row of the source, where it has them."""
+    """SMILES of every row of the source, where it has them."""
     classes: tuple[tuple[str, ...], ...] = ()
-    """For each target the names of its classes, empty unless multi-class; () where none is."""
+    """Class names of each target, empty unless it is multi-class; () if no target is."""
     weights: np.ndarray | None = None
-    """float32 [G]: how much each molecule counts in the loss; None for all alike."""
+    """float32 [G]: weight of each molecule in the loss; None for equal weights."""
     metric: str | None = None
-    """The metric that the set is known by, where it has one."""
-    official: Callable[[np.ndarray, np.ndarray], float] | None = None
-    """The set's own evaluation by that metric: from predictions and labels (G, T)."""
-    remarks: tuple[str, ...] = ()
-    """Messages for the user: guesses about the source, and problems with its store."""
+    """Metric by which the set is compared in the literature, where there is one."""
+    evaluator: Callable[[np.ndarray, np.ndarray], float] | None = None
+    """The set's own evaluation by that metric, from predictions and labels (G, T)."""
+    warnings: tuple[str, ...] = ()
+    """Messages for the user: guesses about the source, and problems with its files."""
 
     @property
     def fingerprint(self) -> str:
-        """Stands for the encoded molecules and their labels."""
-        return self.store.digest
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The targets' names."""
-        return self.store.targets
+        """Hash of the encoded molecules, their labels and their weights."""
+        arrays = (each for each in (self.labels, self.weights) if each is not None)
+        return fingerprint(
+            self.store.digest, json.dumps(self.targets), *(each.tobytes() for each in arrays)
+        )
 
 
 def data_folder(given: Path | None) -> Path | None:
-    """Where raw files lie: the folder given, or $MOLSEPNORM_DATA; None where neither is."""
+    """Return the folder of raw files: the one given, else $MOLSEPNORM_DATA, else None."""
     environment = os.environ.get("MOLSEPNORM_DATA")
     return given or (Path(environment) if environment else None)
-
-
-def cached_store(
-    key: str,
-    featurizer: str,
-    encoding: EncodingSpec,
-    targets: tuple[str, ...],
-    molecules: Iterable[LabelledGraph],
-    notes: dict[str, Any],
-) -> GraphStore:
-    """The store of that key from the cache, made from `molecules` where it is not there yet.
-
-    Args:
-        key: stands for the source's content; featuriser, encoding and schema are added here.
-        featurizer: name of the featuriser.
-        encoding: what to encode with.
-        targets: names of the labels.
-        molecules: read only where the store must be made.
-        notes: kept in the store; read after `molecules` is exhausted, which may fill them in.
-
-    Raises:
-        StorageError: the cache cannot be written.
-    """
-    path = cache_folder() / f"{featurizer}-{key}-{_tag(encoding)}.store"
-    remark = ""
-    if path.exists():
-        try:
-            store = GraphStore.open(path)
-            _require_same(store, featurizer, encoding, targets)
-            return store
-        except StorageError as error:  # damaged or of an older schema
-            remark = f"{str(error).removesuffix(REMEDY)}it was made anew."
-            path.unlink(missing_ok=True)
-    with StoreWriter(path, encoding, featurizer, targets) as writer:
-        molecules = iter(molecules)
-        while chunk := list(islice(molecules, _CHUNK)):
-            graphs = [molecule.graph for molecule in chunk]
-            rows = np.array([molecule.row for molecule in chunk])
-            writer.append(
-                encode(graphs, encoding, SIZES[featurizer].atoms, rows),
-                np.array([molecule.labels for molecule in chunk]),
-                rows,
-            )
-        writer.notes = notes
-    return replace(GraphStore.open(path), remark=remark)
-
-
-def _require_same(
-    store: GraphStore, featurizer: str, encoding: EncodingSpec, targets: tuple[str, ...]
-) -> None:
-    """Check that a store is what its name says, also if its digest is right.
-
-    Raises:
-        StorageError: it is not.
-    """
-    try:
-        if (store.featurizer, store.encoding, store.targets) != (featurizer, encoding, targets):
-            raise ValueError("it is made of other data")
-        if store.labels.shape != (len(store), len(targets)) or store.rows.shape != (len(store),):
-            raise ValueError("it has more or fewer labels or rows than molecules")
-        arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
-        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds)
-        require_sound(graphs, encoding, SIZES[featurizer].atoms)
-    except (ValueError, TypeError, LookupError, OverflowError) as error:
-        raise StorageError(
-            f"{store.path} is damaged or no graph store: {error}; {REMEDY}"
-        ) from error
-
-
-def _tag(encoding: EncodingSpec) -> str:
-    bonds = "x".join(map(str, encoding.bond_sizes))
-    return (
-        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}"
-        f"-l{encoding.max_path_length}-s{SCHEMA}"
-    )

@@ -18,16 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from molsepnorm.data.datasets.dataset import (
-    SPLITS,
-    Dataset,
-    LabelledGraph,
-    cache_folder,
-    cached_store,
-)
+from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.pickles import Tensor, read_molecules
 from molsepnorm.errors import DataError, InvalidMolecule
-from molsepnorm.files.writing import clear_errors, fingerprint, replacing
+from molsepnorm.files.writing import cache_folder, clear_errors, fingerprint, replacing
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encode import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -74,7 +69,8 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
     Raises:
         DataError: the files are neither here nor to be downloaded, or hold too few molecules.
     """
-    about, counts = SETS[name], dict.fromkeys(SPLITS, 0)
+    about: ZincSet = SETS[name]
+    splits: dict[str, Sequence[int]] = {}
     folder = None
     if name == "zinc-rich":
         folder = find_files(data_dir, "zinc", (*TABLES, *INDICES))
@@ -89,18 +85,14 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         if folder is not None:
             key = f"csv-{fingerprint(*(folder / file for file in TABLES))}"
     if folder is not None:
-        molecules = _from_csv(name, folder, counts)
+        molecules = _from_csv(name, folder, splits)
     else:
         folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
         key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
         key = f"{name}-{key}"
-        molecules = _from_pickles(name, folder, data_dir, counts)
-    store = cached_store(key, about.featurizer, encoding, (_TARGET,), molecules, {"splits": counts})
-
-    counts = store.notes["splits"]
-    ends = np.cumsum([counts[split] for split in SPLITS])
-    parts = np.split(np.arange(len(store)), ends[:-1])
-    return Dataset(about.label, store, ("regression",), dict(zip(SPLITS, parts, strict=True)))
+        molecules = _from_pickles(name, folder, data_dir, splits)
+    store, labels = cached_set(key, about.featurizer, encoding, 1, molecules, splits)
+    return Dataset(about.label, store, labels.values, (_TARGET,), ("regression",), labels.splits)
 
 
 def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
@@ -113,15 +105,15 @@ def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Pat
     return None
 
 
-def _from_csv(name: str, folder: Path, counts: dict[str, int]) -> Iterator[LabelledGraph]:
-    """Molecules from `smiles,y` tables; `counts` is filled in as they are read."""
+def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iterator[LabelledGraph]:
+    """Molecules from `smiles,y` tables; `splits` is filled as they are read."""
     from molsepnorm.data.tables import locate, read_chunks, require_column
 
     about = SETS[name]
     featurizer = featurize.get(about.featurizer)
     row = 0
     for split, size, file in zip(SPLITS, about.sizes, TABLES, strict=True):
-        path = folder / file
+        path, start = folder / file, row
         chunks = read_chunks(path) if name == "zinc-full" else _subset(path, split, size)
         for chunk in chunks:
             for column in ("smiles", "y"):
@@ -135,7 +127,7 @@ def _from_csv(name: str, folder: Path, counts: dict[str, int]) -> Iterator[Label
                 except ValueError as error:  # no number, or no molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
-            counts[split] += len(chunk)
+        splits[split] = range(start, row)
 
 
 def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
@@ -161,7 +153,7 @@ def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list
 
 
 def _from_pickles(
-    name: str, raw: Path | None, data_dir: Path | None, counts: dict[str, int]
+    name: str, raw: Path | None, data_dir: Path | None, splits: dict[str, Sequence[int]]
 ) -> Iterator[LabelledGraph]:
     """Molecules from raw files, or from a download. PyTorch Geometric's class does not read them,
     as it runs whatever a pickle calls, and whatever its own processed files call."""
@@ -178,6 +170,7 @@ def _from_pickles(
                 f"{name} should have {expected:,} molecules in its {split} split, and the files "
                 f"in {raw} give {len(molecules):,}. {_WHERE}"
             )
+        splits[split] = range(row, row + expected)
         rows: Sequence[int] = range(expected)
         if name == "zinc":
             rows = _listed(path, split, len(molecules), expected, _WHERE)
@@ -192,7 +185,6 @@ def _from_pickles(
                 ) from None
             yield LabelledGraph(row, graph, (label,))
             row += 1
-        counts[split] = expected
 
 
 def _molecule(content: object) -> tuple[MolGraph, float]:

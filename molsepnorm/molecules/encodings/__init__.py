@@ -1,7 +1,7 @@
-"""`MolGraph` to the integers that a graph transformer needs: degrees, and one code per atom pair.
+"""Encode `MolGraph`s as the integers that a graph transformer reads: degrees and pair codes.
 
-The code of a pair (i, j) stands for its hop distance and for the bonds along its canonical
-shortest path; `PathVocabulary` says what each code means.
+The code of an atom pair (i, j) represents its hop distance and the bonds along its canonical
+shortest path; `PathVocabulary` translates codes.
 
 >>> import molsepnorm
 >>> propene = molsepnorm.molecules.featurize.get("zinc")("C=CC")
@@ -9,9 +9,9 @@ shortest path; `PathVocabulary` says what each code means.
 >>> encoded.degrees.tolist()
 [1, 2, 1]
 >>> codes = encoded.pairs.reshape(3, 3)
->>> encoded.paths.describe(codes[0, 2])          # from the first atom: a double, then a single bond
+>>> encoded.paths.describe(codes[0, 2])          # a double bond, then a single bond
 'distance 2, bonds 1-0'
->>> encoded.paths.describe(codes[2, 0])          # and the other way round
+>>> encoded.paths.describe(codes[2, 0])          # the reverse direction
 'distance 2, bonds 0-1'
 """
 

@@ -1,4 +1,4 @@
-"""From a list of `MolGraph` to flat arrays of integers."""
+"""Encode a list of `MolGraph`s as flat arrays."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from math import prod
 import numpy as np
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecules.encodings.centrality import degrees
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.encodings.search import DirectedBonds, shortest_paths
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["EncodedGraphs", "EncodingSpec", "encode", "require_graphs"]
 
-
-_MOST_LABELS = 2**15 - 1  # labels are kept as int16
+_MAX_LABELS = 2**15 - 1  # labels are stored as int16
 
 
 @dataclass(frozen=True)
 class EncodingSpec:
-    """What is encoded: the sizes that a model and its data must share.
+    """The sizes of an encoding, which a model and its data must share.
 
     Raises:
-        ConfigError: a size out of range, or paths longer than the largest distance.
+        ConfigError: a size is out of range, or paths are longer than the largest distance.
     """
 
     bond_sizes: tuple[int, ...]
-    """How many values each bond feature has."""
+    """Number of values of each bond feature."""
 
     max_degree: int = 15
-    """Largest degree with an embedding of its own; larger ones share it."""
+    """Maximum degree; atoms with more bonds share its embedding."""
 
     max_distance: int = 39
-    """Largest hop distance with a bias of its own; larger ones share it."""
+    """Maximum hop distance; larger distances share its bias."""
 
     max_path_length: int = 20
-    """How many bonds of a shortest path are told apart (L); the rest count as distance only."""
+    """L, the number of bonds at the start of a path whose labels are encoded."""
+
+    molecule_features: int = 0
+    """F, the number of molecule-level features."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_path_length <= self.max_distance <= 255:
@@ -48,21 +49,21 @@ class EncodingSpec:
             )
         if not 1 <= self.max_degree <= 255:
             raise ConfigError(f"max_degree must lie in 1 … 255; got {self.max_degree}")
-        if not self.bond_sizes or min(self.bond_sizes) < 1 or self.num_bond_labels > _MOST_LABELS:
+        if not self.bond_sizes or min(self.bond_sizes) < 1 or self.num_bond_labels > _MAX_LABELS:
             raise ConfigError(
-                "bonds need one feature or more, each with one value or more, and at most "
-                f"{_MOST_LABELS} combinations; got bond_sizes={self.bond_sizes}"
+                "bond_sizes must have at least one feature, at least one value per feature and at "
+                f"most {_MAX_LABELS} combinations; got {self.bond_sizes}"
             )
 
     @property
     def num_bond_labels(self) -> int:
-        """A bond's features together are one label; this is how many there are."""
+        """Number of bond labels; a label is one combination of all bond features."""
         return prod(self.bond_sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedGraphs:
-    """G molecules as flat arrays, one molecule after the other."""
+    """G encoded molecules in flat arrays, one molecule after the other."""
 
     sizes: np.ndarray
     """int64 [G]: atoms of each molecule."""
@@ -77,10 +78,13 @@ class EncodedGraphs:
     """int32 [Σ N²]: path codes, each molecule's N × N matrix row by row."""
 
     paths: PathVocabulary
-    """What the codes mean."""
+    """The vocabulary of the codes."""
 
     max_bonds: int
-    """As many as any atom has."""
+    """Maximum number of bonds on any atom."""
+
+    features: np.ndarray | None = None
+    """float32 [G, F]: molecule-level features; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -92,18 +96,19 @@ def encode(
     atom_sizes: tuple[int, ...] | None = None,
     numbers: Sequence[int] | np.ndarray | None = None,
 ) -> EncodedGraphs:
-    """Encode molecules together; a few hundred at once are the fastest.
+    """Encode molecules together; a few hundred at once are fastest.
 
     Args:
         graphs: the molecules.
-        spec: the sizes that a model and its data share.
-        atom_sizes: the number of values of each atom feature, as in the model's configuration. An
-            index beyond it would read the embedding of another feature. None: not checked.
+        spec: the sizes that the model and its data share.
+        atom_sizes: the number of values of each atom feature in the model; an index beyond it
+            would select the embedding of another feature. None: not checked.
         numbers: the molecules' numbers in error messages. [default: 0, 1, …]
 
     Raises:
-        ConfigError: one of `graphs` is no `MolGraph`, or has other features than `spec.bond_sizes`
-            and `atom_sizes` have a place for; the message has its number.
+        ConfigError: an element of `graphs` is not a `MolGraph`, its features do not match `spec`
+            and `atom_sizes`, or a molecule-level feature is not finite. The message contains the
+            molecule's number.
     """
     require_graphs(graphs, numbers)
     if not graphs:
@@ -132,24 +137,25 @@ def encode(
         num_labels=spec.num_bond_labels,
     )
     pairs, paths = shortest_paths(sizes, bonds, spec.max_distance, spec.max_path_length)
+    bonds_of_atoms = np.bincount(bonds.sources, minlength=len(atoms))
     return EncodedGraphs(
         sizes=sizes,
         atoms=atoms,
-        degrees=degrees(int(sizes.sum()), bonds.sources, spec.max_degree),
+        degrees=np.minimum(bonds_of_atoms, spec.max_degree).astype(np.uint8),
         pairs=pairs,
         paths=paths,
-        max_bonds=int(np.bincount(bonds.sources).max(initial=0)),
+        max_bonds=int(bonds_of_atoms.max()),
+        features=_molecule_features(graphs, spec.molecule_features, numbers),
     )
 
 
 def bond_labels(features: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Several features of a bond as a single integer, the first one changing fastest.
+    """Combine the features of each bond into one integer; the first feature changes fastest.
 
     >>> bond_labels(np.array([[0, 0], [1, 0], [0, 1]]), sizes=(4, 2)).tolist()
     [0, 1, 4]
     """
-    place = np.cumprod((1, *sizes[:-1]))
-    return features.astype(np.int64) @ place
+    return features.astype(np.int64) @ np.cumprod((1, *sizes[:-1]))
 
 
 _CONVERTERS = {
@@ -157,30 +163,29 @@ _CONVERTERS = {
     "rdkit.Chem.rdchem.Mol": "molsepnorm.featurize.get(name)(Chem.MolToSmiles(mol))",
     "builtins.str": "molsepnorm.featurize.get(name)(smiles)",
 }
-"""By class, which is not imported: what makes a `MolGraph` of it."""
+"""Names of classes, which are not imported -> how to convert an instance to a `MolGraph`."""
 
 
 def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = None) -> None:
-    """Check that these are several molecules.
+    """Check that `graphs` is a sequence of `MolGraph`s.
 
     Raises:
-        ConfigError: they are no sequence, or one of them is no `MolGraph`; the message names the
-            function that makes one of it.
+        ConfigError: it is not; the message names the function that converts the value.
     """
     if not isinstance(graphs, Sequence) or isinstance(graphs, str):
         raise ConfigError(f"graphs must be a list of MolGraph; got {_described(graphs)}")
-    for place, graph in enumerate(graphs):
+    for index, graph in enumerate(graphs):
         if not isinstance(graph, MolGraph):
             raise ConfigError(
-                f"molecule {_number(place, numbers)} must be a MolGraph; got {_described(graph)}"
+                f"molecule {_number(index, numbers)} must be a MolGraph; got {_described(graph)}"
             )
 
 
 def _described(value: object) -> str:
-    """Its class, and what makes a `MolGraph` of it, or else its text."""
+    """Return a value's class and how to convert it to a `MolGraph`, otherwise its repr."""
     classes = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]
-    maker = next((_CONVERTERS[name] for name in classes if name in _CONVERTERS), None)
-    shown = f"{maker} makes a MolGraph of it" if maker else repr(value)[:80]
+    call = next((_CONVERTERS[name] for name in classes if name in _CONVERTERS), None)
+    shown = f"{call} converts it to a MolGraph" if call else repr(value)[:80]
     return f"{type(value).__name__}: {shown}"
 
 
@@ -189,28 +194,49 @@ def _features(
     parts: list[np.ndarray],
     sizes: tuple[int, ...],
     numbers: Sequence[int] | np.ndarray | None,
-) -> np.ndarray:  # uint8 (Σ, F)
-    """The features of all atoms, or all bonds, one molecule after the other.
+) -> np.ndarray:  # uint8 (Σ, K)
+    """Return the features of all atoms, or all bonds, one molecule after the other.
 
     Raises:
-        ConfigError: a molecule has another number of features, or one out of range.
+        ConfigError: the number of features of a molecule is wrong, or a value is out of range.
     """
     if all(part.shape[1] == len(sizes) for part in parts):
         features = np.concatenate(parts)
         if (features.max(axis=0, initial=0) < sizes).all():
             return features
-    place, part = next(
-        (place, part)
-        for place, part in enumerate(parts)
+    index, part = next(
+        (index, part)
+        for index, part in enumerate(parts)
         if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any()
     )
     largest = part.max(axis=0).tolist() if len(part) else []
     raise ConfigError(
-        f"molecule {_number(place, numbers)}: {kind} features do not fit the sizes {sizes}: "
+        f"molecule {_number(index, numbers)}: {kind} features do not fit the sizes {sizes}: "
         f"{part.shape[1]} features, the largest values {largest}. Make the graph with the model's "
         "featuriser"
     )
 
 
-def _number(place: int, numbers: Sequence[int] | np.ndarray | None) -> int:
-    return place if numbers is None else int(numbers[place])
+def _molecule_features(
+    graphs: Sequence[MolGraph], count: int, numbers: Sequence[int] | np.ndarray | None
+) -> np.ndarray | None:  # float32 (G, F)
+    if not count and all(graph.features is None for graph in graphs):
+        return None
+    for index, graph in enumerate(graphs):
+        values = graph.features if graph.features is not None else np.zeros(0, dtype=np.float32)
+        if len(values) != count:
+            raise ConfigError(
+                f"molecule {_number(index, numbers)} has {len(values)} molecule-level features, "
+                f"expected {count}. Make the graph with the model's featuriser"
+            )
+        if not np.isfinite(values).all():
+            feature = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ConfigError(
+                f"molecule {_number(index, numbers)}: molecule-level feature {feature} is "
+                f"{values[feature]}, not finite"
+            )
+    return np.stack([graph.features for graph in graphs])  # type: ignore[misc]
+
+
+def _number(index: int, numbers: Sequence[int] | np.ndarray | None) -> int:
+    return index if numbers is None else int(numbers[index])

@@ -1,11 +1,11 @@
-"""The path vocabulary: what the code of an atom pair means.
+"""The path vocabulary, which translates the codes of atom pairs.
 
-The shortest paths of a data set repeat: ZINC's 130 million atom pairs share a few thousand bond
-sequences. A `PathVocabulary` numbers the sequences as the nodes of a trie, each node being its
-parent's path and one bond more; an atom pair then needs one integer, and a model needs to compute
-the bias of each *node* once per step, whatever the number of pairs.
+Shortest paths repeat within a data set: ZINC's 130 million atom pairs share a few thousand bond
+sequences. A `PathVocabulary` stores the sequences as a trie, in which each node is its parent's
+path plus one bond. An atom pair then needs one integer, and a model computes the bias of each
+*node* once per step, whatever the number of pairs.
 
-Codes below `SELF` are no paths (see `molsepnorm.molecules.codes`); `SELF` is the empty path.
+Codes below `SELF` are not paths (see `molsepnorm.molecules.codes`); `SELF` is the empty path.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from molsepnorm.molecules.codes import SELF
 __all__ = ["NO_BOND", "PathMerger", "PathVocabulary"]
 
 NO_BOND = -1
-"""The last bond of a path that goes on beyond the longest path whose bonds are kept."""
+"""The last bond of a path that is longer than the maximum length of labelled paths."""
 
-_BONDS = 2**16  # more than there can be bond labels
+_BONDS = 2**16  # more than the number of bond labels
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True, eq=False)
 class PathVocabulary:
-    """A trie of bond sequences, its nodes sorted by depth and then lexicographically by bonds.
+    """A trie of bond sequences, with nodes sorted by depth and then lexicographically by bonds.
 
-    The order depends on the set of paths alone, so two data sets with the same paths have equal
-    vocabularies, however they were read.
+    The order depends on the set of paths only, so data sets with the same paths have equal
+    vocabularies.
     """
 
     parents: np.ndarray
-    """int32 [V]: the code of the path without its last bond; 0 up to and including `SELF`."""
+    """int32 [V]: the code of the path without its last bond; 0 up to `SELF`."""
 
     bonds: np.ndarray
     """int16 [V]: the last bond's label, or `NO_BOND`."""
 
     depths: np.ndarray
-    """int16 [V]: the hop distance, clipped at the largest one; −1 below `SELF`."""
+    """int16 [V]: the hop distance, clipped at the maximum; −1 below `SELF`."""
 
     def __len__(self) -> int:
         return len(self.parents)
 
     @property
     def level_starts(self) -> tuple[int, ...]:
-        """The first code of each depth 0, 1, …, and V at the end."""
+        """The first code of each depth 0, 1, …, followed by V."""
         num_levels = int(self.depths[-1]) + 1
         return (*np.searchsorted(self.depths, np.arange(num_levels)).tolist(), len(self))
 
     def bonds_of_all(self) -> np.ndarray:  # int16 (V, L)
-        """The bond labels along every path, first bond first, then `NO_BOND`."""
+        """Return the bond labels along every path, padded with `NO_BOND`."""
         starts = self.level_starts
         labelled = [d for d in range(1, len(starts) - 1) if self.bonds[starts[d]] != NO_BOND]
         bonds = np.full((len(self), max(1, len(labelled))), NO_BOND, dtype=np.int16)
@@ -64,7 +64,7 @@ class PathVocabulary:
         return bonds
 
     def bonds_along(self, code: int) -> list[int]:
-        """The bond labels along a path, first bond first."""
+        """Return the bond labels along one path, first bond first."""
         labels: list[int] = []
         while code > SELF:
             if self.bonds[code] != NO_BOND:
@@ -73,7 +73,7 @@ class PathVocabulary:
         return labels[::-1]
 
     def describe(self, code: int) -> str:
-        """A code in words, for a person to read."""
+        """Return a readable description of a code."""
         if code <= SELF:
             return ("padding", "graph token", "unreachable", "the atom itself")[code]
         bonds = "-".join(map(str, self.bonds_along(code)))
@@ -81,7 +81,7 @@ class PathVocabulary:
 
     @staticmethod
     def from_levels(levels: list[tuple[np.ndarray, np.ndarray]]) -> PathVocabulary:
-        """Assemble from each level's (parents, bonds), depth 1 first, every level in order."""
+        """Concatenate the (parents, bonds) of each level, beginning with depth 1."""
         head = np.zeros(SELF + 1, dtype=np.int64)
         parents, bonds = [head], [head + NO_BOND]
         depths = [np.array([-1] * SELF + [0])]
@@ -97,10 +97,10 @@ class PathVocabulary:
 
 
 class PathMerger:
-    """Collects the vocabularies of many chunks into the one of a whole data set.
+    """Merges the vocabularies of many chunks into the vocabulary of a whole data set.
 
-    `add` gives each chunk's codes a provisional number; `finish` sorts the trie once and says how
-    provisional numbers become final codes.
+    `add` returns provisional codes for a chunk; `finish` sorts the trie once and returns the map
+    from provisional to final codes.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class PathMerger:
         self._depths: list[int] = [-1] * SELF + [0]
 
     def add(self, chunk: PathVocabulary) -> np.ndarray:
-        """Take in a chunk's vocabulary; returns int32 [V of the chunk]: code -> provisional."""
+        """Add a chunk's vocabulary and return int32 [V of the chunk]: code -> provisional code."""
         provisional = np.arange(len(chunk), dtype=np.int32)
         starts = chunk.level_starts
         for depth, level in enumerate(map(slice, starts[1:], starts[2:]), start=1):
@@ -116,15 +116,15 @@ class PathMerger:
             keys = (parents * _BONDS + chunk.bonds[level] + 1).tolist()
             numbers = list(map(self._ids.get, keys, repeat(_UNKNOWN)))
             if _UNKNOWN in numbers:
-                for place, key in enumerate(keys):
-                    if numbers[place] == _UNKNOWN:
-                        numbers[place] = self._ids[key] = len(self._depths)
+                for index, key in enumerate(keys):
+                    if numbers[index] == _UNKNOWN:
+                        numbers[index] = self._ids[key] = len(self._depths)
                         self._depths.append(depth)
             provisional[level] = numbers
         return provisional
 
     def finish(self) -> tuple[PathVocabulary, np.ndarray]:
-        """The merged vocabulary, and int32 [V]: provisional -> final code."""
+        """Return the merged vocabulary, and int32 [V]: provisional -> final code."""
         depths = np.array(self._depths)
         all_parents, all_bonds = np.divmod(np.array(list(self._ids), dtype=np.int64), _BONDS)
         final = np.arange(len(depths), dtype=np.int32)

@@ -1,14 +1,14 @@
 """Canonical shortest paths between all atom pairs of many molecules, level by level.
 
-A shortest path need not be unique: across an even ring there are two. Graphormer's reference picks
-one by the order of the atoms, so its predictions change when the atoms are renumbered. Here the
-path whose sequence of bond labels is lexicographically smallest is chosen; it depends on the
-molecule alone.
+There may be several shortest paths, such as the two ways around an even ring. Graphormer's
+reference chooses one by the order of the atoms, so its predictions change when the atoms are
+renumbered. Here the path with the lexicographically smallest sequence of bond labels is chosen,
+which depends on the molecule only.
 
-The search is breadth-first from every atom of every molecule at once. Within a level, a path's
-*rank* is its place among the level's distinct bond sequences in lexicographic order. A longer path
-compares by (rank of its prefix, last bond), which is a single integer; so each level needs a few
-passes over flat arrays and no sorting.
+The search is breadth-first from every atom of every molecule at once. The *rank* of a path is its
+position among the distinct bond sequences of its level, in lexicographic order. A longer path is
+compared by (rank of its prefix, last bond), a single integer, so each level needs a few passes
+over flat arrays and no sorting.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["DirectedBonds", "shortest_paths"]
 
 @dataclass(frozen=True, eq=False)
 class DirectedBonds:
-    """The bonds of many molecules, each in both directions, with atoms numbered through.
+    """The bonds of many molecules, each in both directions; atoms are numbered consecutively.
 
-    Entry e + M is entry e reversed, for 0 ≤ e < M = E / 2.
+    Entry e + M is the reverse of entry e, for 0 ≤ e < M = E / 2.
     """
 
     sources: np.ndarray
-    """int64 [E]: the atom a directed bond leaves."""
+    """int64 [E]: the first atom of each directed bond."""
 
     targets: np.ndarray
-    """int64 [E]: the atom it reaches."""
+    """int64 [E]: the second atom."""
 
     labels: np.ndarray
     """int64 [E]: its bond label in 0 … num_labels − 1."""
@@ -42,7 +42,7 @@ class DirectedBonds:
     num_labels: int
 
     def successors(self, num_atoms: int) -> Successors:
-        """Which bonds can follow each bond without turning back."""
+        """Return the bonds that can follow each bond, without its reverse."""
         num_bonds = len(self.sources)
         out_degree = np.bincount(self.sources, minlength=num_atoms)
         out_start = np.cumsum(out_degree) - out_degree
@@ -64,52 +64,52 @@ class DirectedBonds:
 
 @dataclass(frozen=True, eq=False)
 class Successors:
-    """The bonds that can follow each bond, as a list for each."""
+    """The bonds that can follow each bond, as one linked list per bond."""
 
     first: np.ndarray
-    """int64 [E]: where the list of a bond begins; −1 where nothing follows."""
+    """int64 [E]: index of the first entry of a bond's list; −1 if it is empty."""
 
     another: np.ndarray
-    """int64 [Σ]: where the list goes on; −1 at its end."""
+    """int64 [Σ]: index of the next entry; −1 at the end of a list."""
 
     bonds: np.ndarray
-    """int64 [Σ]: the bond at each place of a list."""
+    """int64 [Σ]: the bond of each entry."""
 
     def after(self, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For each of `bonds` and each bond that follows it: the index of the former, the latter.
+        """Return all pairs of an index into `bonds` and a bond that follows this bond.
 
-        First all that head a list, then all second ones, …: few bonds have more than one follower,
-        so this takes half the time of repeating each index as often as need be.
+        The pairs with the first followers come first, then the second followers, and so on. Few
+        bonds have several, so this takes half the time of `np.repeat`.
         """
-        place = self.first.take(bonds)
-        index = np.flatnonzero(place >= 0)
-        place = place.take(index)
-        indices, places = [], []
+        entry = self.first.take(bonds)
+        index = np.flatnonzero(entry >= 0)
+        entry = entry.take(index)
+        indices, entries = [], []
         while len(index):
             indices.append(index)
-            places.append(place)
-            place = self.another.take(place)
-            more = np.flatnonzero(place >= 0)
-            index, place = index.take(more), place.take(more)
+            entries.append(entry)
+            entry = self.another.take(entry)
+            more = np.flatnonzero(entry >= 0)
+            index, entry = index.take(more), entry.take(more)
         if not indices:
             return index, index
-        return np.concatenate(indices), self.bonds.take(np.concatenate(places))
+        return np.concatenate(indices), self.bonds.take(np.concatenate(entries))
 
 
 def shortest_paths(
     sizes: np.ndarray, bonds: DirectedBonds, max_distance: int, max_path_length: int
 ) -> tuple[np.ndarray, PathVocabulary]:
-    """The path code of every ordered atom pair, and the vocabulary that explains the codes.
+    """Return the path code of every ordered atom pair, and the vocabulary of the codes.
 
     Args:
         sizes: int [G], atoms of each molecule.
-        bonds: their bonds, atoms numbered through all molecules.
+        bonds: the bonds of all molecules.
         max_distance: pairs at this distance or beyond share their codes.
-        max_path_length: bonds after this many are not told apart; at most `max_distance`.
+        max_path_length: number of bonds whose labels are distinguished; at most `max_distance`.
 
     Returns:
-        codes: int32 [Σ N²], molecule after molecule, row i column j for the path from i to j.
-        vocabulary: of the paths that occur in these molecules.
+        codes: int32 [Σ N²], one matrix after the other; row i, column j is the path from i to j.
+        vocabulary: the paths that occur in these molecules.
     """
     sizes = np.asarray(sizes, dtype=np.int64)
     num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
@@ -117,15 +117,15 @@ def shortest_paths(
     first_pair = np.repeat(np.cumsum(sizes**2) - sizes**2, sizes)
     atoms = np.arange(num_atoms)
     row = first_pair + (atoms - first_atom) * np.repeat(sizes, sizes) - first_atom
-    # so the pair (i, j) stands at row[i] + j
+    # the index of the pair (i, j) is row[i] + j
 
     codes = np.full(num_pairs, UNREACHABLE, dtype=np.int32)
     codes[row + atoms] = SELF
     onward = bonds.successors(num_atoms)
-    owner = np.empty(num_pairs, dtype=np.int32)  # scratch, read only where just written
+    owner = np.empty(num_pairs, dtype=np.int32)  # scratch memory, read only where just written
     levels: list[tuple[np.ndarray, np.ndarray]] = []
 
-    # the frontier: all paths of one length; the row of their first atom, last bond, rank before it
+    # frontier of all paths of one length: row of the first atom, last bond, rank of the prefix
     path_row, last_bond = row[bonds.sources], np.arange(len(bonds.sources))
     rank = np.zeros(len(path_row), dtype=np.int64)
     previous_codes = np.array([SELF], dtype=np.int32)
@@ -161,26 +161,26 @@ def shortest_paths(
 def _smallest_per_pair(
     pair: np.ndarray, key: np.ndarray, unseen: np.ndarray, owner: np.ndarray
 ) -> np.ndarray:
-    """Indices of one unseen candidate per distinct pair, of the smallest key; ties keep either."""
+    """Return the index of the unseen candidate with the smallest key for each distinct pair."""
     candidate = np.arange(len(pair), dtype=owner.dtype)
-    owner[pair] = candidate  # of several, one is kept
+    owner[pair] = candidate  # the last of several candidates remains
     beaten = np.flatnonzero((owner.take(pair) != candidate) & unseen)
     if len(beaten):
         rivals = beaten
         while len(rivals):
             rivals = rivals[key[rivals] < key[owner[pair[rivals]]]]
             unseen[owner[pair[rivals]]] = False
-            owner[pair[rivals]] = rivals  # of several, one is kept; the rest try again
+            owner[pair[rivals]] = rivals  # one of several remains; the others try again
         unseen[beaten] = False
         unseen[owner[pair[beaten]]] = True
     return np.flatnonzero(unseen)
 
 
 def _rank(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys in order, and each key's place among them; keys are small integers."""
+    """Return the distinct keys, sorted, and the rank of each key; keys are small integers."""
     occurs = np.zeros(int(keys.max()) + 1, dtype=bool)
     occurs[keys] = True
     distinct = np.flatnonzero(occurs)
-    place = np.empty(len(occurs), dtype=np.int64)
-    place[distinct] = np.arange(len(distinct))
-    return distinct, place.take(keys)
+    rank = np.empty(len(occurs), dtype=np.int64)
+    rank[distinct] = np.arange(len(distinct))
+    return distinct, rank.take(keys)

@@ -1,4 +1,4 @@
-"""CXSMILES: a SMILES and, behind it, an extension in bars, as `C[C@H](O)F |&1:1|`."""
+"""CXSMILES: a SMILES followed by an extension between bars, such as `C[C@H](O)F |&1:1|`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CERTAINTY = re.compile(rf"\|(?:(?:{_STEREO_GROUP})(?:,(?!\|)|(?=\|)))*\|")
 
 
 def worked_in(smiles: str, extension: str) -> str:
-    """The SMILES that says alone what both say together, as far as a SMILES can.
+    """Return one SMILES that represents a SMILES and its extension, as far as SMILES can.
 
-    Groups of stereocentres (`&1:`, `o1:`, `a:`, `r`) tell whether a sample is one enantiomer, a
-    mixture or unknown; the molecule is the one drawn. For any other extension RDKit reads both:
-    radicals, coordinate bonds and wedges become part of the SMILES; positions and labels vanish,
-    and of a polymer the unit that is drawn is the molecule.
-    What RDKit cannot read, or should not for its size, stays as it is, for a featuriser to refuse.
+    Groups of stereocentres (`&1:`, `o1:`, `a:`, `r`) describe the sample (one enantiomer, a
+    mixture or unknown) and are ignored. RDKit reads other extensions: radicals, coordinate bonds
+    and wedges become part of the SMILES, positions and labels are dropped, and a polymer becomes
+    its repeat unit. A text that is too large or that RDKit cannot read is returned unchanged, so
+    that a featuriser refuses it.
 
     >>> worked_in("C[C@H](O)F", "|&1:1|"), worked_in("N[Cu]", "|C:0.0|")
     ('C[C@H](O)F', '[NH3]->[Cu]')

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from rdkit import Chem
 
-from molsepnorm.molecules.featurize import SIZES
-from molsepnorm.molecules.featurize.smiles import Featurizer, oriented_mol
+from molsepnorm.molecules.featurize.featurizer import Featurizer
+from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["OgbFeaturizer", "ogb_graph"]
@@ -19,7 +20,7 @@ _Chiral, _Hybrid, _Bond, _Stereo = (
     Chem.BondType,
     Chem.BondStereo,
 )
-# Each table maps a value to its index; what is not in it goes to the last index, see `atom_sizes`.
+# Each table maps a value to its index; other values get the last index of the feature.
 _ELEMENT = {number: number - 1 for number in range(1, 119)}
 _CHIRALITY = {
     _Chiral.CHI_UNSPECIFIED: 0,
@@ -38,7 +39,7 @@ _HYBRIDIZATION = {
     _Hybrid.SP3D: 3,
     _Hybrid.SP3D2: 4,
 }
-_BOND_TYPE: dict[float, int] = {  # by the enumeration, or by the order as a number: 1, 2, 3
+_BOND_TYPE: dict[float, int] = {  # by type, or by order: 1, 2, 3
     _Bond.SINGLE: 0,
     _Bond.DOUBLE: 1,
     _Bond.TRIPLE: 2,
@@ -58,15 +59,15 @@ _BOND_STEREO = {
 class OgbFeaturizer(Featurizer):
     """OGB's features, equal to `ogb.utils.mol.smiles2graph`.
 
-    The atoms are numbered as in the text, but as in its canonical form where a tetrahedral centre
-    is marked, since what is clockwise depends on the order.
+    Atoms are in the order of the SMILES, or of its canonical form if a tetrahedral centre is
+    marked, since chirality tags depend on the order.
 
     Atom: element, chirality tag, degree with hydrogens, formal charge, hydrogens, radical
-    electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. A value without
-    an entry of its own takes the last one, as in OGB; an unknown bond stereo, where OGB fails and
-    which SMILES cannot express, is read as 'any'.
+    electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. Rare values
+    share the last index, as in OGB. OGB fails on an unknown bond stereo, which SMILES cannot
+    express; here it is read as 'any'.
 
-    The `ogb` package itself is not imported: its import asks the network for a newer version.
+    The `ogb` package is not imported, since its import contacts a server to look for updates.
 
     >>> graph = OgbFeaturizer()("C=CO")
     >>> graph.atom_features.tolist()
@@ -76,10 +77,10 @@ class OgbFeaturizer(Featurizer):
     """
 
     name = "ogb"
-    atom_sizes, bond_sizes = SIZES["ogb"]
+    atom_sizes, bond_sizes = SIZES["ogb"][:2]
 
     def __call__(self, smiles: str) -> MolGraph:
-        """The graph of one molecule; no element and no bond type is refused.
+        """Return the graph of one molecule; every element and bond type is supported.
 
         Raises:
             InvalidMolecule: the SMILES cannot be read.
@@ -88,18 +89,18 @@ class OgbFeaturizer(Featurizer):
 
 
 def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
-    """The molecule with OGB's features, see `OgbFeaturizer`.
+    """Return a molecule's graph with OGB's features, see `OgbFeaturizer`.
 
     Args:
-        mol: as `oriented_mol` reads it.
-        smiles: the text that it was read from.
+        mol: the result of `oriented_mol`.
+        smiles: the SMILES from which it was read.
     """
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
-    # Feature by feature, as a loop over atoms or RDKit's iterators take longer. An enumeration
-    # costs as much as three numbers, and each call as much as all else that is done for an
-    # atom, so nothing is asked for what the text rules out: a tetrahedral centre without @, a
-    # double bond's geometry without a slash, a radical or a dative bond without brackets.
+    # One feature after the other is faster than one atom after the other. Calls into RDKit take
+    # most of the time, so they are skipped if the SMILES rules a feature out: there is no
+    # tetrahedral centre without @, no bond geometry without a slash, and no radical or dative
+    # bond without brackets.
     brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
     unmarked, no_radical = [_Chiral.CHI_UNSPECIFIED] * len(atoms), [0] * len(atoms)
     ends = np.array(
@@ -135,11 +136,11 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
 
 
 class _AtomRows(dict[tuple, bytes]):
-    """What RDKit says of an atom -> its nine features; a few hundred make up all molecules."""
+    """RDKit's properties of an atom -> its nine features; a few hundred cover all molecules."""
 
-    def __missing__(self, said: tuple) -> bytes:
-        chirality, element, degree, bonded, charge, radicals, hybridization, *flags = said
-        self[said] = bytes(
+    def __missing__(self, values: tuple) -> bytes:
+        chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values
+        self[values] = bytes(
             (
                 _ELEMENT.get(element, 118),
                 _CHIRALITY.get(chirality, 4),
@@ -151,20 +152,20 @@ class _AtomRows(dict[tuple, bytes]):
                 *flags,
             )
         )
-        return self[said]
+        return self[values]
 
 
 class _BondRows(dict[tuple, bytes]):
-    """What RDKit says of a bond -> its three features."""
+    """RDKit's properties of a bond -> its three features."""
 
-    def __missing__(self, said: tuple) -> bytes:
-        kind, stereo, conjugated = said
-        self[said] = bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
-        return self[said]
+    def __missing__(self, values: tuple) -> bytes:
+        kind, stereo, conjugated = values
+        self[values] = bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
+        return self[values]
 
 
 _ATOM_ROWS, _BOND_ROWS = _AtomRows(), _BondRows()
 
 
-def _features(rows: dict[tuple, bytes], said: Iterable[tuple], width: int) -> np.ndarray:
-    return np.frombuffer(b"".join(map(rows.__getitem__, said)), dtype=np.uint8).reshape(-1, width)
+def _features(rows: dict[tuple, bytes], values: Iterable[tuple], width: int) -> np.ndarray:
+    return np.frombuffer(b"".join(map(rows.__getitem__, values)), dtype=np.uint8).reshape(-1, width)

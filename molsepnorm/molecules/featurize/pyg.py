@@ -1,4 +1,4 @@
-"""`to_data` and `from_data`: between `MolGraph` and PyTorch Geometric's `Data`."""
+"""Convert between `MolGraph` and PyTorch Geometric's `Data`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def to_data(
     y: float | Sequence[float] | np.ndarray | torch.Tensor | None = None,
     smiles: str | None = None,
 ) -> Data:
-    """The graph as PyTorch Geometric's `Data`, each bond as two directed edges side by side.
+    """Return the graph as PyTorch Geometric's `Data`, each bond as two adjacent directed edges.
 
-    The layout is OGB's: `x` int64 [N, A], `edge_index` int64 [2, 2M], `edge_attr` int64 [2M, F],
-    and, where given, `y` float32 [1, T] and `smiles`.
+    The layout is OGB's: `x` int64 [N, A], `edge_index` int64 [2, 2M] and `edge_attr` int64 [2M, K];
+    if given, also `molecule_features` float32 [1, F], `y` float32 [1, T] and `smiles`.
 
     >>> import molsepnorm
     >>> data = to_data(molsepnorm.molecules.featurize.get("zinc")("CC=O"), y=1.5)
@@ -38,6 +38,8 @@ def to_data(
         edge_index=torch.from_numpy(directed.reshape(-1, 2).T.astype(np.int64)),
         edge_attr=torch.from_numpy(graph.bond_features.astype(np.int64).repeat(2, axis=0)),
     )
+    if graph.features is not None:
+        data.molecule_features = torch.from_numpy(graph.features)[None]
     if y is not None:
         data.y = torch.as_tensor(y, dtype=torch.float32).reshape(1, -1)
     if smiles is not None:
@@ -46,17 +48,17 @@ def to_data(
 
 
 def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
-    """The graph in `data`; bonds in the order, and the direction, in which each first occurs.
+    """Return the graph in `data`, with bonds in the order and direction of their first edges.
 
-    The inverse of `to_data`, for data from anywhere: `x` may be [N] or [N, A], `edge_attr` [E] or
-    [E, F]. Every bond must be there in both directions, with equal attributes.
+    This is the inverse of `to_data`, for data of any origin: `x` may be [N] or [N, A], `edge_attr`
+    [E] or [E, K]. Every bond must occur in both directions, with equal attributes.
 
     Args:
-        bond_offset: the attribute of the first bond label, subtracted from all of `edge_attr`. It
-            must be given: a molecule without a triple bond does not show whether its labels begin
-            at 0 or at 1. PyTorch Geometric's ZINC numbers its bonds 1, 2, 3, so it is 1 there; it
-            is 0 for OGB's data sets, MoleculeNet and the data that `to_data` makes. For other data
-            it is the smallest `edge_attr` of the whole data set.
+        bond_offset: the attribute of the first bond label, which is subtracted from `edge_attr`. It
+            is required, since a molecule without a triple bond does not show whether labels begin
+            at 0 or at 1. It is 1 for PyTorch Geometric's ZINC, whose bonds are 1, 2, 3, and 0 for
+            OGB's data sets, MoleculeNet and `to_data`. For other data it is the smallest
+            `edge_attr` of the whole data set.
 
     >>> data = Data(
     ...     x=torch.tensor([0, 1]),
@@ -67,15 +69,15 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     [[1]]
 
     Raises:
-        ConfigError: `bond_offset` is missing, or no integer of 0 or more.
-        InvalidMolecule: one of the three arrays is missing or misshapen, an edge is there in one
-            direction only, twice, from an atom to itself or with two different attributes, or
-            `MolGraph` refuses the rest.
+        ConfigError: `bond_offset` is missing, or not a non-negative integer.
+        InvalidMolecule: one of the three arrays is missing or has a wrong shape, an edge occurs in
+            one direction only, twice, from an atom to itself or with different attributes, or
+            `MolGraph` refuses the arrays.
     """
     bond_offset = checked_offset(bond_offset)
     x = _column(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
-    edge_attr = _column(data, "edge_attr", "[E] or [E, F]")
+    edge_attr = _column(data, "edge_attr", "[E] or [E, K]")
     if edge_index.ndim != 2 or len(edge_index) != 2:
         raise InvalidMolecule(f"edge_index must have shape [2, E]; got {list(edge_index.shape)}")
     if len(edge_attr) != edge_index.shape[1]:
@@ -89,20 +91,26 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
             "bond_offset is the attribute of the first bond label"
         )
     rows = _one_row_per_bond(edge_index.T.tolist(), edge_attr.tolist())
-    return MolGraph(x, edge_index.T[rows], edge_attr[rows] - bond_offset)
+    features = getattr(data, "molecule_features", None)
+    return MolGraph(
+        x,
+        edge_index.T[rows],
+        edge_attr[rows] - bond_offset,
+        None if features is None else np.asarray(features.detach().cpu()).reshape(-1),
+    )
 
 
 def checked_offset(bond_offset: int | None) -> int:
-    """The offset, if it is one.
+    """Return `bond_offset` after checking it.
 
     Raises:
-        ConfigError: it is missing, or no integer of 0 or more.
+        ConfigError: it is missing, or not a non-negative integer.
     """
     if bond_offset is None:
         raise ConfigError(
             "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
-            "PyTorch Geometric's ZINC, and 0 for OGB's data sets, MoleculeNet and the data that "
-            "to_data makes. For other data it is the smallest value in the whole data set: "
+            "PyTorch Geometric's ZINC and 0 for OGB's data sets, MoleculeNet and to_data. For "
+            "other data it is the smallest value in the whole data set: "
             "min(int(data.edge_attr.min()) for data in dataset if data.num_edges)"
         )
     if isinstance(bond_offset, bool) or not isinstance(bond_offset, Integral) or bond_offset < 0:
@@ -111,7 +119,7 @@ def checked_offset(bond_offset: int | None) -> int:
 
 
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
-    """The row at which each bond first occurs, having checked that it occurs both ways."""
+    """Return the row of the first edge of each bond, after checking that both directions occur."""
     row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
     if len(row_of) != len(edges):
         twice = next((i, j) for row, (i, j) in enumerate(edges) if row_of[i, j] != row)
@@ -124,7 +132,7 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
         if back is None:
             raise InvalidMolecule(
                 f"edge ({i}, {j}) is in edge_index without ({j}, {i}); "
-                "every bond must be there in both directions"
+                "every bond must occur in both directions"
             )
         if attributes[row] != attributes[back]:
             raise InvalidMolecule(
@@ -147,7 +155,7 @@ def _array(data: Data, name: str, shape: str) -> np.ndarray:
 
 
 def _column(data: Data, name: str, shape: str) -> np.ndarray:
-    """The array, with an axis of length one for the features if it has none."""
+    """Return an array with a feature axis, of length one if it has none."""
     array = _array(data, name, shape)
     if array.ndim not in (1, 2):
         raise InvalidMolecule(f"{name} must have shape {shape}; got {list(array.shape)}")

@@ -1,4 +1,4 @@
-"""Bemis–Murcko scaffolds, by which molecules are split."""
+"""Bemis–Murcko scaffolds, used to split data sets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["murcko_scaffold"]
 
 
 def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
-    """The rings of a molecule and the chains between them, as SMILES; "" where it has no ring.
+    """Return the rings of a molecule and the chains between them as SMILES; "" without rings.
 
-    As RDKit cuts it, so an atom that is bound to the scaffold by a double bond belongs to it. Every
-    SMILES of a molecule has the same scaffold; isotopes and atom-map numbers do not matter. Of a
-    salt or a mixture, all parts with rings count.
+    As in RDKit, an atom that is bound to the scaffold by a double bond is part of it. All SMILES
+    of a molecule give the same scaffold; isotopes and atom-map numbers are ignored. The scaffold
+    of a salt or a mixture consists of all parts with rings.
 
     >>> murcko_scaffold("CCOc1ccc(CC2CC2)cc1"), murcko_scaffold("CC1CCCC(=O)C1")
     ('c1ccc(CC2CC2)cc1', 'O=C1CCCCC1')
@@ -25,8 +25,8 @@ def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
     ('C1CC2CCC1O2', 'C1C[C@H]2CC[C@@H]1O2')
 
     Args:
-        smiles: of one molecule.
-        chirality: tell scaffolds apart by their stereocentres and double bonds.
+        smiles: the SMILES of one molecule.
+        chirality: whether to keep stereocentres and the geometry of double bonds.
 
     Raises:
         InvalidMolecule: as the featurisers.
@@ -36,7 +36,7 @@ def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
     try:
         mol = canonical_mol(smiles)
     except InvalidMolecule:
-        mol = oriented_mol(smiles)  # of an impossible ring, RDKit cannot read its own SMILES
-    if not mol.GetRingInfo().NumRings():  # RDKit takes a second to find that in a long chain
+        mol = oriented_mol(smiles)  # RDKit cannot read its own SMILES of impossible rings
+    if not mol.GetRingInfo().NumRings():  # RDKit takes a second for a long chain
         return ""
     return Chem.MolToSmiles(Chem.MurckoDecompose(mol), isomericSmiles=chirality)

@@ -1,4 +1,4 @@
-"""Structures of an SDF as SMILES."""
+"""Convert the structures of an SDF to SMILES."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from rdkit import Chem, rdBase
 
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten
 
-__all__ = ["smiles_of"]
+__all__ = ["mol_to_smiles", "smiles_of"]
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 
 
 def smiles_of(block: str) -> str:
-    """The canonical SMILES of a molfile's structure, V2000 or V3000.
+    """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
 
     Stereochemistry is perceived from wedges and positions, in two or three dimensions; explicit
-    hydrogens become implicit ones. Isotopes and atom-map numbers stay, featurisers clear them.
+    hydrogens become implicit. Isotopes and atom-map numbers are kept; featurisers remove them.
 
-    Where the structure is drawn, but makes no sense to RDKit (a carbon with five bonds), it is
-    the SMILES of what is drawn, which a featuriser will refuse with RDKit's reason. Where nothing
-    can be made of the block, or it has more than twice the `MAX_ATOMS` of a SMILES that can safely
-    be written, or declares more than `MAX_RINGS` rings, a blank that knows the reason.
+    If RDKit reads a structure but refuses it (a carbon with five bonds), the SMILES of the drawing
+    is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, or has
+    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, the result is an empty string
+    that holds the reason.
     """
     if reason := _excess(block):
         return Unwritten(reason)
@@ -31,9 +31,14 @@ def smiles_of(block: str) -> str:
         mol = Chem.MolFromMolBlock(block)
         if mol is None:
             return _as_drawn(block)
-        if mol.GetNumAtoms() > 2 * MAX_ATOMS:
-            return Unwritten(_too_many(mol.GetNumAtoms()))
-        return Chem.MolToSmiles(mol)
+        return mol_to_smiles(mol)
+
+
+def mol_to_smiles(mol: Chem.Mol) -> str:
+    """Return the SMILES of an RDKit molecule; if it is too large, a blank with the reason."""
+    if mol.GetNumAtoms() > 2 * MAX_ATOMS:
+        return Unwritten(_too_many(mol.GetNumAtoms()))
+    return Chem.MolToSmiles(mol)
 
 
 def _too_many(atoms: int) -> str:
@@ -41,14 +46,13 @@ def _too_many(atoms: int) -> str:
 
 
 def _excess(block: str) -> str | None:
-    """Return why RDKit would take long to read the block, by the atoms and bonds that it declares;
-    None if it would not."""
+    """Return the reason if a block is too large for RDKit, judging by its counts, or None."""
     counts = _V3000.search(block)
     if counts is None:
         counts = _V2000.match(block.replace("\r\n", "\n"))
     if counts is None:
-        if len(block) > (most := 200 * MAX_ATOMS):  # nothing that RDKit reads, or not at once
-            return f"a structure of {len(block):,} characters; at most {most:,} are supported"
+        if len(block) > (limit := 200 * MAX_ATOMS):
+            return f"a structure of {len(block):,} characters; at most {limit:,} are supported"
         return None
     atoms, bonds = map(int, counts.groups())
     if atoms > 2 * MAX_ATOMS:
@@ -59,7 +63,7 @@ def _excess(block: str) -> str | None:
 
 
 def _as_drawn(block: str) -> str:
-    """A SMILES that RDKit does not read, as it does not read the block; else a blank."""
+    """Return a SMILES that RDKit refuses as it refuses the block, or an empty string."""
     mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
     if mol is None:
         return Unwritten("RDKit cannot read the structure") if block.strip() else ""
@@ -70,7 +74,7 @@ def _as_drawn(block: str) -> str:
             for part in (bond, bond.GetBeginAtom(), bond.GetEndAtom()):
                 part.SetIsAromatic(True)
     text = Chem.MolToSmiles(mol)
-    # A molecule would be predicted that is not what was drawn.
+    # A readable SMILES would be a different molecule from the drawing.
     if Chem.MolFromSmiles(text) is None:
         return text
     return Unwritten("RDKit cannot read the structure")

@@ -1,24 +1,18 @@
-"""`Featurizer`, the base class, and how a SMILES becomes canonical before anything else."""
+"""Read SMILES with RDKit: canonical forms, size limits and the reasons for refusals."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
 
 from rdkit import Chem, rdBase
 
-from molsepnorm.errors import InvalidMolecule, require_several
-from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.errors import InvalidMolecule
 
 __all__ = [
-    "CHUNK",
     "MAX_ATOMS",
     "MAX_CHARACTERS",
     "MAX_RINGS",
-    "Featurizer",
     "Unwritten",
     "canonical_mol",
     "canonical_smiles",
@@ -27,19 +21,15 @@ __all__ = [
 ]
 
 MAX_ATOMS = 1000
-"""Larger molecules are refused: RDKit writes SMILES recursively, and some thousands of atoms in a
-row overflow the stack, which ends the process (seen from 4,000 atoms on a 1 MiB thread stack)."""
+"""Larger molecules are refused: RDKit writes SMILES recursively, and a chain of thousands of atoms
+overflows the stack, which kills the process (seen with 4,000 atoms on a 1 MiB thread stack)."""
 
 MAX_RINGS = 512
-"""Texts with more ring closures are refused: RDKit's search for rings takes minutes, or ends the
-process, where hundreds of atoms are joined to many others each. A fullerene of `MAX_ATOMS` has
-501 rings."""
+"""SMILES with more ring closures are refused: RDKit's ring search takes minutes, or kills the
+process, if hundreds of atoms have many neighbours each. A fullerene of `MAX_ATOMS` has 501."""
 
 MAX_CHARACTERS = 40 * MAX_ATOMS
-"""Longer texts are refused: RDKit takes time in proportion to the square of their length."""
-
-CHUNK = 256
-"""Molecules featurised together: enough for numpy, few enough for the cache."""
+"""Longer SMILES are refused: RDKit's time grows with the square of their length."""
 
 CANONICAL = "its canonical form "
 _ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
@@ -49,9 +39,7 @@ _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
-
-
-_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or a hydrogen that is an atom
+_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or an explicit hydrogen atom
 _SANITIZE = (
     Chem.SanitizeFlags.SANITIZE_ALL ^ Chem.SanitizeFlags.SANITIZE_CLEANUPATROPISOMERS
     if hasattr(Chem.SanitizeFlags, "SANITIZE_CLEANUPATROPISOMERS")
@@ -59,56 +47,8 @@ _SANITIZE = (
 )
 
 
-class Featurizer(ABC):
-    """Makes a `MolGraph` of a SMILES.
-
-    All SMILES of one molecule give the same graph, but for the order of its atoms and bonds (and
-    for some metal complexes, of which RDKit's own spelling is another molecule to it).
-
-    A subclass sets the three attributes below and writes `__call__`, from `canonical_smiles`,
-    `canonical_mol` or `oriented_mol`.
-    """
-
-    name: str
-    """The name under which `molsepnorm.molecules.featurize.get` finds it."""
-
-    atom_sizes: tuple[int, ...]
-    """For each of the A atom features, how many values it can take."""
-
-    bond_sizes: tuple[int, ...]
-    """For each of the F bond features, how many values it can take."""
-
-    @abstractmethod
-    def __call__(self, smiles: str) -> MolGraph:
-        """The graph of one molecule.
-
-        Raises:
-            InvalidMolecule: `canonical_smiles` refuses the text, or the features have no place for
-                an atom or a bond; the message is the reason, on one line.
-        """
-
-    def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """For each SMILES its graph, or why it has none; some hundreds at once are the fastest."""
-        require_several(smiles, "smiles")
-        return [self._or_error(self, text) for text in smiles]
-
-    def stream(self, smiles: Iterable[str]) -> Iterator[MolGraph | InvalidMolecule]:
-        """The same, one after the other, in memory that does not grow with their number."""
-        require_several(smiles, "smiles")
-        each = iter(smiles)
-        chunks = iter(lambda: list(islice(each, CHUNK)), [])
-        return chain.from_iterable(map(self.many, chunks))
-
-    @staticmethod
-    def _or_error(make: Callable[[str], MolGraph], smiles: str) -> MolGraph | InvalidMolecule:
-        try:
-            return make(smiles)
-        except InvalidMolecule as error:
-            return error
-
-
 class Unwritten(str):
-    """The blank cell of a structure that has no SMILES, which a featuriser refuses with `reason`.
+    """An empty cell in place of a structure without a SMILES; featurisers refuse it with `reason`.
 
     >>> canonical_smiles(Unwritten("5,000 atoms"))
     Traceback (most recent call last):
@@ -124,12 +64,11 @@ class Unwritten(str):
 
 
 def canonical_smiles(smiles: str) -> str:
-    """RDKit's canonical isomeric SMILES, with isotopes and atom-map numbers cleared.
+    """Return RDKit's canonical isomeric SMILES, without isotopes and atom-map numbers.
 
-    Deuterium thereby becomes an ordinary implicit hydrogen. Salts and mixtures stay whole.
-    Surrounding whitespace is ignored, but text after the SMILES (a name, a CXSMILES extension) is
-    refused, not cut off: it may change what the molecule is, and a stray space in the middle of a
-    SMILES would pass unnoticed.
+    Deuterium becomes an implicit hydrogen. Salts and mixtures stay whole. Surrounding whitespace
+    is ignored. Text after the SMILES (a name, a CXSMILES extension) is refused instead of cut off:
+    it may change the molecule, and a space in the middle of a SMILES would go unnoticed.
 
     >>> canonical_smiles(" OC[13CH3] "), canonical_smiles("[2H]C"), canonical_smiles("[Na+].[Cl-]")
     ('CCO', 'C', '[Cl-].[Na+]')
@@ -139,9 +78,9 @@ def canonical_smiles(smiles: str) -> str:
     molsepnorm.errors.InvalidMolecule: RDKit cannot read 'C1CC': unclosed ring
 
     Raises:
-        InvalidMolecule: not a text (a blank cell of a table arrives as None or NaN); an empty
-            text; whitespace, a non-ASCII character or SMARTS' `~` in it; RDKit cannot read it, with
-            RDKit's reason; more than `MAX_ATOMS` atoms, or what `excess` finds.
+        InvalidMolecule: `smiles` is not a string (an empty cell of a table is None or NaN), is
+            empty, contains whitespace, a non-ASCII character or the `~` of SMARTS, is too large
+            (see `excess`), or RDKit cannot read it; the message contains RDKit's reason.
     """
     text = _one_token(smiles)
     with rdBase.BlockLogs():
@@ -152,25 +91,25 @@ def canonical_smiles(smiles: str) -> str:
                 atom.SetIsotope(0)
                 atom.SetAtomMapNum(0)
         text = Chem.MolToSmiles(mol)
-        # Reading once more drops the hydrogens just cleared, and the stereocentres that were none
-        # but for the isotopes. It also settles the dative bonds that RDKit adds around a metal.
+        # Reading it again removes cleared hydrogens and stereocentres that existed only by isotope,
+        # and fixes the dative bonds that RDKit adds around a metal.
         if cleared or "->" in text or "<-" in text:
             text = Chem.MolToSmiles(_read(text, CANONICAL))
         return text
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:
-    """The sanitised molecule, atoms and bonds in the order of its canonical SMILES.
+    """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES.
 
-    As that text is the same for all SMILES of one molecule, so are the atom order, the Kekulé
-    structure and the chirality tags.
+    The atom order, Kekulé structure and chirality tags are thus the same for all SMILES of a
+    molecule.
 
     >>> [atom.GetSymbol() for atom in canonical_mol("OCC").GetAtoms()]
     ['C', 'C', 'O']
 
     Raises:
-        InvalidMolecule: as `canonical_smiles`; and, of a few impossible aromatic rings, RDKit
-            writes a canonical form that it cannot read itself.
+        InvalidMolecule: as `canonical_smiles`. RDKit also cannot read its own canonical form of
+            a few impossible aromatic rings.
     """
     text = canonical_smiles(smiles)
     with rdBase.BlockLogs():
@@ -178,13 +117,13 @@ def canonical_mol(smiles: str) -> Chem.Mol:
 
 
 def oriented_mol(smiles: str) -> Chem.Mol:
-    """The sanitised molecule, its atoms in the order of the text where that order means nothing.
+    """Return the sanitised molecule, with atoms in the order of the text if no tag depends on it.
 
-    Whether a tetrahedral centre is called clockwise depends on the order of its neighbours, so a
-    SMILES that marks one is put into canonical form first. All else that RDKit derives of a
-    sanitised molecule, Kekulé structures aside, is the same in any order, and is read in one go:
-    a SMILES without stereo marks in two thirds of the time of `MolFromSmiles`, since stereo
-    perception and the removal of explicit hydrogens have nothing to do.
+    The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
+    with such a tag is converted to canonical form first. Everything else that RDKit derives,
+    except Kekulé structures, is independent of the order. A SMILES without stereo marks takes two
+    thirds of the time of `MolFromSmiles`, since stereo perception and the removal of explicit
+    hydrogens are skipped.
 
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
@@ -205,18 +144,18 @@ def oriented_mol(smiles: str) -> Chem.Mol:
                 for atom in mol.GetAtoms()
                 if atom.GetAtomicNum() == 1
             )
-            # such a hydrogen, kept for its mark alone, is to become implicit
+            # RDKit keeps marked hydrogens as atoms; the canonical form makes them implicit
             return canonical_mol(text) if any(marked) else mol
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):
-            return _read(text)  # which has the reason
+            return _read(text)  # raises the error with RDKit's reason
         return _bounded(mol)
 
 
 def excess(text: str) -> str | None:
-    """Return why a SMILES is too large for RDKit, from the text alone; None if it is not.
+    """Return the reason if a SMILES is too large for RDKit, judging by its text; otherwise None.
 
-    Hydrogens that are written as atoms do not count, since RDKit removes them.
+    Explicit hydrogen atoms do not count as atoms, since RDKit removes them.
 
     >>> excess("CCO"), excess("c" * 5000)
     (None, '5,000 atoms; at most 1,000 are supported')
@@ -241,7 +180,7 @@ def excess(text: str) -> str | None:
 
 
 def _one_token(smiles: object) -> str:
-    """The SMILES without surrounding whitespace, or the reason why it cannot be one."""
+    """Return the SMILES without surrounding whitespace, or raise what is wrong with the text."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
@@ -275,15 +214,15 @@ def _bounded(mol: Chem.Mol) -> Chem.Mol:
 
 
 def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
-    """The error for a SMILES, or `CANONICAL` form of one, that RDKit cannot read."""
+    """Return the error for a SMILES, or its `CANONICAL` form, that RDKit cannot read."""
     reason = textwrap.shorten(reason, 80, placeholder=" …")
     return InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
 
 
 def _reason(text: str) -> str:
-    """Why RDKit cannot read this SMILES, from its log, without the time and the repetitions."""
+    """Return the reason in RDKit's log, without time stamps and repetitions."""
     if not hasattr(rdBase, "CaptureErrorLog"):
-        return "not a valid SMILES"  # older releases only print their reasons
+        return "not a valid SMILES"  # older releases only print the reason
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text)
     first = _LOG_PREFIX.sub("", log.messages).partition("\n")[0]
@@ -293,6 +232,6 @@ def _reason(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    """The value as Python writes it, cut to the width of a table cell."""
+    """Return the value's repr, cut to the width of a table cell."""
     written = repr(value)
     return written if len(written) <= 60 else written[:59] + "…"

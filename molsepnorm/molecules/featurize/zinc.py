@@ -10,11 +10,11 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule, require_several
-from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.featurize.featurizer import Featurizer
+from molsepnorm.molecules.featurize.registry import SIZES
 from molsepnorm.molecules.featurize.smiles import (
     CANONICAL,
     MAX_ATOMS,
-    Featurizer,
     canonical_smiles,
     excess,
     unreadable,
@@ -38,13 +38,13 @@ _BRACKET = re.compile(
     r"(?P<hydrogens>H\d*)?(?P<charge>[+-]\d*)?\]"
 )
 
-# A text that tells its atoms' labels: no hydrogen atom, isotope, atom map, metal, radical or dative
-# bond in it, and no phosphorus or iodine, of which RDKit rewrites some forms.
+# SMILES whose text determines the labels: without hydrogen atoms, isotopes, atom maps, metals,
+# radicals and dative bonds, and without phosphorus and iodine, some forms of which RDKit rewrites.
 _PLAIN = re.compile(r"[][A-Za-z0-9@+\-=#()/\\.%]+")
 _FIRM = re.compile(
     r"[CNOFScnos]|Cl|Br|\[nH]|\[[CNS]@@?]|\[C@@?H]|\[[CNOScnos](@@?)?(H[123]?)?[+-]]"
 )
-_MARKED = _ATOM_INDEX["C H1"]  # which is what `[C@H]` says only where it is a stereocentre
+_MARKED = _ATOM_INDEX["C H1"]  # the label of `[C@H]`, if it is a stereocentre
 _FLAGS = Chem.SanitizeFlags
 _SANITIZE = (
     _FLAGS.SANITIZE_PROPERTIES
@@ -53,7 +53,7 @@ _SANITIZE = (
     | _FLAGS.SANITIZE_SETAROMATICITY
     | _FLAGS.SANITIZE_ADJUSTHS
 )
-# Where other elements than carbon are marked: RDKit takes some of those away by hybridisation.
+# For marks on elements other than carbon, some of which RDKit removes by hybridisation.
 _SANITIZE_MARKED = (
     _SANITIZE
     | _FLAGS.SANITIZE_SETCONJUGATION
@@ -61,23 +61,23 @@ _SANITIZE_MARKED = (
     | _FLAGS.SANITIZE_CLEANUPCHIRALITY
 )
 _UNSPECIFIED = Chem.ChiralType.CHI_UNSPECIFIED
-# Older releases of RDKit choose a Kekulé structure by the order of the atoms.
+# Older RDKit releases choose the Kekulé structure by the order of the atoms.
 _RANKED = "canonical" in (Chem.Kekulize.__doc__ or "")
 
 
 class ZincFeaturizer(Featurizer):
-    """ZINC's labels: one of 28 for an atom, single, double or triple for a bond.
+    """ZINC's labels: one of 28 for an atom; single, double or triple for a bond.
 
-    An atom's label is what its token in a kekulised SMILES says, so hydrogens count only where
-    they stand in brackets: the carbon of `[C@H]` is 'C H1', that of a plain `C` is 'C', and
-    pyrrole's `[nH]`, written `N` after kekulisation, is 'N'.
+    The label of an atom is determined by its token in the kekulised SMILES, so hydrogens count
+    only inside brackets: the carbon of `[C@H]` is 'C H1', that of a plain `C` is 'C', and pyrrole's
+    `[nH]`, which becomes `N` by kekulisation, is 'N'.
 
-    The atoms come in the order of the text, or of its canonical form where the text has signs that
-    are not taken as they stand.
+    Atoms are in the order of the SMILES if its text determines the labels, otherwise in the order
+    of its canonical form.
 
-    The graphs equal those of PyTorch Geometric's ZINC but for the order of the atoms, Kekulé
-    structures included (checked on its 2,000 validation and test molecules), and for the bonds,
-    which it numbers 1, 2, 3 and this 0, 1, 2; see `molsepnorm.molecules.featurize.pyg.from_data`.
+    The graphs equal those of PyTorch Geometric's ZINC, including Kekulé structures, except for the
+    order of the atoms (checked on its 2,000 validation and test molecules) and for bond labels,
+    which are 1, 2, 3 there and 0, 1, 2 here; see `molsepnorm.featurize.pyg.from_data`.
 
     >>> graph = ZincFeaturizer()("C[NH2+]Cc1cc[nH]c1")
     >>> [ATOM_LABELS[index] for index in graph.atom_features[:, 0]]
@@ -91,26 +91,24 @@ class ZincFeaturizer(Featurizer):
     """
 
     name = "zinc"
-    atom_sizes, bond_sizes = SIZES["zinc"]
+    atom_sizes, bond_sizes = SIZES["zinc"][:2]
 
     def __call__(self, smiles: str) -> MolGraph:
-        """The graph of one molecule.
+        """Return the graph of one molecule.
 
         Raises:
             InvalidMolecule: the SMILES cannot be read, an atom has none of the 28 labels, or a
-                bond is neither single, double nor triple once kekulised.
+                bond is neither single, double nor triple after kekulisation.
         """
-        labels = _firm_labels(smiles)
-        with rdBase.BlockLogs():
-            orders = None if labels is None else _bond_orders(smiles, labels)
-        if labels is None or orders is None:
-            return _by_canonical_form(smiles)
-        return _graph(labels, orders)
+        graph = self.many([smiles])[0]
+        if isinstance(graph, InvalidMolecule):
+            raise graph
+        return graph
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """For each SMILES its graph, or why it has none; some hundreds at once are the fastest."""
+        """Return a graph or an error for each SMILES; a few hundred at once are fastest."""
         require_several(smiles, "smiles")
-        labels = [_firm_labels(text) for text in smiles]
+        labels = list(map(_firm_labels, smiles))
         with rdBase.BlockLogs():
             orders = [
                 None if known is None else _bond_orders(text, known)
@@ -125,11 +123,10 @@ class ZincFeaturizer(Featurizer):
 
 
 def _by_canonical_form(smiles: str) -> MolGraph:
-    """The graph, whatever was written, or the reason why there is none; slower."""
+    """Return the graph of any SMILES, more slowly."""
     text = canonical_smiles(smiles)
     labels = bytes(map(_atom_index, _ATOM_TOKEN.findall(text)))
-    # RDKit wrote the text, so reading it back needs no second sanitisation; the atoms come in the
-    # order of their tokens.
+    # RDKit wrote the text, so it needs no second sanitisation. Atoms are in the order of tokens.
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text, sanitize=False)
         Chem.FastFindRings(mol)
@@ -141,13 +138,13 @@ def _by_canonical_form(smiles: str) -> MolGraph:
         if (kind := bond.GetBondType()) not in _BOND_TYPES:
             raise InvalidMolecule(
                 f"bond type '{kind.name.lower()}' is not among ZINC's (single, double, triple); "
-                "the 'ogb' features know every bond type"
+                "the 'ogb' features support every bond type"
             )
-    return _graph(labels, Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8))
+    return _graphs([(labels, Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8))])[0]
 
 
 def _firm_labels(text: str) -> bytes | None:
-    """The labels of the atoms in the order of the text, where the text alone tells them."""
+    """Return the atoms' labels in the order of the text, or None if it does not determine them."""
     if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
         return None
     try:
@@ -158,11 +155,11 @@ def _firm_labels(text: str) -> bytes | None:
 
 
 def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
-    """uint8 [N, N], kekulised, atoms in the order of the text; None where RDKit refuses the text,
-    or a `[C@H]` is no stereocentre.
+    """Return the kekulised bond orders, uint8 [N, N], with atoms in the order of the text.
 
-    RDKit chooses among Kekulé structures by canonical ranks, that is alike for all spellings. So
-    the canonical SMILES need not be written: `labels` has what it would say.
+    None if RDKit refuses the text, or if a `[C@H]` is not a stereocentre. RDKit chooses the Kekulé
+    structure by canonical ranks, so it is the same for all SMILES of a molecule and the canonical
+    SMILES need not be written.
     """
     mol = Chem.MolFromSmiles(text, sanitize=False)
     marked = _MARKED in labels
@@ -172,11 +169,9 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
         return None
     if marked:
         Chem.AssignStereochemistry(mol, True)
-        place = labels.find(_MARKED)
-        while place >= 0:
-            if mol.GetAtomWithIdx(place).GetChiralTag() == _UNSPECIFIED:
+        for atom, label in enumerate(labels):
+            if label == _MARKED and mol.GetAtomWithIdx(atom).GetChiralTag() == _UNSPECIFIED:
                 return None
-            place = labels.find(_MARKED, place + 1)
     try:
         Chem.Kekulize(mol, True)
     except Chem.KekulizeException:
@@ -184,40 +179,29 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
     return Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8)
 
 
-def _graph(labels: bytes, orders: np.ndarray) -> MolGraph:
-    atom, other = np.nonzero(np.triu(orders))
-    return MolGraph(
-        np.frombuffer(labels, dtype=np.uint8)[:, None],
-        np.stack([atom, other], axis=1).astype(np.int32),
-        orders[atom, other][:, None] - np.uint8(1),
-    )
-
-
-def _graphs(read: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
-    """As `_graph`, all molecules at once."""
-    if not read:
+def _graphs(molecules: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
+    """Return the graphs of molecules from their labels and bond orders."""
+    if not molecules:
         return []
-    sizes = np.array([len(labels) for labels, _ in read])
-    orders = np.concatenate([matrix.ravel() for _, matrix in read])
-    entries = np.flatnonzero(orders.astype(bool))  # several times as fast as of integers
+    sizes = np.array([len(labels) for labels, _ in molecules])
+    flat = np.concatenate([orders.ravel() for _, orders in molecules])
+    entries = np.flatnonzero(flat.astype(bool))  # several times faster than on integers
     ends = np.cumsum(sizes**2)
-    entry_counts = np.diff(np.searchsorted(entries, ends), prepend=0)
-    atom, other = np.divmod(
-        entries - np.repeat(ends - sizes**2, entry_counts), np.repeat(sizes, entry_counts)
-    )
+    molecule = np.searchsorted(ends, entries, side="right")
+    atom, other = np.divmod(entries - (ends - sizes**2)[molecule], sizes[molecule])
     once = atom < other
-    return MolGraph.many(
-        sizes,
-        np.frombuffer(b"".join([labels for labels, _ in read]), dtype=np.uint8)[:, None],
-        entry_counts // 2,
-        np.stack([atom[once], other[once]], axis=1).astype(np.int32),
-        orders[entries[once]][:, None] - np.uint8(1),
-    )
+    bonds = np.stack([atom[once], other[once]], axis=1).astype(np.int32)
+    kinds = flat[entries[once]][:, None] - np.uint8(1)
+    bond_ends = np.cumsum(np.bincount(molecule[once], minlength=len(sizes))).tolist()
+    return [
+        MolGraph(np.frombuffer(labels, dtype=np.uint8)[:, None], bonds[start:end], kinds[start:end])
+        for (labels, _), start, end in zip(molecules, [0, *bond_ends], bond_ends, strict=False)
+    ]
 
 
 @functools.cache
 def _atom_index(token: str) -> int:
-    """The label's index for one atom of a canonical SMILES, such as `C`, `n` or `[C@@H]`."""
+    """Return the index of an atom's label from its token, such as `C`, `n` or `[C@@H]`."""
     label = token.capitalize()
     if bracket := _BRACKET.fullmatch(token):
         label = bracket["element"].capitalize()
@@ -231,13 +215,13 @@ def _atom_index(token: str) -> int:
     if label not in _ATOM_INDEX:
         raise InvalidMolecule(
             f"atom '{label}' is not among ZINC's 28 atom labels; "
-            "the 'ogb' features know every element"
+            "the 'ogb' features support every element"
         )
     return _ATOM_INDEX[label]
 
 
 class _FirmLabels(dict[str, int]):
-    """Token -> label, for tokens that stand so in the canonical SMILES, too, or mean the same."""
+    """Token -> label, for tokens whose label is the same in the canonical SMILES."""
 
     def __missing__(self, token: str) -> int:
         if not _FIRM.fullmatch(token):

@@ -1,4 +1,4 @@
-"""The metrics there are, what each is for, and which way is better."""
+"""The known metrics, the targets that they are for, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from molsepnorm.errors import ConfigError, did_you_mean
 __all__ = ["METRICS", "Kind", "Metric", "find"]
 
 Kind = Literal["regression", "binary", "multiclass"]
-"""What a target is: a number, yes or no, or one of several classes."""
+"""Kind of a target: a number, yes or no, or one of several classes."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A score, the kinds of target it is for, and which way is better."""
+    """A metric, the kinds of targets that it is for, and which direction is better."""
 
     name: str
     kinds: tuple[Kind, ...]
     higher_is_better: bool
     label: str
-    """How a person writes it."""
+    """Name in text, such as ROC-AUC."""
 
     def better(self, score: float, than: float | None) -> bool:
-        """Whether `score` beats another one; anything beats no score and an undefined one."""
+        """Return whether `score` is better; any score is better than None or NaN."""
         if than is None or np.isnan(than):
             return True
         return score > than if self.higher_is_better else score < than
@@ -51,15 +51,15 @@ METRICS = {
         Metric("loss", (), higher_is_better=False, label="loss"),
     )
 }
-"""`loss` is the training's own, for tables whose targets are of several kinds; no single target is
-scored by it."""
+"""`loss` is the training loss on the validation split. It compares models whose targets are of
+several kinds; it does not score single targets."""
 
 
 def find(name: str) -> Metric:
-    """The metric of that name, one that scores a single target.
+    """Return the metric of that name, if it scores single targets.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such metric.
     """
     known = [metric.name for metric in METRICS.values() if metric.kinds]
     if name not in known:

@@ -1,18 +1,22 @@
-"""One score of one target, computed by scikit-learn and SciPy."""
+"""Scores of one target, on the molecules as they are or on bootstrap resamples of them."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 
 import numpy as np
 
 from molsepnorm.tasks.metrics.metric import find
+from molsepnorm.tasks.metrics.weighted import WEIGHTED
 
-__all__ = ["chosen_class", "score"]
+__all__ = ["resampled_scores", "score"]
+
+_WEIGHTS_AT_ONCE = 2**19
+"""Number of weights in memory: 4 MB, and up to ten arrays of this size."""
 
 
 def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
-    """One metric of one target over the labels that are present, NaN where it is undefined.
+    """Return a metric of one target over the labels that are present; NaN where it is undefined.
 
     >>> score("mae", np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0]))
     0.25
@@ -20,68 +24,54 @@ def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
     nan
 
     Args:
-        metric: a name of `METRICS`, but not loss.
-        labels: (n,), NaN where missing; 0 or 1 for yes/no, the index of a class for classes.
-        predictions: (n,) values or probabilities of yes, or (n, K) probabilities of the classes.
+        metric: a name of `METRICS`, except "loss".
+        labels: (n,), NaN where missing; 0 or 1 for binary targets, the index of the class for
+            multi-class targets.
+        predictions: (n,) values or probabilities of class 1, or (n, K) probabilities of K classes.
+
+    Raises:
+        ConfigError: there is no such metric.
+    """
+    once = np.ones((1, len(labels)), np.uint8)
+    return float(resampled_scores(metric, labels, predictions, once)[0])
+
+
+def resampled_scores(
+    metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
+) -> np.ndarray:  # (R,)
+    """Return the `score` of each resample; NaN where it is undefined.
+
+    >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
+    >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))
+    array([0.25, 0.5 , nan])
+
+    Args:
+        metric, labels, predictions: as for `score`.
+        counts: int (R, n), number of times that each molecule was drawn in each resample.
 
     Raises:
         ConfigError: there is no such metric.
     """
     kinds = find(metric).kinds
-    present = ~np.isnan(labels)
+    present = np.flatnonzero(~np.isnan(labels))
+    if not len(present):
+        return np.full(len(counts), np.nan)
     truth, predicted = labels[present].astype(float), predictions[present].astype(float)
-    finite = np.isfinite(truth).all() and np.isfinite(predicted).all()
-    if not finite or not _defined(metric, truth, predicted):
-        return float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        value = _compute(metric, truth if "regression" in kinds else truth.astype(int), predicted)
-    return value if np.isfinite(value) else float("nan")
-
-
-def chosen_class(predictions: np.ndarray) -> np.ndarray:  # int (n,)
-    """The class that probabilities (n,) of yes, or (n, K) of the classes, stand for."""
-    return predictions.argmax(axis=1) if predictions.ndim == 2 else (predictions > 0.5).astype(int)
-
-
-def _defined(metric: str, truth: np.ndarray, predicted: np.ndarray) -> bool:
-    if not len(truth):
-        return False
-    if metric == "f1" and predicted.ndim == 1:
-        return bool((truth == 1).any())
-    if metric == "spearman" and (predicted == predicted[0]).all():
-        return False
-    one_label = (truth == truth[0]).all()
-    return not (one_label and metric in ("r2", "spearman", "roc_auc", "pr_auc", "mcc"))
-
-
-def _compute(metric: str, truth: np.ndarray, predicted: np.ndarray) -> float:
-    from scipy import stats
-    from sklearn import metrics as sk
-
-    several = predicted.ndim == 2
-    classes = np.arange(predicted.shape[1] if several else 2)
-
-    def brier() -> float:
-        """`sk.brier_score_loss`, which takes several classes only since scikit-learn 1.7."""
-        errors = sk.mean_squared_error(
-            np.eye(len(classes))[truth] if several else truth, predicted, multioutput="raw_values"
+    finite = np.isfinite(truth) & np.isfinite(predicted.reshape(len(present), -1)).all(axis=1)
+    truth[~finite], predicted[~finite] = 0, 0
+    scores = np.empty(len(counts))
+    with np.errstate(all="ignore"):
+        score_of = WEIGHTED[metric](
+            truth if "regression" in kinds else truth.astype(int), predicted
         )
-        return errors.sum() * (0.5 if several and len(classes) == 2 else 1)
+        for rows, weights in _weights(counts, present):
+            scores[rows] = np.where(weights[~finite].any(axis=0), np.nan, score_of(weights))
+    return np.where(np.isfinite(scores), scores, np.nan)
 
-    scores = {
-        "mae": lambda: sk.mean_absolute_error(truth, predicted),
-        "rmse": lambda: sk.mean_squared_error(truth, predicted) ** 0.5,
-        "r2": lambda: sk.r2_score(truth, predicted, force_finite=False),
-        "spearman": lambda: stats.spearmanr(truth, predicted)[0],
-        "roc_auc": lambda: sk.roc_auc_score(truth, predicted),
-        "pr_auc": lambda: sk.average_precision_score(truth, predicted),
-        "accuracy": lambda: sk.accuracy_score(truth, chosen_class(predicted)),
-        "f1": lambda: sk.f1_score(
-            truth, chosen_class(predicted), average="macro" if several else "binary"
-        ),
-        "mcc": lambda: sk.matthews_corrcoef(truth, chosen_class(predicted)),
-        "log_loss": lambda: sk.log_loss(truth, predicted, labels=classes),
-        "brier": brier,
-    }
-    return float(scores[metric]())
+
+def _weights(counts: np.ndarray, present: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield the counts of the labelled molecules as weights (n, r), r resamples at a time."""
+    step = max(1, _WEIGHTS_AT_ONCE // len(present))
+    for start in range(0, len(counts), step):
+        rows = slice(start, start + step)
+        yield rows, np.ascontiguousarray(counts[rows].take(present, axis=1).T, dtype=float)

@@ -25,7 +25,7 @@ _MANY_TARGETS = 20  # with more targets, only the selection metric is computed a
 
 
 class Supervised(Objective):
-    """The loss of the task, see `molsepnorm.tasks.Task.loss`."""
+    """The loss of the task, see `molsepnorm.tasks.Loss`."""
 
     uses_all_outputs = True
 
@@ -39,9 +39,9 @@ class Supervised(Objective):
         """Return the task fitted to the training labels, and the data set.
 
         If the metric is undefined on the validation split, the task selects by the loss, and the
-        data set has a remark about it.
+        data set has a warning about it.
         """
-        labels, weights = dataset.store.labels, dataset.weights
+        labels, weights = dataset.labels, dataset.weights
         for split, what in (("train", "training"), ("val", "validation")):
             if weights is not None and not weights[dataset.splits[split]].any():
                 raise DataError(
@@ -57,18 +57,18 @@ class Supervised(Objective):
             classes=dataset.classes,
             class_weight=config.optim.class_weight,
             regression_loss=config.optim.regression_loss,
-            strict=config.data.table is not None,
+            strict=config.data.dataset is None,
         )
         val = labels[dataset.splits["val"]]
         anything = np.random.default_rng(0).random((len(val), task.outputs))
         only = [task.metric]
         if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
             return task, dataset
-        remark = (
+        warning = (
             f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
             "all of one class), so the best epoch is chosen by the loss."
         )
-        return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+        return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
         weights = self.examples.weights
@@ -89,7 +89,7 @@ class Supervised(Objective):
         chosen = torch.from_numpy(graphs).to(self.examples.labels.device)
         labels, weights = self.examples.labels[chosen].cpu(), self.examples.weights
         given = None if weights is None else weights[chosen].cpu()
-        loss_sum, count = self.task.loss(outputs, labels, given)
+        loss_sum, count = Loss(self.task)(outputs, labels, given)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
@@ -97,7 +97,7 @@ class Supervised(Objective):
     def results(self, dataset: Dataset) -> Results:
         """Return scores, the scores of the baseline, and intervals of the test scores."""
         task, splits = self.task, dataset.splits
-        labels = {split: dataset.store.labels[splits[split]] for split in splits}
+        labels = {split: dataset.labels[splits[split]] for split in splits}
         predictions = {
             split: predict(self.model, self.examples.graphs, splits[split])
             for split in ("val", "test")
@@ -106,7 +106,7 @@ class Supervised(Objective):
             split: dataset_scores(dataset, task, values, labels[split])
             for split, values in predictions.items()
         }
-        baseline = np.tile(task.constant(labels["train"]), (len(splits["test"]), 1))
+        baseline = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
         scores["test_constant"] = task.scores(baseline, labels["test"])
         intervals = task.intervals(predictions["test"], labels["test"])
         entries = {
@@ -121,6 +121,6 @@ def dataset_scores(
 ) -> dict[str, float]:
     """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
     scores = task.scores(predictions, labels)
-    if dataset.official is not None and dataset.metric is not None:
-        scores[dataset.metric] = dataset.official(predictions, labels)
+    if dataset.evaluator is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.evaluator(predictions, labels)
     return scores

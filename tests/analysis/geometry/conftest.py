@@ -1,4 +1,4 @@
-"""Small networks and the molecules that they are shown."""
+"""Small networks, and molecules for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import SMALL, far_from_initial
 
-from molsepnorm.analysis.geometry import Subject
+from molsepnorm.analysis.geometry import ModelOnMolecules
 from molsepnorm.data.store import GraphStore, StoreWriter
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
@@ -31,15 +31,16 @@ TASK = Task(
 
 
 @pytest.fixture(scope="session")
-def subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Subject]:
-    """`subject("a", group="a", graphs=range(25), dropout=0.1)`; the rest are the network's."""
-    folder: Path = tmp_path_factory.mktemp("subjects")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMolecules]:
+    """`model("a", group="a", graphs=range(25), dropout=0.1)`, and network settings."""
+    folder: Path = tmp_path_factory.mktemp("models")
 
-    def make(name: str, group: str | None = None, graphs=range(25), **settings) -> Subject:
+    def make(name: str, group: str | None = None, graphs=range(25), **settings) -> ModelOnMolecules:
         config = GraphormerConfig(**{**SMALL, "outputs": TASK.outputs, **settings})
         model = PropertyModel(far_from_initial(config), "zinc", TASK)
         store = _store(folder / f"{name}.store", model)
-        return Subject(name, group or name, model, store, np.array(graphs), SMILES)
+        shown = np.array(graphs)
+        return ModelOnMolecules(name, group or name, model, store, shown, LABELS[shown], SMILES)
 
     return make
 
@@ -47,6 +48,6 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Subject]:
 def _store(path: Path, model: PropertyModel) -> GraphStore:
     zinc = featurize.get("zinc")
     encoded = encode([zinc(text) for text in SMILES], model.encoding)
-    with StoreWriter(path, model.encoding, "zinc", TASK.names) as writer:
-        writer.append(encoded, LABELS)
+    with StoreWriter(path, model.encoding, "zinc") as writer:
+        writer.append(encoded)
     return GraphStore.open(path)

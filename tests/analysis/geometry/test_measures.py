@@ -1,4 +1,4 @@
-"""The measures against closed forms, and against their definitions spelt out."""
+"""The measures equal closed forms and their definitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_isotropic_gaussian_fills_all_directions():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies(dtype):
+def test_points_on_a_line_have_one_direction_at_any_offset(dtype):
     points = (gaussian(50, 1) * torch.arange(1.0, 6.0) + 1000).to(dtype)
     values = singular_values(points)
     spread = gaussian(50, 1) - gaussian(50, 1).mean()
@@ -52,8 +52,8 @@ def test_a_cloud_of_rank_one_has_one_direction_wherever_it_lies(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_single_point_has_none(dtype):
-    """Also where its mean is not represented exactly."""
+def test_equal_points_have_no_direction(dtype):
+    """This includes means that are not represented exactly."""
     points = torch.full((7, 3), 0.1, dtype=dtype)
     assert singular_values(points).tolist() == [0, 0, 0]
     assert effective_rank(points) == 0
@@ -75,7 +75,7 @@ def test_effective_rank_of_a_known_spectrum():
 @pytest.mark.parametrize("count", [2, 3, 50])
 @pytest.mark.parametrize("t", [0.5, 2.0])
 def test_uniformity_of_points_evenly_spaced_on_a_circle(count, t):
-    """Every point sees the same others, at chords of 2 sin(πk/n)."""
+    """All points have the same distances to the others, 2 sin(πk/n)."""
     chords = [(2 * math.sin(math.pi * k / count)) ** 2 for k in range(1, count)]
     expected = math.log(sum(math.exp(-t * chord) for chord in chords) / (count - 1))
     points = on_circle(count) * torch.linspace(0.1, 9, count).double()[:, None]
@@ -83,7 +83,7 @@ def test_uniformity_of_points_evenly_spaced_on_a_circle(count, t):
 
 
 @pytest.mark.parametrize("width", [2, 3, 8])
-def test_uniformity_of_an_isotropic_cloud_is_that_of_the_sphere(width):
+def test_uniformity_of_isotropic_points_is_that_of_the_sphere(width):
     """E exp(−2‖u − v‖²) = e⁻⁴ E exp(4 u·v), whose integral over the sphere is a Bessel function."""
     order = width / 2 - 1
     expected = -4 + math.log(math.gamma(width / 2) * (2 / 4) ** order * iv(order, 4))
@@ -100,7 +100,7 @@ def test_uniformity_and_cosine_are_means_over_pairs():
 
 
 def test_alignment_of_turned_points_is_their_chord():
-    """4 sin²(φ/2), however long the points are."""
+    """It is 4 sin²(φ/2) for points of any length."""
     turn = 0.3
     matrix = torch.tensor(
         [[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]]
@@ -113,8 +113,8 @@ def test_alignment_of_turned_points_is_their_chord():
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 1.0])
-def test_outliers_have_their_share_of_what_all_have(share):
-    """On a circle all points are equally far; of those on a line the ends are furthest."""
+def test_the_outlier_share_of_equally_far_points_is_their_number(share):
+    """Points on a circle are equally far; on a line the ends are the furthest."""
     assert outlier_share(on_circle(100) + 5, share) == pytest.approx(share)
     line = torch.arange(-50.0, 51.0).double()[:, None] - 3
     distances = sorted((place**2 for place in range(-50, 51)), reverse=True)
@@ -122,7 +122,7 @@ def test_outliers_have_their_share_of_what_all_have(share):
     assert outlier_share(line, share) == pytest.approx(furthest / sum(distances))
 
 
-def test_a_single_outlier_has_nearly_all():
+def test_a_single_outlier_has_nearly_all_the_variance():
     points = torch.cat([torch.zeros(30, 2), torch.tensor([[100.0, 0.0]])])
     assert outlier_share(points, share=0.01) == pytest.approx(30 / 31)
     assert outlier_share(torch.ones(5, 3)) == 0
@@ -130,7 +130,7 @@ def test_a_single_outlier_has_nearly_all():
 
 @pytest.mark.parametrize("offset", [0.0, 100.0, 10000.0])
 def test_single_precision_far_from_the_origin(offset):
-    """Of many points too: what is taken for rounding does not grow with their number."""
+    """The bound of rounding errors does not grow with the number of points."""
     points = gaussian(4000, 16)
     single = (points + offset).float()
     assert effective_rank(single) == pytest.approx(effective_rank(points), rel=1e-3)
@@ -140,8 +140,8 @@ def test_single_precision_far_from_the_origin(offset):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_rounding_is_no_spread(dtype):
-    """One vector that a network has computed with other sums for each molecule."""
+def test_rounding_errors_do_not_count_as_spread(dtype):
+    """The points are one vector, computed with different sums for each molecule."""
     steps = torch.randint(-2, 3, (200, 16), generator=torch.Generator().manual_seed(0))
     vector = torch.linspace(1, 2, 16).double()
     points = (vector * (1 + steps.double() * torch.finfo(dtype).eps)).to(dtype)
@@ -153,7 +153,7 @@ def test_rounding_is_no_spread(dtype):
 
 
 def test_uniformity_in_pieces_and_of_points_without_direction():
-    """More points than are paired at once; and those at the origin, which coincide."""
+    """There are more points than a block of pairs has; points at the origin coincide."""
     points = gaussian(2100, 3)
     directions = points / points.norm(dim=1, keepdim=True)
     pairs = torch.pdist(directions)
@@ -165,7 +165,7 @@ def test_uniformity_in_pieces_and_of_points_without_direction():
 
 
 def test_losses_under_autocast_are_exact():
-    """As in float32: a half of its bits would be a wrong figure."""
+    """They are computed in float32."""
     points = gaussian(50, 8).float()
     with torch.autocast("cpu", torch.bfloat16):
         found = uniformity(points), alignment(points, points.flip(0))
@@ -174,7 +174,7 @@ def test_losses_under_autocast_are_exact():
 
 
 def test_measures_can_be_losses():
-    """Their gradients are those of finite differences, at coinciding points too."""
+    """Gradients equal finite differences, at coinciding points too."""
     points = gaussian(5, 3).requires_grad_()
     torch.autograd.gradcheck(uniformity, points)
     torch.autograd.gradcheck(alignment, (points, gaussian(5, 3, seed=1)))
@@ -202,8 +202,8 @@ def test_a_single_channel_has_a_flat_map():
 
 @pytest.mark.parametrize("measure", [singular_values, uniformity, mean_cosine, principal_map])
 @pytest.mark.parametrize("shape", [(1, 3), (4,), (2, 3, 4)])
-def test_what_is_no_cloud_is_refused(measure, shape):
-    with pytest.raises(DataError, match=r"2 points or more and the shape \(n, d\)"):
+def test_tensors_that_are_no_embeddings_are_refused(measure, shape):
+    with pytest.raises(DataError, match=r"shape \(n, d\) with n ≥ 2; got"):
         measure(torch.ones(shape))
 
 
@@ -214,8 +214,8 @@ def test_embeddings_that_are_not_finite_are_refused():
         alignment(torch.ones(3, 2), torch.ones(2, 2))
     with pytest.raises(DataError, match="must be finite"):
         alignment(torch.ones(1, 2), torch.tensor([[torch.nan, 0.0]]))
-    with pytest.raises(DataError, match="1 points or more"):
+    with pytest.raises(DataError, match="with n ≥ 1"):
         alignment(torch.ones(0, 2), torch.ones(0, 2))
     for share in (-0.1, 2, math.nan):
-        with pytest.raises(DataError, match="a share lies in 0 to 1"):
+        with pytest.raises(DataError, match="share must be between 0 and 1"):
             outlier_share(torch.ones(3, 2), share)

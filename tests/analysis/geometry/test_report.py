@@ -1,4 +1,4 @@
-"""The page and the pictures: complete, by themselves, and about the right molecules."""
+"""The page and the pictures are complete, self-contained, and show the right molecules."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pytest
 
 from molsepnorm.analysis.geometry import analyze
 from molsepnorm.analysis.geometry.analysis import ATOMS
-from molsepnorm.analysis.geometry.figure import draw_maps, draw_measures, to_svg
-from molsepnorm.analysis.geometry.report import require_place, table_of, write_report
+from molsepnorm.analysis.geometry.figure import draw_maps, draw_statistics, to_svg
+from molsepnorm.analysis.geometry.report import require_folder, table_of, write_report
 from molsepnorm.errors import ConfigError, StorageError
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def analysis(subject):
+def analysis(model):
     return analyze(
-        [subject("a", "wide"), subject("b", "wide", init="v1"), subject("<c>", layers=2)], "cpu"
+        [model("a", "wide"), model("b", "wide", init="v1"), model("<c>", layers=2)], "cpu"
     )
 
 
@@ -34,7 +34,7 @@ def folder(analysis, tmp_path_factory):
     return path
 
 
-def test_all_files_are_there(folder, analysis):
+def test_a_report_has_all_files(folder, analysis):
     names = {"geometry.json", "index.html", "maps.png", "measures.png"}
     assert {path.name for path in folder.iterdir()} == names
     for name in ("maps", "measures"):
@@ -45,9 +45,8 @@ def test_all_files_are_there(folder, analysis):
     )
 
 
-def test_the_page_needs_nothing_else(folder):
-    """No script, and nothing from elsewhere: references are within the page, and the colour bar is
-    spelt out in it."""
+def test_the_page_needs_no_other_file(folder):
+    """It has no script; references are within the page, and the colour bar is embedded."""
     text = (folder / "index.html").read_text()
     assert not re.search(r"<(script|img|link|iframe|object)\b", text)
     references = re.findall(r"(?:src|href)=\"([^\"]*)|url\(([^)]*)\)", text)
@@ -84,7 +83,7 @@ def test_names_are_text_and_numbers_are_those_of_the_table(folder, analysis):
     assert f"{spread['mean']:.3g} ± {spread['sd']:.2g}" in table_of(analysis)[1]
 
 
-def test_each_dot_tells_its_molecule(folder, analysis):
+def test_each_dot_has_its_molecule_as_title(folder, analysis):
     text = (folder / "index.html").read_text()
     drawing = ElementTree.fromstring(text[text.rindex("<svg") : text.rindex("</svg>") + 6])
     maps = [each for each in drawing.iter(f"{SVG}g") if "-map-of-" in each.get("id", "")]
@@ -97,17 +96,17 @@ def test_each_dot_tells_its_molecule(folder, analysis):
         assert titles[24].startswith("CCCCCC=O, 7 atoms, y 24")
     dots = list(maps[0].iter(f"{SVG}use"))
     x = np.array([float(dot.get("x")) for dot in dots])
-    assert np.corrcoef(x, analysis.runs[0].places[:, 0])[0, 1] > 0.999999
+    assert np.corrcoef(x, analysis.runs[0].coordinates[:, 0])[0, 1] > 0.999999
 
 
-def test_without_smiles_sizes_and_labels_are_told(analysis, tmp_path):
+def test_titles_without_smiles_have_sizes_and_labels(analysis, tmp_path):
     write_report(replace(analysis, smiles=None), tmp_path)
     assert (
         "<title>2 atoms, y 0, active 0, colour 0</title>" in (tmp_path / "index.html").read_text()
     )
 
 
-def test_a_page_is_the_same_each_time_and_its_ids_are_one_page_s(analysis, folder, tmp_path):
+def test_a_page_is_reproducible_and_its_ids_are_unique(analysis, folder, tmp_path):
     write_report(analysis, tmp_path)
     text = (tmp_path / "index.html").read_text()
     assert text == (folder / "index.html").read_text()
@@ -121,17 +120,17 @@ def test_a_page_is_the_same_each_time_and_its_ids_are_one_page_s(analysis, folde
 
 
 def test_layers_are_numbered_and_lines_are_means_of_groups(analysis):
-    """The runs of "wide" have three layers and the last norm, the other one two."""
-    spectrum, rank, *_ = draw_measures(analysis).axes
+    """The runs of "wide" have three layers and the last norm, the other one has two layers."""
+    spectrum, rank, *_ = draw_statistics(analysis).axes
     assert [tick.get_text() for tick in rank.get_xticklabels()][::-1] == ["1", "2", "3", "norm"]
     wide, _, other, _ = rank.get_lines()  # the graph token's and the atoms', group by group
     runs = analysis.of_group("wide")
-    for place, site in enumerate(("layer 1", "layer 2", "layer 3", "last norm")):
-        ranks = [run.cloud(site=site).effective_rank for run in runs]
-        assert wide.get_ydata()[place] == pytest.approx(sum(ranks) / 2)
+    for index, site in enumerate(("layer 1", "layer 2", "layer 3", "last norm")):
+        ranks = [run.at(site=site).effective_rank for run in runs]
+        assert wide.get_ydata()[index] == pytest.approx(sum(ranks) / 2)
     assert other.get_xdata().tolist() == [0, 1, 3]  # it has no third layer
     assert np.isfinite(other.get_ydata()).all()
-    values = [np.array(run.cloud().singular_values) for run in runs]
+    values = [np.array(run.at().singular_values) for run in runs]
     expected = np.mean([each / each.max() for each in values], axis=0)
     np.testing.assert_allclose(spectrum.get_lines()[0].get_ydata(), expected)
 
@@ -142,30 +141,29 @@ def texts_of(figure) -> list[str]:
     return [text.get_text() for text in (*legends, *axes) if text.get_text()]
 
 
-def test_spectrum_and_map_are_of_what_is_read(subject):
-    analysis = analyze([subject("a"), subject("b", readout="sum")], "cpu")
-    spectrum = draw_measures(analysis).axes[0]
+def test_spectrum_and_map_show_what_the_readout_uses(model):
+    analysis = analyze([model("a"), model("b", readout="sum")], "cpu")
+    spectrum = draw_statistics(analysis).axes[0]
     assert "of the graph token or mean of atoms" in spectrum.get_title()
-    values = np.array(analysis.runs[1].cloud(ATOMS).singular_values)
+    values = np.array(analysis.runs[1].at(ATOMS).singular_values)
     np.testing.assert_allclose(spectrum.get_lines()[1].get_ydata(), values / values.max())
     titles = [axes.get_title() for axes in draw_maps(analysis).axes]
     assert titles[:2] == ["a\ngraph token", "b\nmean of atoms"]
 
 
-def test_names_are_drawn_as_they_are(subject, tmp_path):
-    """Dollars are no formula, an underscore does not leave the legend, long names are wrapped."""
+def test_names_are_drawn_literally(model, tmp_path):
+    """Names may have dollars and underscores, and long ones are wrapped."""
     names = ("_best", "costs $_$ and ${", " ".join(["long"] * 30))
-    subjects = [subject("a", name) for name in names]
-    target = replace(subjects[0].model.task.targets[0], name="a$_$b")
-    task = replace(subjects[0].model.task, targets=(target, *subjects[0].model.task.targets[1:]))
-    store = replace(subjects[0].store, targets=task.names)
-    subjects = [
-        replace(each, store=store, model=replace(each.model, task=task), name=name)
-        for each, name in zip(subjects, names, strict=True)
+    models = [model("a", name) for name in names]
+    target = replace(models[0].model.task.targets[0], name="a$_$b")
+    task = replace(models[0].model.task, targets=(target, *models[0].model.task.targets[1:]))
+    models = [
+        replace(each, model=replace(each.model, task=task), name=name)
+        for each, name in zip(models, names, strict=True)
     ]
-    analysis = analyze(subjects, "cpu")
+    analysis = analyze(models, "cpu")
     write_report(analysis, tmp_path)
-    drawn = texts_of(draw_measures(analysis))
+    drawn = texts_of(draw_statistics(analysis))
     assert {" _best", r"costs \$_\$ and \${", r"r, a\$_\$b"} <= set(drawn)
     assert {"graph token", "mean of atoms"} <= set(drawn)
     titles = [axes.get_title() for axes in draw_maps(analysis).axes]
@@ -173,25 +171,25 @@ def test_names_are_drawn_as_they_are(subject, tmp_path):
     assert "costs $_$ and ${" in (tmp_path / "index.html").read_text()
 
 
-def test_correlation_layer_by_layer_is_drawn_with_dropout_too(analysis):
-    titles = [axes.get_title() for axes in draw_measures(analysis).axes if axes.get_visible()]
+def test_correlations_are_drawn_with_dropout_too(analysis):
+    titles = [axes.get_title() for axes in draw_statistics(analysis).axes if axes.get_visible()]
     assert titles[-3:] == ["alignment of dropout views", "r, y", "r, size"]
 
 
-def test_the_map_s_colours(subject):
-    """A number from its 2nd to its 98th percentile, few actives from 0 to 1, classes by name, sizes
-    where no label is known."""
-    one = subject("one")
+def test_maps_are_coloured_by_the_target(model):
+    """A number is shown from its 2nd to its 98th percentile, a binary label from 0 to 1, classes by
+    name; sizes replace labels if none is known."""
+    one = model("one")
 
     def bar(targets, labels=None):
-        shown = one if labels is None else replace(one, store=replace(one.store, labels=labels))
+        shown = one if labels is None else replace(one, labels=labels)
         *_, axes = draw_maps(analyze([shown], "cpu", targets=targets)).axes
         return axes
 
     low, high = bar(["y"]).get_ylim()
     known = np.delete(np.arange(25.0), 3)
     assert (low, high) == pytest.approx(tuple(np.percentile(known, [2, 98])))
-    rare = np.array(one.store.labels)
+    rare = np.array(one.labels)
     rare[:, 1] = np.arange(25) == 7
     assert bar(["active"], rare).get_ylim() == pytest.approx((0, 1))
     classes = bar(["colour"])
@@ -200,19 +198,19 @@ def test_the_map_s_colours(subject):
 
 
 def test_a_collapsed_token_is_drawn_without_a_warning(analysis, recwarn):
-    """Its spectrum is nothing, its molecules are at one place."""
-    clouds = tuple(
+    """It has no spectrum, and all molecules have the same coordinates."""
+    statistics = tuple(
         replace(each, effective_rank=0.0, singular_values=(0.0,) * 4)
-        for each in analysis.runs[0].clouds
+        for each in analysis.runs[0].statistics
     )
-    run = replace(analysis.runs[0], clouds=clouds, places=np.zeros((25, 2)))
-    for draw in (draw_measures, draw_maps):
+    run = replace(analysis.runs[0], statistics=statistics, coordinates=np.zeros((25, 2)))
+    for draw in (draw_statistics, draw_maps):
         to_svg(draw(replace(analysis, runs=(run,))), "collapsed")
     assert [str(each.message) for each in recwarn.list] == []
 
 
-def test_classes_are_named(subject, tmp_path):
-    write_report(analyze([subject("one")], "cpu", targets=["colour", "y"]), tmp_path)
+def test_classes_are_named(model, tmp_path):
+    write_report(analyze([model("one")], "cpu", targets=["colour", "y"]), tmp_path)
     assert "<title>CN, 2 atoms, y 1, active 1, colour green</title>" in (
         (tmp_path / "index.html").read_text()
     )
@@ -221,29 +219,29 @@ def test_classes_are_named(subject, tmp_path):
 def test_many_groups_are_drawn_in_rows(analysis):
     run = analysis.runs[0]
     many = replace(analysis, runs=tuple(replace(run, group=f"g{i}") for i in range(15)))
-    figure = draw_maps(many, most=6)
+    figure = draw_maps(many, max_groups=6)
     shown = [axes for axes in figure.axes if axes.get_visible() and axes.get_title()]
     assert len(shown) == 6
-    lines = draw_measures(many).axes[0].get_lines()
+    lines = draw_statistics(many).axes[0].get_lines()
     assert len({str(line.get_color()) for line in lines}) == 15
 
 
-def test_without_matplotlib_it_says_what_to_install(analysis, tmp_path, monkeypatch):
+def test_the_error_without_matplotlib_says_what_to_install(analysis, tmp_path, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[plot\]'"):
         write_report(analysis, tmp_path / "none")
     with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[plot\]'"):
-        require_place(tmp_path / "none")
+        require_folder(tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
-def test_a_place_that_cannot_be_written(analysis, tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(analysis, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
         write_report(analysis, tmp_path / "file")
     with pytest.raises(StorageError, match="cannot write into"):
-        require_place(tmp_path / "file")
-    require_place(tmp_path / "new" / "folder")
+        require_folder(tmp_path / "file")
+    require_folder(tmp_path / "new" / "folder")
     assert not list((tmp_path / "new" / "folder").iterdir())

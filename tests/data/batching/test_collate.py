@@ -120,8 +120,8 @@ def test_every_slot_can_attend_to_something(molgraphs, data):
 def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
     """They are stored as uint16, which torch reads as int16 and wraps."""
     encoded = wide_codes(65_535)
-    with StoreWriter(tmp_path / "a", SPEC, "zinc", ()) as writer:
-        writer.append(encoded, np.zeros((2, 0)))
+    with StoreWriter(tmp_path / "a", SPEC, "zinc") as writer:
+        writer.append(encoded)
     store = GraphStore.open(tmp_path / "a")
     assert store.pairs.dtype == np.uint16
     check_batch(GraphTensors.of(store).cut([0, 1]), encoded, [0, 1])
@@ -130,8 +130,8 @@ def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
 
 def test_a_store_gives_the_same_batches_without_a_copy(tmp_path, graphs):
     encoded = encode(graphs, SPEC)
-    with StoreWriter(tmp_path / "a", SPEC, "zinc", ()) as writer:
-        writer.append(encoded, np.zeros((len(graphs), 0)))
+    with StoreWriter(tmp_path / "a", SPEC, "zinc") as writer:
+        writer.append(encoded)
     store = GraphStore.open(tmp_path / "a")
     tensors = GraphTensors.of(store)
     assert tensors.pairs.data_ptr() == store.pairs.ctypes.data

@@ -61,7 +61,7 @@ def test_a_table_without_problems_has_none(write):
     assert report.atoms == sum(range(2, 22))
     assert report.splits == {"train": 16, "val": 2, "test": 2}
     assert _kinds(report.information) == ["largest"]
-    assert report.remarks
+    assert report.warnings
 
 
 def test_the_numbers_of_each_target(write):
@@ -80,8 +80,8 @@ def test_the_numbers_of_each_target(write):
 def test_the_targets_that_were_guessed_are_said(write):
     report = _check(write([(*row, i) for i, row in enumerate(FINE)], "smiles,y,id"))
     assert [target.name for target in report.targets] == ["y"]
-    assert any("id" in remark for remark in report.remarks)
-    assert _check(write(FINE), targets=["y"]).remarks == ()
+    assert any("id" in remark for remark in report.warnings)
+    assert _check(write(FINE), targets=["y"]).warnings == ()
 
 
 # --- rows that cannot be read ---------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     with pytest.raises(DataError, match="line 5"):
         load(DataConfig(table=path, targets=["y"], **settings), OGB)
     report = _check(path, targets=["y"], **settings)
-    found = _found(report, "misfits")
+    found = _found(report, "invalid_labels")
     assert found.problem
     assert found.count == 2
     assert found.groups[0].what == f"y: '{cell}'"

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, StorageError
 
 FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
-FIXED = {"unreadable", "misfits", "conflicts", "duplicates", "leak"}
+FIXED = {"unreadable", "invalid_labels", "conflicts", "duplicates", "leak"}
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_a_table_of_all_kinds():
         [1, 0, None, 0, None],
     ]
     assert labels.values.dtype == np.float64
-    assert labels.remarks == ()
+    assert labels.warnings == ()
 
 
 def test_without_names_every_numeric_column_is_a_target():
@@ -75,11 +75,11 @@ def test_without_names_every_numeric_column_is_a_target():
     assert labels.names == ("y", "active", "z")
     assert labels.kinds == ("regression", "binary", "regression")
     assert labels.classes == ((), (), ())
-    assert labels.remarks == (
+    assert labels.warnings == (
         GUESSED,
-        "Not taken for targets: mixed (some cells are no numbers, such as 'high').",
+        "Not used as targets: mixed (some cells are not numbers, such as 'high').",
     )
-    with pytest.raises(ConfigError, match=r"--targets\. Not taken .* no numbers, such as '>10'\)$"):
+    with pytest.raises(ConfigError, match=r"--targets\. Not used .* not numbers, such as '>10'\)$"):
         read({"IC50": ["1.2", ">10", "3.4"]})
 
 
@@ -135,9 +135,9 @@ def test_numbering_is_no_target(name):
     columns = {name: ["101", "102", "103"], "y": ["1.5", "2", "3"]}
     labels = read(columns)
     assert labels.names == ("y",)
-    assert labels.remarks == (
+    assert labels.warnings == (
         GUESSED,
-        f"Not taken for targets: {name} (they look like numbering).",
+        f"Not used as targets: {name} (they look like identifiers).",
     )
     assert read(columns, targets=[name]).names == (name,)
     with pytest.raises(ConfigError, match="my.csv has no column of numbers to predict beside"):
@@ -148,7 +148,7 @@ def test_numbering_is_no_target(name):
 def test_a_name_that_only_looks_like_numbering(name):
     labels = read({name: ["1.5", "2", "3"]})
     assert labels.names == (name,)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_name_that_only_looks_like_numbering(name):
 )
 def test_numbers_that_recur_or_are_not_whole_number_nothing(name, cells):
     labels = read({name: cells})
-    assert (labels.names, labels.remarks[0]) == ((name,), GUESSED)
+    assert (labels.names, labels.warnings[0]) == ((name,), GUESSED)
 
 
 def test_what_was_ignored_is_not_remarked_on():
@@ -165,7 +165,7 @@ def test_what_was_ignored_is_not_remarked_on():
     columns = {"id": ["1", "2", "3"], "y": ["1.5", "2", "3"], "z": ["1.5", "2", "3"]}
     labels = read(columns, ignore_columns=["id", "z"])
     assert labels.names == ("y",)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
 
 
 @pytest.mark.parametrize(
@@ -175,18 +175,21 @@ def test_what_was_ignored_is_not_remarked_on():
         ({"ignore_columns": ["Id"]}, r"my.csv has no column 'Id'\. Did you mean 'ID'\?"),
         ({"ignore_columns": ["Id"], "targets": ["logS"]}, "my.csv has no column 'Id'"),
         ({"targets": ["logS", "logS"]}, "a target is named twice: logS, logS"),
-        ({"task_type": {"logs": "binary"}}, r"data.task_type names 'logs', which is no target\. D"),
+        (
+            {"task_type": {"logs": "binary"}},
+            r"data.task_type names 'logs', which is not a target\. D",
+        ),
         (
             {"task_type": {"ID": "binary"}, "targets": ["logS"]},
-            "names 'ID', which is no target. Known: logS.",
+            "names 'ID', which is not a target. Known: logS.",
         ),
         (
             {"task_type": {"logS": "binary"}, "classes": {"logS": ["0", "1"]}},
-            "data.classes names those of 'logS', which data.task_type calls binary: keep one",
+            "lists the classes of 'logS', but data.task_type makes it binary: keep one",
         ),
         (
             {"classes": {"logD": ["a", "b"]}},
-            r"data.classes names 'logD', which is no target\. Did you mean 'logS'\?",
+            r"data.classes names 'logD', which is not a target\. Did you mean 'logS'\?",
         ),
     ],
 )
@@ -231,7 +234,7 @@ def test_a_named_column_of_blanks():
     labels = read({"y": ["", "NA", " "]}, targets=["y"])
     assert values(labels) == [[None, None, None]]
     assert labels.classes == ((),)
-    assert labels.remarks == ()
+    assert labels.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,7 @@ def test_one_kind_for_all_or_for_one(kind):
     columns = {"a": ["0", "1", "1"], "b": ["1", "0", "0"]}
     labels = read(columns, task_type=kind)
     assert labels.kinds == (kind, kind)
-    assert labels.remarks == (GUESSED,)
+    assert labels.warnings == (GUESSED,)
     labels = read(columns, task_type={"b": kind})
     assert labels.kinds == ("binary", kind)
     assert values(labels) == [[0, 1, 1], [1, 0, 0]]
@@ -313,7 +316,7 @@ def test_a_yes_no_target_with_other_numbers(bad):
     with pytest.raises(
         DataError,
         match=f"my.csv, line 3, column 'y': '{bad}' is neither 0 nor 1, neither yes nor no, as a "
-        "yes/no target must be",
+        "label of a binary target must be",
     ):
         read({"y": ["1", bad, "no", "7"]}, task_type="binary")
 
@@ -328,20 +331,20 @@ def test_few_whole_numbers_are_remarked_on():
         "odour": ["mild", "strong", "mild", "strong"],
     }
     remark = (
-        "level, grade: few whole numbers, taken for quantities. If they stand for classes: "
+        "level, grade: few whole numbers, treated as quantities. If they are classes: "
         "--task-type level=multiclass"
     )
-    assert read(columns).remarks == (GUESSED, remark)
-    assert read(columns, targets=list(columns)).remarks == (remark,)
-    assert read(columns, task_type="regression").remarks == (GUESSED,)
+    assert read(columns).warnings == (GUESSED, remark)
+    assert read(columns, targets=list(columns)).warnings == (remark,)
+    assert read(columns, task_type="regression").warnings == (GUESSED,)
     labels = read(columns, task_type={"level": "multiclass", "grade": "multiclass"})
-    assert labels.remarks == (GUESSED,)
-    assert read(columns, task_type={"level": "regression"}).remarks == (
+    assert labels.warnings == (GUESSED,)
+    assert read(columns, task_type={"level": "regression"}).warnings == (
         GUESSED,
         remark.removeprefix("level, ").replace("level", "grade"),
     )
     many = {"y": [str(i) for i in range(11)]}
-    assert read(many).remarks == (GUESSED,)
+    assert read(many).warnings == (GUESSED,)
 
 
 # Classes
@@ -410,7 +413,7 @@ def test_classes_in_a_given_order():
 
 def test_a_class_that_is_not_among_those_given():
     with pytest.raises(
-        DataError, match="my.csv, line 4, column 'y': 'Low' is none of its classes: low, high"
+        DataError, match="my.csv, line 4, column 'y': 'Low' is not one of its classes: low, high"
     ):
         read({"y": ["low", "", "Low", "High"]}, targets=["y"], classes={"y": ["low", "high"]})
 

@@ -80,7 +80,7 @@ def test_a_run_says_how_many_and_keeps_the_number(tmp_path):
 
     class Listening(Callback):
         def on_start(self, config, dataset, model, folder):
-            remarks.extend(dataset.remarks)
+            remarks.extend(dataset.warnings)
 
     result = train(
         load_config(table, overrides={**tiny, "data.targets": ["y"]}),

@@ -22,7 +22,8 @@ import pandas as pd
 import pytest
 from sklearn import metrics
 
-from molsepnorm.data.datasets.dataset import SPLITS, LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import cached_store
+from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.ogb import SETS, files, load_ogb, official_score, package
 from molsepnorm.data.datasets.ogb.load import _official_split
 from molsepnorm.errors import ConfigError, DataError, StorageError
@@ -105,10 +106,15 @@ def _load(folder: Path, name: str = "ogbg-moltox21"):
     return load_ogb(name, folder.parent, SPEC)
 
 
+def _suffixes(folder):
+    return sorted(path.suffix for path in folder.iterdir())
+
+
 def _arrays(store):
-    return {
-        name: getattr(store, name) for name in ("sizes", "atoms", "degrees", "pairs", "labels")
-    } | {"parents": store.paths.parents, "bonds": store.paths.bonds}
+    return {name: getattr(store, name) for name in ("sizes", "atoms", "degrees", "pairs")} | {
+        "parents": store.paths.parents,
+        "bonds": store.paths.bonds,
+    }
 
 
 # --- what is loaded ------------------------------------------------------------------------------
@@ -146,11 +152,11 @@ def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
 
     targets = tuple(f"assay {i}" for i in range(SETS[name].num_tasks))
     graphs = [featurize.get("ogb")(text) for text in SMILES]
-    rows = [LabelledGraph(i, graph, labels[i]) for i, graph in enumerate(graphs)]
-    expected = _arrays(cached_store("expected", "ogb", SPEC, targets, rows, {}))
+    expected = _arrays(cached_store("expected", "ogb", SPEC, enumerate(graphs)))
     for key, array in _arrays(dataset.store).items():
         np.testing.assert_array_equal(array, expected[key], err_msg=key)
-    assert np.isnan(dataset.store.labels).any() == (name != "ogbg-molesol")
+    np.testing.assert_array_equal(dataset.labels, labels)
+    assert np.isnan(dataset.labels).any() == (name != "ogbg-molesol")
     assert dataset.targets == targets
     assert dataset.kinds == (SETS[name].kind,) * len(targets)
     assert dataset.metric == SETS[name].metric
@@ -170,9 +176,9 @@ def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
 
 def test_a_set_has_its_own_evaluation(tox21):
     dataset = _load(tox21)
-    labels = dataset.store.labels
+    labels = dataset.labels
     predictions = np.random.default_rng(0).random(labels.shape)
-    assert dataset.official(predictions, labels) == official_score(
+    assert dataset.evaluator(predictions, labels) == official_score(
         "ogbg-moltox21", predictions, labels
     )
 
@@ -187,7 +193,8 @@ def test_reading_in_pieces_changes_nothing(tmp_path, own_cache, monkeypatch):
     assert pieces.store.path != whole.store.path
     for key, array in _arrays(pieces.store).items():
         np.testing.assert_array_equal(array, _arrays(whole.store)[key], err_msg=key)
-    assert pieces.store.notes == whole.store.notes
+    np.testing.assert_array_equal(pieces.labels, whole.labels)
+    assert all((pieces.splits[name] == part).all() for name, part in whole.splits.items())
 
 
 @pytest.mark.parametrize("columns", ["no table", "too many", "twice", "no smiles", "empty"])
@@ -332,9 +339,9 @@ def test_nothing_is_written_beside_the_files_nor_left_in_the_cache(tox21, own_ca
         (tox21 / file).parent.mkdir(exist_ok=True)
         (tox21 / file).write_bytes(b"not a pickle")
     before = tree(tox21)
-    dataset = _load(tox21)
+    _load(tox21)
     assert tree(tox21) == before
-    assert list(own_cache.iterdir()) == [dataset.store.path]
+    assert _suffixes(own_cache) == [".labels", ".store"]
 
 
 # --- files that do not fit -----------------------------------------------------------------------
@@ -511,7 +518,7 @@ def test_a_set_is_downloaded_once(archive, tmp_path, own_cache, capfd):
     archive.unlink()
     again = load_ogb("ogbg-moltox21", None, SPEC)
     assert again.store.path == first.store.path
-    assert {path.name for path in own_cache.iterdir()} == {"ogb", first.store.path.name}
+    assert _suffixes(own_cache) == ["", ".labels", ".store"]
     assert [path.name for path in (own_cache / "ogb").iterdir()] == ["ogbg_moltox21"]
     assert list(first.smiles) == SMILES
     assert socket.getdefaulttimeout() is None
@@ -589,7 +596,7 @@ def state():
     )
 before = state()
 dataset = load_ogb("ogbg-moltox21", Path({str(tox21.parent)!r}), EncodingSpec(bond_sizes=(5, 6, 2)))
-official_score("ogbg-moltox21", dataset.store.labels + 0.0, dataset.store.labels)
+official_score("ogbg-moltox21", dataset.labels + 0.0, dataset.labels)
 assert state() == before
 assert calls == []
 import ogb.version

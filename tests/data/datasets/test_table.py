@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.data.datasets import table as tables
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -67,7 +67,7 @@ def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write)
         split=None,
     )
     dataset = load(config, ZINC, labelled=False)
-    assert _known(dataset.store.labels) == [[None, i % 2, None] for i in range(20)]
+    assert _known(dataset.labels) == [[None, i % 2, None] for i in range(20)]
     assert dataset.kinds == tuple(kinds.values())
     with pytest.raises(ConfigError, match="no column 'y'"):
         load(config, ZINC)
@@ -81,7 +81,7 @@ def test_a_table_becomes_molecules_with_labels_in_its_order(write):
     assert dataset.classes == ((),)
     assert dataset.store.sizes.tolist() == list(range(1, 21))
     assert dataset.store.rows.tolist() == list(range(20))
-    assert dataset.store.labels[:, 0].tolist() == [i / 4 for i in range(20)]
+    assert dataset.labels[:, 0].tolist() == [i / 4 for i in range(20)]
     assert dataset.store.featurizer == "zinc"
     assert list(dataset.smiles) == ALKANES
     assert dataset.rejected == ()
@@ -113,8 +113,8 @@ def test_targets_of_all_kinds(write):
     assert dataset.targets == ("grade", "active", "odour", "logS")
     assert dataset.kinds == ("multiclass", "binary", "multiclass", "regression")
     assert dataset.classes == (("1", "2", "3"), (), ("none", "mild", "strong"), ())
-    assert dataset.remarks == ()
-    assert _known(dataset.store.labels[:4]) == [
+    assert dataset.warnings == ()
+    assert _known(dataset.labels[:4]) == [
         [2, 0, 2, None],
         [0, 1, None, 0.5],
         [1, 0, 0, 1],
@@ -130,13 +130,13 @@ def test_remarks_say_what_was_guessed(write):
     settings = {"weight_column": "w", "splits_column": "split"}
     dataset = _load(path, **settings)
     assert dataset.targets == ("y", "grade")
-    assert len(dataset.remarks) == 3
-    assert "all columns of numbers" in dataset.remarks[0]
-    assert "Not taken for targets: id" in dataset.remarks[1]
-    assert "grade: few whole numbers" in dataset.remarks[2]
+    assert len(dataset.warnings) == 3
+    assert "all columns of numbers" in dataset.warnings[0]
+    assert "Not used as targets: id" in dataset.warnings[1]
+    assert "grade: few whole numbers" in dataset.warnings[2]
     dataset = _load(path, ignore_columns=["id", "grade"], **settings)
     assert dataset.targets == ("y",)
-    assert len(dataset.remarks) == 1
+    assert len(dataset.warnings) == 1
 
 
 def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
@@ -158,7 +158,7 @@ def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
     assert "'Si' is not among ZINC's" in reasons[2]
     kept = [row for row in range(20) if row not in (2, 5, 9)]
     assert dataset.store.rows.tolist() == kept
-    assert dataset.store.labels[:, 0].tolist() == kept
+    assert dataset.labels[:, 0].tolist() == kept
     assert dataset.weights.tolist() == [row / 8 for row in kept]
     assert dataset.weights.dtype == np.float32
     for number, split in enumerate(("train", "val", "test")):
@@ -166,23 +166,29 @@ def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
         assert rows.tolist() == [row for row in kept if row % 3 == number]
 
 
-def test_memory_does_not_hold_all_graphs(write, monkeypatch):
-    """Molecules go to the store as they are read."""
-    seen, written = [], []
-    plain = tables.cached_store
+def test_memory_does_not_hold_all_graphs(write, monkeypatch, tmp_path):
+    """Molecules are encoded as they are read, here five at a time."""
+    read, encoded = [], []
+    plain_store, plain_encode = tables.cached_store, cached.encode
 
-    def spy(key, featurizer, encoding, targets, molecules, notes):
-        def watch():
+    def store(key, featurizer, encoding, molecules, *rest):
+        def watched():
             for molecule in molecules:
-                seen.append(molecule.row)
-                written.append(len(seen))
+                read.append(molecule)
                 yield molecule
 
-        return plain(key, featurizer, encoding, targets, watch(), notes)
+        return plain_store(key, featurizer, encoding, watched(), *rest)
 
-    monkeypatch.setattr(tables, "cached_store", spy)
+    def encode(*given):
+        encoded.append(len(read))
+        return plain_encode(*given)
+
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cached, "_CHUNK", 5)
+    monkeypatch.setattr(tables, "cached_store", store)
+    monkeypatch.setattr(cached, "encode", encode)
     _load(write(_csv(_twenty(lambda i: i * 0.75))))
-    assert written == list(range(1, 21))
+    assert encoded == [5, 10, 15, 20]
 
 
 # Formats
@@ -254,7 +260,7 @@ def test_every_format_gives_the_same(tmp_path, name, make):
     assert [entry.row for entry in dataset.rejected] == [4]
     kept = [i for i in range(25) if i != 4]
     assert dataset.store.rows.tolist() == kept
-    assert _known(dataset.store.labels) == [
+    assert _known(dataset.labels) == [
         [(None, 0, 1)[i % 3], MIXED[i]["logS"], MIXED[i]["active"]] for i in kept
     ]
     assert dataset.weights.tolist() == [1 if i == 8 else i for i in kept]
@@ -286,7 +292,7 @@ def test_what_excel_writes(write):
     path = write("\ufeff" + "\r\n".join(['"smiles";y;note', *rows]) + "\r\n")
     dataset = _load(path, targets=["y"])
     assert list(dataset.smiles) == ALKANES
-    assert dataset.store.labels[:, 0].tolist() == list(range(20))
+    assert dataset.labels[:, 0].tolist() == list(range(20))
     with pytest.raises(DataError, match="my.csv, line 2, column 'note': 'a \"note\";"):
         _load(path, targets=["note"], task_type="regression")
 
@@ -302,7 +308,7 @@ def test_commas_at_the_ends_of_lines_shift_no_column(write):
         assert "cannot be read as CSV" in str(error)
     else:
         assert list(dataset.smiles) == ALKANES
-        assert dataset.store.labels[:, 0].tolist() == list(range(20))
+        assert dataset.labels[:, 0].tolist() == list(range(20))
 
 
 def test_line_numbers_are_those_an_editor_shows(write):
@@ -328,7 +334,7 @@ def test_on_invalid_fail_stops_at_the_first(write, cached):
         _load(path)
     with pytest.raises(
         DataError,
-        match="my.csv, line 5: RDKit cannot read 'C1CC': unclosed ring. Mend the row, or use "
+        match="my.csv, line 5: RDKit cannot read 'C1CC': unclosed ring. Fix the row, or use "
         "--on-invalid skip to leave such rows out",
     ):
         _load(path, on_invalid="fail")
@@ -363,7 +369,11 @@ def test_a_file_that_cannot_be_used(write, text, error, message):
         ({"weight_column": "logS", "targets": ["logS"]}, ConfigError, "'logS' cannot be a target"),
         ({"weight_column": "w"}, DataError, "line 2, column 'w': the weight -1 is negative"),
         ({"splits_column": "split"}, DataError, "line 2, column 'split': 'first' names no split"),
-        ({"targets": ["split"], "classes": {"split": ["a", "b"]}}, DataError, "'first' is none of"),
+        (
+            {"targets": ["split"], "classes": {"split": ["a", "b"]}},
+            DataError,
+            "'first' is not one of",
+        ),
     ],
 )
 def test_a_column_that_cannot_be_used(write, settings, error, message):
@@ -416,15 +426,16 @@ def test_the_second_load_comes_from_the_cache(write, monkeypatch):
     second = _load(path, targets=["y"], weight_column="w")
     assert second.rejected == first.rejected
     assert len(second.rejected) == 1
-    assert second.store.labels.tolist() == first.store.labels.tolist()
+    assert second.labels.tolist() == first.labels.tolist()
     assert second.weights.tolist() == first.weights.tolist() == [*range(4), *range(5, 20)]
     assert {k: v.tolist() for k, v in second.splits.items()} == {
         k: v.tolist() for k, v in first.splits.items()
     }
-    # what is not in the store needs no other store
+    # weights and splits are not in the store
     unweighted = _load(path, targets=["y"], ignore_columns=["w"], split_seed=3)
     assert unweighted.weights is None
-    assert unweighted.fingerprint == first.fingerprint
+    assert unweighted.store.digest == first.store.digest
+    assert unweighted.fingerprint != first.fingerprint
 
 
 @pytest.mark.parametrize("change", ["content", "targets", "smiles_column", "featurizer"])
@@ -434,9 +445,9 @@ def test_the_cache_knows_what_it_holds(write, change):
     _load(path, targets=["a"])
     if change == "content":
         write(_csv(_twenty(lambda i: i + 1, lambda i: -i), "smiles,a,b"))
-        assert _load(path, targets=["a"]).store.labels[0, 0] == 1
+        assert _load(path, targets=["a"]).labels[0, 0] == 1
     elif change == "targets":
-        assert _load(path, targets=["b"]).store.labels[3, 0] == -3
+        assert _load(path, targets=["b"]).labels[3, 0] == -3
     elif change == "smiles_column":
         atoms = _load(path, targets=["a"], smiles_column="s").store.atoms
         assert set(atoms[:, 0]) == {2}
@@ -452,7 +463,7 @@ def test_the_cache_knows_kinds_and_classes(write):
     path = write(_csv(_twenty(lambda i: i % 2, lambda i: 3 * i % 4), "smiles,a,b"))
 
     def labels(**settings) -> list:
-        return _load(path, targets=["b"], **settings).store.labels[:4, 0].tolist()
+        return _load(path, targets=["b"], **settings).labels[:4, 0].tolist()
 
     assert labels() == [0, 3, 2, 1]
     assert labels(task_type="multiclass") == [0, 3, 2, 1]
@@ -469,20 +480,22 @@ def test_the_cache_tells_formats_apart(write):
         assert [dataset.smiles[row] for row in dataset.store.rows] == ALKANES
 
 
-def test_a_damaged_cache_is_made_anew(write, cache):
+def test_a_damaged_cache_is_made_anew(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     path = write(_csv(_twenty(lambda i: i * 3.5)))
-    before = set(cache.glob("*.store"))
     _load(path, targets=["y"])
-    (made,) = set(cache.glob("*.store")) - before
+    (made,) = tmp_path.glob("cache/*.store")
     content = made.read_bytes()
     for damaged in (content[:-7], content[:-7] + b"\1" + content[-6:]):
         made.unlink()  # earlier stores are still mapped
         made.write_bytes(damaged)
         dataset = _load(path, targets=["y"])
-        assert dataset.store.labels[2, 0] == 7.0
-        assert dataset.remarks == (f"{made} is damaged or no graph store: it was made anew.",)
+        assert dataset.labels[2, 0] == 7.0
+        assert dataset.warnings == (
+            f"{made} is damaged or no graph store of schema 3: it was made anew.",
+        )
         assert made.read_bytes() == content
-    assert _load(path, targets=["y"]).remarks == ()
+    assert _load(path, targets=["y"]).warnings == ()
 
 
 # Columns of one name
@@ -528,9 +541,9 @@ def test_a_table_from_a_pipe_has_its_own_labels():
     one, other = (_pipe(_csv(_twenty(lambda i, sign=sign: sign * i / 4))) for sign in (1, -1))
     dataset = _load(one)
     assert dataset.name == str(one)
-    assert dataset.store.labels[:, 0].tolist() == [i / 4 for i in range(20)]
+    assert dataset.labels[:, 0].tolist() == [i / 4 for i in range(20)]
     dataset = _load(other)
-    assert dataset.store.labels[:, 0].tolist() == [-i / 4 for i in range(20)]
+    assert dataset.labels[:, 0].tolist() == [-i / 4 for i in range(20)]
     with pytest.raises(DataError, match=f"^{other} is empty"):
         _load(other)
 
@@ -571,9 +584,8 @@ def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
         found = []
         for each in (settings, named, {**named, "task_type": kinds}):
             dataset = _load(path, **each)
-            store = dataset.store
-            found += [store.targets, _known(store.labels), dataset.kinds, dataset.classes]
-            found += [dataset.remarks, dataset.weights.tolist(), list(dataset.smiles)]
+            found += [dataset.targets, _known(dataset.labels), dataset.kinds, dataset.classes]
+            found += [dataset.warnings, dataset.weights.tolist(), list(dataset.smiles)]
         for each in ({"targets": ["nearly"]}, {"weight_column": "nearly"}):
             with pytest.raises(DataError) as caught:
                 _load(path, **each)

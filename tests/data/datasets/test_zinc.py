@@ -55,7 +55,7 @@ def test_the_subset_has_12_000_molecules_in_the_official_split(zinc):
     assert zinc.targets == ("penalised_logp",)
     assert zinc.kinds == ("regression",)
     assert zinc.store.featurizer == "zinc"
-    assert not np.isnan(zinc.store.labels).any()
+    assert not np.isnan(zinc.labels).any()
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
@@ -69,7 +69,7 @@ def test_labels_and_sizes_are_those_of_the_raw_files_in_their_order(zinc, datase
     part = zinc.splits[split]
     labels = [float(molecules[index]["logP_SA_cycle_normalized"]) for index in wanted]
     sizes = [len(molecules[index]["atom_type"]) for index in wanted]
-    np.testing.assert_allclose(zinc.store.labels[part, 0], labels, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(zinc.labels[part, 0], labels, rtol=1e-6, atol=1e-7)
     assert zinc.store.sizes[part].tolist() == sizes
 
 
@@ -91,7 +91,7 @@ def test_the_graphs_are_those_that_the_smiles_give(zinc, datasets):
         graph = get("zinc")(row["smiles"])
         assert sorted(atoms) == sorted(graph.atom_features[:, 0])
         assert int(zinc.store.degrees[start : start + size].sum()) == 2 * graph.num_bonds
-        assert zinc.store.labels[number, 0] == pytest.approx(float(row["y"]), abs=0.01)
+        assert zinc.labels[number, 0] == pytest.approx(float(row["y"]), abs=0.01)
 
 
 def test_the_second_load_comes_from_the_cache(zinc, datasets, monkeypatch):
@@ -103,7 +103,7 @@ def test_the_second_load_comes_from_the_cache(zinc, datasets, monkeypatch):
 
     monkeypatch.setattr(module, "read_molecules", refuse)
     again = load(DataConfig(dataset="zinc", data_dir=datasets), SPEC)
-    assert (again.store.labels == zinc.store.labels).all()
+    assert (again.labels == zinc.labels).all()
     assert {k: len(v) for k, v in again.splits.items()} == {
         k: len(v) for k, v in zinc.splits.items()
     }
@@ -123,7 +123,7 @@ def test_the_data_folder_may_be_any_of_three(zinc, datasets, tmp_path, monkeypat
     else:
         monkeypatch.setenv("MOLSEPNORM_DATA", str(tmp_path))
         dataset = load(DataConfig(dataset="zinc"), SPEC)
-    assert (dataset.store.labels == zinc.store.labels).all()
+    assert (dataset.labels == zinc.labels).all()
 
 
 def _few(folder, count: int):
@@ -193,7 +193,7 @@ def test_the_real_files_from_a_read_only_mount(zinc, datasets, tmp_path):
         dataset = load(DataConfig(dataset="zinc", data_dir=place), spec)
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
-    assert (dataset.store.labels == zinc.store.labels).all()
+    assert (dataset.labels == zinc.labels).all()
 
 
 @pytest.fixture
@@ -265,7 +265,7 @@ def test_the_full_set_from_tables(tmp_path, layout):
         [8, 9, 10, 11],
     ]
     assert dataset.store.sizes.tolist() == [3, 6, 2, 4, 2, 3, 3, 2, 2, 2, 2, 4]
-    assert dataset.store.labels[:, 0].tolist() == [number / 4 for number in range(12)]
+    assert dataset.labels[:, 0].tolist() == [number / 4 for number in range(12)]
 
 
 def test_the_full_set_comes_from_the_cache_until_its_files_change(tmp_path, monkeypatch):
@@ -276,7 +276,7 @@ def test_the_full_set_comes_from_the_cache_until_its_files_change(tmp_path, monk
     first = load(config, SPEC)
     with monkeypatch.context() as patch:
         patch.setattr(type(get("zinc")), "__call__", None)
-        assert (load(config, SPEC).store.labels == first.store.labels).all()
+        assert (load(config, SPEC).labels == first.labels).all()
     _full(tmp_path, {**SMILES, "val": ["C"]})
     assert len(load(config, SPEC).splits["val"]) == 1
 

@@ -49,7 +49,7 @@ def test_the_molecules_of_the_official_files_in_their_order(datasets, monkeypatc
     for name, part in official.splits.items():
         assert (ours.splits[name] == part).all()
     assert (ours.targets, ours.kinds) == (official.targets, official.kinds)
-    np.testing.assert_allclose(ours.store.labels, official.store.labels, atol=2e-6)
+    np.testing.assert_allclose(ours.labels, official.labels, atol=2e-6)
     assert (ours.store.sizes == official.store.sizes).all()
     molecule = np.repeat(np.arange(12_000), ours.store.sizes)
     found, expected = (
@@ -60,19 +60,21 @@ def test_the_molecules_of_the_official_files_in_their_order(datasets, monkeypatc
 
 
 def test_the_rows_that_the_index_names_in_its_order(few):
-    store = _load(few).store
-    assert store.labels[:, 0].tolist() == [3, 1, 0, 4, 2, 0]
+    dataset = _load(few)
+    assert dataset.labels[:, 0].tolist() == [3, 1, 0, 4, 2, 0]
     graphs = [get("rich")(SMILES[row]) for row in (3, 1, 0, 4, 2, 0)]
-    assert store.atoms.tolist() == np.concatenate([g.atom_features for g in graphs]).tolist()
+    assert (
+        dataset.store.atoms.tolist() == np.concatenate([g.atom_features for g in graphs]).tolist()
+    )
 
 
 def test_from_the_cache_until_a_file_changes(few, monkeypatch):
     _load(few)
     with monkeypatch.context() as patch:
         patch.setattr(type(get("rich")), "__call__", None)
-        assert _load(few).store.labels[0] == 3
+        assert _load(few).labels[0] == 3
     (few / "zinc" / "train.index").write_text("4,1")
-    assert _load(few).store.labels[0] == 4
+    assert _load(few).labels[0] == 4
 
 
 @pytest.mark.parametrize("lacking", ["val.csv.gz", "train.index"])

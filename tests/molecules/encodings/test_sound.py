@@ -42,13 +42,13 @@ def test_what_encode_makes_is_sound(chosen):
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("sizes", 0, 0, "a molecule has no atoms, or more than there are"),
-        ("sizes", 1, 2**62, "a molecule has no atoms, or more"),
-        ("sizes", 0, 2, "there are more or fewer atoms or pairs"),
+        ("sizes", 0, 0, "the size of a molecule is out of range"),
+        ("sizes", 1, 2**62, "the size of a molecule is out of range"),
+        ("sizes", 0, 2, "the number of atoms or pairs does not match"),
         ("atoms", 0, 28, "an atom feature is out of range"),
         ("degrees", 2, 16, "a degree is out of range"),
-        ("pairs", 5, 10_000, "a pair has a path that is not there"),
-        ("pairs", 5, -1, "a pair has a path that is not there"),
+        ("pairs", 5, 10_000, "a pair has a path that does not exist"),
+        ("pairs", 5, -1, "a pair has a path that does not exist"),
     ],
 )
 def test_a_number_out_of_range(encoded, name, place, value, message):
@@ -65,7 +65,7 @@ def test_the_most_bonds_are_those_of_an_atom(encoded, value):
 
 @pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
 def test_an_array_that_ends_early(encoded, name):
-    with pytest.raises(ValueError, match="than there are|there are more or fewer atoms or pairs"):
+    with pytest.raises(ValueError, match="the (number|size) of"):
         require_sound(replace(encoded, **{name: getattr(encoded, name)[:-1]}), SPEC, ATOMS)
 
 
@@ -75,9 +75,9 @@ def test_an_array_that_ends_early(encoded, name):
         ("depths", 3, 1, "the distance of a path is out of range"),
         ("depths", -1, 9, "the distance of a path is out of range"),
         ("depths", 4, 3, "paths are not in the order of their distances"),
-        ("parents", 4, -1, "a path goes on from one that is not there"),
-        ("parents", 4, 4, "a path goes on from one that is not there"),
-        ("parents", -1, 3, "a path goes on from one of another distance"),
+        ("parents", 4, -1, "a path extends one that does not exist"),
+        ("parents", 4, 4, "a path extends one that does not exist"),
+        ("parents", -1, 3, "a path extends one of another distance"),
         ("bonds", 4, 3, "the bond of a path is out of range"),
         ("bonds", 4, -1, "the bond of a path is out of range"),
         ("bonds", -1, 0, "the bond of a path is out of range"),
@@ -92,5 +92,5 @@ def test_a_path_that_cannot_be(encoded, name, place, value, message):
 
 def test_paths_that_end_early(encoded):
     paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])
-    with pytest.raises(ValueError, match="paths have more or fewer parents than bonds"):
+    with pytest.raises(ValueError, match="the numbers of parents, bonds"):
         require_sound(replace(encoded, paths=paths), SPEC, ATOMS)

@@ -127,7 +127,7 @@ def test_flat_attributes_and_the_offset_of_pyg_zinc():
         ({"edge_index": None}, "the data has no edge_index; expected integers of shape [2, E]"),
         (
             {"edge_attr": None},
-            "the data has no edge_attr; expected integers of shape [E] or [E, F]",
+            "the data has no edge_attr; expected integers of shape [E] or [E, K]",
         ),
         (
             {"x": torch.tensor([0.0, 1.0])},
@@ -155,8 +155,7 @@ def test_flat_attributes_and_the_offset_of_pyg_zinc():
         ),
         (
             {"edge_index": torch.tensor([[0], [1]]), "edge_attr": torch.tensor([1])},
-            "edge (0, 1) is in edge_index without (1, 0); "
-            "every bond must be there in both directions",
+            "edge (0, 1) is in edge_index without (1, 0); every bond must occur in both directions",
         ),
         (
             {"edge_index": torch.tensor([[0, 0], [1, 1]])},
@@ -193,7 +192,7 @@ def test_the_offset_must_be_given():
     with pytest.raises(ConfigError) as caught:
         from_data(example())
     assert str(caught.value).startswith("bond_offset is missing: pass the attribute of the first")
-    assert "1 for PyTorch Geometric's ZINC, and 0 for OGB's data sets" in str(caught.value)
+    assert "1 for PyTorch Geometric's ZINC and 0 for OGB's data sets" in str(caught.value)
 
 
 @pytest.mark.parametrize("offset", [-1, 1.0, True, "1"])

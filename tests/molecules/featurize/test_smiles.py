@@ -18,11 +18,11 @@ from support import spelling, with_marks
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize import Featurizer
 from molsepnorm.molecules.featurize.smiles import (
     MAX_ATOMS,
     MAX_CHARACTERS,
     MAX_RINGS,
-    Featurizer,
     canonical_mol,
     canonical_smiles,
     excess,

@@ -176,7 +176,8 @@ def test_an_atom_outside_the_vocabulary_is_named(smiles, label):
     with pytest.raises(InvalidMolecule) as caught:
         featurizer(smiles)
     assert str(caught.value) == (
-        f"atom '{label}' is not among ZINC's 28 atom labels; the 'ogb' features know every element"
+        f"atom '{label}' is not among ZINC's 28 atom labels; "
+        "the 'ogb' features support every element"
     )
 
 
@@ -188,7 +189,7 @@ def test_a_bond_outside_the_vocabulary_is_named(smiles, kind):
         featurizer(smiles)
     assert str(caught.value) == (
         f"bond type '{kind}' is not among ZINC's (single, double, triple); "
-        "the 'ogb' features know every bond type"
+        "the 'ogb' features support every bond type"
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
-import numpy as np
 import pytest
 import torch
 from support import batch_of
@@ -78,10 +77,9 @@ def test_molecules_smaller_than_the_widest_atom() -> None:
 def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: int) -> None:
     """Whatever it was written in, and whatever a batch takes of it: shapes are the same."""
     spec = encoding_of(CONFIG)
-    with StoreWriter(tmp_path / "a", spec, "zinc", ()) as writer:
+    with StoreWriter(tmp_path / "a", spec, "zinc") as writer:
         for first in range(0, len(SMILES), chunk):
-            part = graphs()[first : first + chunk]
-            writer.append(encode(part, spec), np.empty((len(part), 0)))
+            writer.append(encode(graphs()[first : first + chunk], spec))
     tensors = GraphTensors.of(GraphStore.open(tmp_path / "a"))
     for molecule in range(len(SMILES)):
         batch = tensors.cut([molecule])

@@ -1,4 +1,4 @@
-"""What is known of each metric."""
+"""The kinds and the direction of each metric."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WRONG = {
 PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
 
 
-def test_metrics_of_each_kind() -> None:
-    """The names under which scores are written are kept."""
+def test_each_kind_has_its_metrics() -> None:
+    """The names of the scores in files do not change."""
     classes = ["accuracy", "f1", "mcc", "log_loss", "brier"]
     for kind, names in {
         "regression": ["mae", "rmse", "r2", "spearman"],
@@ -39,8 +39,8 @@ def test_metrics_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
-def test_the_better_way(name: str, kind: str) -> None:
-    """Right predictions have the best value there is, and beat wrong ones."""
+def test_perfect_predictions_have_the_best_score(name: str, kind: str) -> None:
+    """It is better than the score of wrong predictions."""
     best, worst = score(name, *PERFECT[kind]), score(name, *WRONG[kind])
     assert best == pytest.approx(1.0 if METRICS[name].higher_is_better else 0.0, abs=1e-12)
     assert METRICS[name].better(best, worst)
@@ -48,8 +48,8 @@ def test_the_better_way(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_any_score_beats_none(name: str) -> None:
-    """Anything beats nothing and an undefined score; that beats no number; ties are no gain."""
+def test_any_score_is_better_than_none(name: str) -> None:
+    """Also than an undefined one; an undefined or an equal score is not better."""
     metric = METRICS[name]
     assert metric.better(0.5, None)
     assert metric.better(0.5, math.nan)
@@ -61,8 +61,8 @@ def test_any_score_beats_none(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"), [("roc-auc", "Did you mean 'roc_auc'"), ("loss", "Known: accuracy, ")]
 )
-def test_unknown_metric(name: str, hint: str) -> None:
-    """The nearest name is offered; the loss is none of a single target."""
+def test_an_unknown_metric_is_refused(name: str, hint: str) -> None:
+    """The message suggests the nearest name; the loss does not score single targets."""
     labels, predictions = PERFECT["binary"]
     message = f"no metric '{name}' scores a target.*{hint}"
     with pytest.raises(ConfigError, match=message):

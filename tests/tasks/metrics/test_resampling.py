@@ -1,4 +1,4 @@
-"""The bootstrap: fast scores against plain ones, draws, intervals and what they cover."""
+"""The bootstrap: scores of resamples, draws, intervals and their coverage."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sk
 
 from molsepnorm.tasks.metrics import METRICS, draw_resamples, interval, resampled_scores, score
 
@@ -20,8 +22,8 @@ PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kin
 
 @st.composite
 def resampled(draw: Callable, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels and predictions from few values, so that ties, single classes, missing labels and
-    predictions that are no numbers are common, and counts in which molecules are missing."""
+    """Draw labels and predictions with few distinct values, so that ties, single classes, missing
+    labels and predictions that are not finite are common; and counts with zeros."""
     n = draw(st.integers(0, 12))
     several = draw(st.integers(2, 4))
 
@@ -49,20 +51,70 @@ def resampled(draw: Callable, kind: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return labels, predictions, np.array(counts, draw(st.sampled_from([np.uint8, np.int64])))
 
 
+def score_by_libraries(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    """A score as scikit-learn and SciPy compute it; NaN in the cases that the documentation of
+    `molsepnorm.tasks.metrics` lists."""
+    present = ~np.isnan(labels)
+    truth, predicted = labels[present], predictions[present]
+    if not len(truth) or not (np.isfinite(truth).all() and np.isfinite(predicted).all()):
+        return NAN
+    one_label = (truth == truth[0]).all()
+    if one_label and metric in ("r2", "spearman", "roc_auc", "pr_auc", "mcc"):
+        return NAN
+    several = predicted.ndim == 2
+    if metric == "f1" and not several and not (truth == 1).any():
+        return NAN
+    if metric == "spearman" and (predicted == predicted[0]).all():
+        return NAN
+    regression = "regression" in METRICS[metric].kinds
+    truth = truth if regression else truth.astype(int)
+    chosen = predicted.argmax(axis=1) if several else (predicted > 0.5).astype(int)
+    classes = np.arange(predicted.shape[1] if several else 2)
+    one_hot = np.eye(len(classes))[truth] if several else truth
+    scores = {
+        "mae": lambda: sk.mean_absolute_error(truth, predicted),
+        "rmse": lambda: sk.mean_squared_error(truth, predicted) ** 0.5,
+        "r2": lambda: sk.r2_score(truth, predicted, force_finite=False),
+        "spearman": lambda: stats.spearmanr(truth, predicted)[0],
+        "roc_auc": lambda: sk.roc_auc_score(truth, predicted),
+        "pr_auc": lambda: sk.average_precision_score(truth, predicted),
+        "accuracy": lambda: sk.accuracy_score(truth, chosen),
+        "f1": lambda: sk.f1_score(truth, chosen, average="macro" if several else "binary"),
+        "mcc": lambda: sk.matthews_corrcoef(truth, chosen),
+        "log_loss": lambda: sk.log_loss(truth, predicted, labels=classes),
+        "brier": lambda: (
+            sk.mean_squared_error(one_hot, predicted, multioutput="raw_values").sum()
+            * (0.5 if several and len(classes) == 2 else 1)
+        ),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = float(scores[metric]())
+    return value if math.isfinite(value) else NAN
+
+
 @pytest.mark.parametrize(("metric", "kind"), PAIRS)
 @given(data=st.data())
-def test_the_score_of_every_resample(metric: str, kind: str, data: st.DataObject) -> None:
-    """It is that of the molecules repeated so often, and undefined where that is."""
+def test_resampled_scores_equal_those_of_the_libraries(
+    metric: str, kind: str, data: st.DataObject
+) -> None:
+    """scikit-learn and SciPy score the molecules repeated as often as they were drawn."""
     labels, predictions, counts = data.draw(resampled(kind))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fast = resampled_scores(metric, labels, predictions, counts)
-    slow = [score(metric, np.repeat(labels, c), np.repeat(predictions, c, axis=0)) for c in counts]
+        once = score(metric, labels, predictions)
+    slow = [
+        score_by_libraries(metric, np.repeat(labels, c), np.repeat(predictions, c, axis=0))
+        for c in counts
+    ]
     np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
+    expected = score_by_libraries(metric, labels, predictions)
+    np.testing.assert_allclose(once, expected, rtol=1e-9, atol=1e-9)
 
 
 def large(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, a tenth of them missing, and predictions, partly tied."""
+    """Return labels, of which a tenth is missing, and predictions with some ties."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=n).round(2)
     if kind == "multiclass":
@@ -79,15 +131,15 @@ def large(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("metric", "kind"), PAIRS)
-def test_many_molecules_in_several_blocks(metric: str, kind: str) -> None:
-    """More weights than are held at a time: each block's scores come to their own places."""
+def test_scores_are_correct_when_resamples_are_processed_in_blocks(metric: str, kind: str) -> None:
+    """There are more weights than are held at a time."""
     labels, predictions = large(kind, 3000)
     counts = draw_resamples(3000, 500, seed=0)
     fast = resampled_scores(metric, labels, predictions, counts)
     assert len(np.unique(fast)) > 100
     for row in (0, 193, 194, 195, 386, 499):
         repeated = np.repeat(labels, counts[row]), np.repeat(predictions, counts[row], axis=0)
-        assert fast[row] == pytest.approx(score(metric, *repeated), rel=1e-9)
+        assert fast[row] == pytest.approx(score_by_libraries(metric, *repeated), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +147,7 @@ def test_many_molecules_in_several_blocks(metric: str, kind: str) -> None:
     [("spearman", "regression"), ("r2", "regression"), ("pr_auc", "binary"), ("f1", "multiclass")],
 )
 def test_memory_does_not_grow_with_the_resamples(metric: str, kind: str) -> None:
-    """All weights of this case at once would be 60 MB, and most metrics need them many times."""
+    """All weights at once would take 60 MB, and most metrics need them several times."""
     labels, predictions = large(kind, 10_000)
     counts = draw_resamples(10_000, 800, seed=0)
     tracemalloc.start()
@@ -105,9 +157,9 @@ def test_memory_does_not_grow_with_the_resamples(metric: str, kind: str) -> None
     assert peak < 50e6
 
 
-def test_r2_of_labels_that_are_close_together() -> None:
-    """A resample may hold but a sliver of the labels' range: R² is measured by that sliver, and
-    undefined where nothing of the range is left."""
+def test_r2_is_exact_for_labels_that_are_close_together() -> None:
+    """A resample may cover a tiny part of the labels' range. R² is relative to that part, and
+    undefined if all labels are equal."""
     labels, predictions = np.array([0, 1e6, 1e6 + 2**-10]), np.array([0, 1e6, 1e6])
     fast = resampled_scores("r2", labels, predictions, np.array([[0, 1, 1], [0, 3, 1]]))
     assert fast == pytest.approx([-1, -1 / 3], rel=1e-9)
@@ -115,8 +167,8 @@ def test_r2_of_labels_that_are_close_together() -> None:
     assert np.isnan(resampled_scores("r2", equal, np.zeros(8), counts)).all()
 
 
-def test_without_labels_and_without_resamples() -> None:
-    """Every score is undefined, or there is none."""
+def test_scores_without_labels_are_undefined() -> None:
+    """Without resamples there are no scores."""
     nothing, counts = np.full(3, NAN), np.ones((2, 3), int)
     assert np.isnan(resampled_scores("mae", nothing, np.zeros(3), counts)).all()
     assert np.isnan(resampled_scores("f1", nothing, np.eye(3), counts)).all()
@@ -124,8 +176,8 @@ def test_without_labels_and_without_resamples() -> None:
 
 
 @given(n=st.integers(0, 300), resamples=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
-def test_draws(n: int, resamples: int, seed: int) -> None:
-    """Every row has n draws; the same seed gives the same rows, however many are asked for."""
+def test_each_resample_has_n_draws(n: int, resamples: int, seed: int) -> None:
+    """The same seed gives the same first rows for any number of rows."""
     counts = draw_resamples(n, resamples, seed)
     assert (counts.shape, counts.dtype) == ((resamples, n), np.uint8)
     assert (counts.sum(axis=1) == n).all()
@@ -133,7 +185,7 @@ def test_draws(n: int, resamples: int, seed: int) -> None:
 
 
 def test_draws_are_with_replacement_and_fair() -> None:
-    """Each molecule once on average, and missing as often as (1 - 1/n)^n; seeds differ."""
+    """A molecule is drawn once on average and missing with probability (1 - 1/n)^n."""
     n, resamples = 200, 2000
     counts = draw_resamples(n, resamples, seed=3)
     assert abs(counts.mean(axis=0) - 1).max() < 5 * math.sqrt((1 - 1 / n) / resamples)
@@ -144,7 +196,7 @@ def test_draws_are_with_replacement_and_fair() -> None:
 
 
 def test_interval_is_the_middle_of_the_defined_scores() -> None:
-    """In any order; a higher level is wider, and undefined scores are left out."""
+    """The order does not matter, and undefined scores are left out."""
     scores = np.random.default_rng(0).permutation(np.arange(1001.0))
     assert interval(scores) == pytest.approx((25, 975))
     assert interval(scores, level=0.5) == pytest.approx((250, 750))
@@ -153,8 +205,8 @@ def test_interval_is_the_middle_of_the_defined_scores() -> None:
 
 
 @pytest.mark.parametrize("scores", [[], [NAN], [0.5, NAN, NAN], [0.1] * 499 + [NAN] * 501])
-def test_no_interval_where_few_scores_are_defined(scores: list[float]) -> None:
-    """Fewer than half say too little."""
+def test_few_defined_scores_have_no_interval(scores: list[float]) -> None:
+    """At least half of the scores must be defined."""
     assert interval(np.array(scores)) is None
 
 
@@ -183,8 +235,8 @@ def right_in_seven_of_ten(rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
     ],
 )
 def test_intervals_cover_the_truth(metric: str, simulate: Callable, truth: float) -> None:
-    """An interval of 95 % holds the score of infinitely many molecules in about 95 % of 200
-    simulated data sets: between 182 and 198 times, where 190 ± 3 are expected."""
+    """The 95 % interval contains the score of infinitely many molecules in about 95 % of 200
+    simulated data sets: 182 to 198 times, where 190 ± 3 are expected."""
     rng = np.random.default_rng(0)
     covered = 0
     for seed in range(200):

@@ -1,4 +1,4 @@
-"""Scores: closed forms, OGB's evaluator, invariances, and where there is no score."""
+"""Scores: values by hand, OGB's evaluator, invariances, and undefined scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kin
 
 
 def example(kind: str, seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, a fifth of them missing, and predictions that are somewhat right, with ties."""
+    """Return labels, of which a fifth is missing, and correlated predictions with ties."""
     rng = np.random.default_rng(seed)
     if kind == "multiclass":
         labels = rng.permutation(np.arange(n) % 4).astype(float)
@@ -67,7 +67,7 @@ def example(kind: str, seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_values_by_hand(metric: str, labels: list, predictions: list, value: float) -> None:
-    """Small cases with their value written out; a molecule without label changes nothing."""
+    """Unlabelled molecules do not change the score."""
     truth, predicted = np.array(labels, float), np.array(predictions, float)
     assert score(metric, truth, predicted) == pytest.approx(value, rel=1e-12, abs=1e-12)
     more = np.concatenate([predicted[-1:], predicted])
@@ -75,8 +75,8 @@ def test_values_by_hand(metric: str, labels: list, predictions: list, value: flo
 
 
 @pytest.mark.parametrize("several", [2, 3, 5])
-def test_brier_score_as_scikit_learn_defines_it(several: int) -> None:
-    """scikit-learn 1.7 and later know it for several classes, and halve it for two."""
+def test_brier_score_equals_that_of_scikit_learn(several: int) -> None:
+    """scikit-learn supports several classes since version 1.7, and halves it for two."""
     if "labels" not in inspect.signature(sk.brier_score_loss).parameters:
         pytest.skip("scikit-learn 1.7 is needed")
     rng = np.random.default_rng(several)
@@ -86,8 +86,8 @@ def test_brier_score_as_scikit_learn_defines_it(several: int) -> None:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "mcc", "log_loss", "brier"])
-def test_two_classes_are_a_yes_or_no(metric: str) -> None:
-    """One target as yes/no, or as two classes, has the same score."""
+def test_two_classes_score_as_a_binary_target(metric: str) -> None:
+    """The score does not depend on how the target is declared."""
     labels, yes = example("binary", seed=1)
     both = np.stack([1 - yes, yes], axis=1)
     assert score(metric, labels, both) == pytest.approx(score(metric, labels, yes), rel=1e-12)
@@ -101,11 +101,10 @@ def test_two_classes_are_a_yes_or_no(metric: str) -> None:
         ("ogbg-molpcba", "pr_auc", "ap"),
     ],
 )
-def test_scores_are_those_of_ogb_s_evaluator(
+def test_scores_equal_those_of_ogbs_evaluator(
     name: str, metric: str, ogb_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mean over the targets for which there is one, with missing labels, rare positives,
-    targets without any, and predictions with ties."""
+    """Labels are missing or rarely positive, one target has no positives, predictions have ties."""
     evaluator = ogb_evaluator(name, monkeypatch)
     rng = np.random.default_rng(0)
     shape = (800, evaluator.num_tasks)
@@ -120,8 +119,10 @@ def test_scores_are_those_of_ogb_s_evaluator(
     assert np.nanmean(each) == pytest.approx(expected, rel=1e-12)
 
 
-def test_tox21_as_ogb_scores_it(datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real labels of twelve assays, a sixth of them missing."""
+def test_scores_of_tox21_equal_those_of_ogbs_evaluator(
+    datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sixth of the labels of the twelve assays is missing."""
     evaluator = ogb_evaluator("ogbg-moltox21", monkeypatch)
     table = pd.read_csv(datasets / "moleculenet" / "tox21.csv")
     labels = table.drop(columns=["smiles", "scaffold_split"]).to_numpy(float)
@@ -140,7 +141,7 @@ def test_tox21_as_ogb_scores_it(datasets: Path, monkeypatch: pytest.MonkeyPatch)
 def test_only_the_order_of_predictions_counts(
     metric: str, kind: str, seed: int, power: float
 ) -> None:
-    """A strictly rising map changes nothing; a falling one turns the score round."""
+    """An increasing function of the predictions changes nothing; a decreasing one reverses it."""
     labels, predictions = example(kind, seed)
     value = score(metric, labels, predictions)
     assert score(metric, labels, predictions**power) == pytest.approx(value, rel=1e-12)
@@ -154,7 +155,7 @@ def test_only_the_order_of_predictions_counts(
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_molecules_does_not_count(metric: str, kind: str, seed: int) -> None:
-    """Nor whether numbers are held in single precision, which holds these exactly."""
+    """The precision of the predictions does not count either."""
     labels, predictions = example(kind, seed)
     order = np.random.default_rng(seed).permutation(len(labels))
     value = score(metric, labels, predictions)
@@ -167,7 +168,7 @@ def test_the_order_of_molecules_does_not_count(metric: str, kind: str, seed: int
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "mcc", "log_loss", "brier"])
 @given(seed=st.integers(0, 2**32 - 1), order=st.permutations(range(4)))
 def test_the_order_of_classes_does_not_count(metric: str, seed: int, order: list[int]) -> None:
-    """Renaming the classes changes no score, where no two are equally probable."""
+    """A permutation of the classes changes no score if there are no ties."""
     labels, predictions = example("multiclass", seed)
     predictions += np.random.default_rng(seed).uniform(0, 1e-3, predictions.shape)
     predictions /= predictions.sum(axis=1, keepdims=True)
@@ -208,8 +209,7 @@ UNDEFINED = [
 def test_undefined_scores_are_nan(
     metric: str, kind: str, labels: list, predictions: object
 ) -> None:
-    """Neither an error nor a warning, and no number that looks like a score; nor in a resample
-    that holds every molecule once."""
+    """There is neither an error nor a warning."""
     if predictions is None:
         predictions = np.eye(3) if kind == "multiclass" else [0.2, 0.9, 0.7]
     truth, predicted = np.array(labels, float), np.array(predictions, float)
@@ -220,19 +220,19 @@ def test_undefined_scores_are_nan(
 
 
 @pytest.mark.parametrize(("metric", "kind"), PAIRS)
-def test_no_molecules(metric: str, kind: str) -> None:
-    """As without labels."""
+def test_scores_without_molecules_are_undefined(metric: str, kind: str) -> None:
+    """This is the same as without labels."""
     predictions = np.empty((0, 3) if kind == "multiclass" else 0)
     assert math.isnan(score(metric, np.empty(0), predictions))
 
 
-def test_a_prediction_that_is_not_asked_for_may_be_anything() -> None:
-    """Only those of molecules with a label count."""
+def test_predictions_of_unlabelled_molecules_do_not_count() -> None:
+    """They may even be NaN."""
     assert score("mae", np.array([1.0, NAN]), np.array([2.0, NAN])) == 1
 
 
-def test_no_warning_where_there_is_a_score() -> None:
-    """Probabilities in single precision, and predictions of one class only, are nothing odd."""
+def test_defined_scores_cause_no_warning() -> None:
+    """Single precision and predictions of one class are allowed."""
     labels, predictions = np.array([0.0, 1, 2]), np.array([[0.7, 0.2, 0.1]] * 3, np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -244,6 +244,6 @@ def test_no_warning_where_there_is_a_score() -> None:
 
 
 def ogb_evaluator(name: str, monkeypatch: pytest.MonkeyPatch):
-    """OGB's own, told not to ask for a newer version of itself."""
+    """Return OGB's evaluator, without its check for a newer version."""
     monkeypatch.setenv("OUTDATED_IGNORE", "1")
     return pytest.importorskip("ogb.graphproppred").Evaluator(name)

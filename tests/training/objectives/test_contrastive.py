@@ -9,14 +9,18 @@ import torch
 from support import SMALL, batch_of, far_from_initial
 from torch.nn import functional as F
 
+from molsepnorm.data import datasets
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import load_config, train
+from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.objectives.contrastive import Contrastive, info_nce
+from molsepnorm.training.schedule import Schedule
+from molsepnorm.training.statistics import estimate_statistics
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 
@@ -178,3 +182,35 @@ def test_the_loss_under_autocast_is_exact():
     with torch.autocast("cpu", torch.bfloat16):
         found = info_nce(first, second)
     torch.testing.assert_close(found, info_nce(first, second), rtol=0, atol=0)
+
+
+def test_training_without_labels_leaves_statistics_of_the_saved_weights(configure, tmp_path):
+    """The loss falls, and the batch norms of the saved model have their statistics estimated."""
+    settings = {
+        "objective.name": "contrastive",
+        "objective.temperature": 0.2,
+        "model.norm": "sep-rms-bn",
+        "optim.lr": 5e-3,
+        "optim.ema": None,
+        "run.epochs": 8,
+        "run.batch_size": 16,
+    }
+    records = []
+
+    class Spy(Callback):
+        def on_epoch(self, record, epochs) -> None:
+            records.append(record.train_loss)
+
+    config = configure(settings)
+    train(config, tmp_path / "run", callback=Spy())
+    assert records[-1] < 0.8 * records[0]
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    saved = {name: buffer.clone() for name, buffer in model.network.named_buffers()}
+    assert any("running_var" in name for name in saved)
+    dataset = datasets.load(config.data, model.encoding)
+    tensors = GraphTensors.of(dataset.store)
+    schedule = Schedule(config.run, dataset.splits["train"], tensors.sizes)
+    batches = schedule.statistics_batches()
+    estimate_statistics(model.network, (tensors.cut(each, config.run.blocks) for each in batches))
+    for name, buffer in model.network.named_buffers():
+        torch.testing.assert_close(buffer, saved[name])

@@ -14,11 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from molsepnorm.data.datasets.dataset import cache_folder
 from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.package import folder_name
 from molsepnorm.errors import DataError
-from molsepnorm.files.writing import clear_errors, replacing, scratch_folder
+from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 
 __all__ = ["PARTS", "OgbFiles", "Piece"]
 

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from molsepnorm.data.datasets.dataset import SPLITS, Dataset, LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.files import PARTS, OgbFiles, Piece
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
@@ -79,24 +80,25 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
     """
     about = _about(name)
     files = OgbFiles.locate(name, data_dir)
-    notes: dict[str, Any] = {}
-    store = cached_store(
+    splits: dict[str, Sequence[int]] = {}
+    store, labels = cached_set(
         f"{name}-{fingerprint(*files.paths)}",
         FEATURIZER,
         encoding,
-        files.targets(about.num_tasks),
-        _molecules(about, files, notes),
-        notes,
+        about.num_tasks,
+        _molecules(about, files, splits),
+        splits,
     )
-    splits = {split: np.array(store.notes["splits"][split], dtype=np.int64) for split in SPLITS}
     return Dataset(
         name=f"{name}, {len(store):,} molecules",
         store=store,
+        labels=labels.values,
+        targets=files.targets(about.num_tasks),
         kinds=(about.kind,) * about.num_tasks,
-        splits=splits,
+        splits=labels.splits,
         smiles=files.smiles,
         metric=about.metric,
-        official=partial(official_score, name),
+        evaluator=partial(official_score, name),
     )
 
 
@@ -135,8 +137,10 @@ def _about(name: str) -> OgbSet:
     return SETS[name]
 
 
-def _molecules(about: OgbSet, files: OgbFiles, notes: dict[str, Any]) -> Iterator[LabelledGraph]:
-    """Every molecule; `notes` are filled in."""
+def _molecules(
+    about: OgbSet, files: OgbFiles, splits: dict[str, Sequence[int]]
+) -> Iterator[LabelledGraph]:
+    """Yield every molecule; `splits` is filled with the first one."""
     smiles = files.smiles
     expected = files.num_molecules if about.molecules is None else about.molecules
     for source, number in (
@@ -149,7 +153,7 @@ def _molecules(about: OgbSet, files: OgbFiles, notes: dict[str, Any]) -> Iterato
             )
     for piece in files.pieces():
         if not piece.first:
-            notes["splits"] = _official_split(files, piece.split, expected)
+            splits.update(_official_split(files, piece.split, expected))
         yield from _graphs(about, files, piece, smiles)
 
 

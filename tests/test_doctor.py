@@ -1,4 +1,4 @@
-"""The checks of `molsepnorm doctor`."""
+"""The machine description and the checks of `molsepnorm doctor`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm.doctor import checks, describe, machine, run_checks
+from molsepnorm import doctor
+from molsepnorm.doctor import describe, run_checks
 from molsepnorm.predict import Predictor
 from molsepnorm.training import config, trial
 
 
-def test_all_is_well_here():
+def test_all_checks_pass_here():
     found = list(run_checks())
     assert [each for each in found if each.state != "ok"] == []
-    assert len(found) >= 6
+    assert len(found) >= 4
     assert all(each.said for each in found)
 
 
-def test_what_is_missing_is_skipped(monkeypatch):
-    """A package that is not installed; but not a module of our own."""
+def test_a_check_whose_package_is_missing_is_skipped(monkeypatch):
+    """A missing module of this package fails instead."""
 
     def needs(name):
         def work():
@@ -30,14 +31,13 @@ def test_what_is_missing_is_skipped(monkeypatch):
         return work
 
     names = ("rdkit.Chem", "molsepnorm.nn.nothing")
-    monkeypatch.setattr(checks, "_checks", lambda: {name: needs(name) for name in names})
+    monkeypatch.setattr(doctor, "_checks", lambda: {name: needs(name) for name in names})
     first, second = run_checks()
     assert (first.state, first.said) == ("skipped", "needs rdkit, which is not installed")
     assert (second.state, second.name) == ("failed", "molsepnorm.nn.nothing")
 
 
-def test_without_rdkit(monkeypatch):
-    """The checks that need it are skipped, the others run."""
+def test_checks_that_need_rdkit_are_skipped_without_it(monkeypatch):
     import sys
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "rdkit"]:
@@ -51,8 +51,7 @@ def test_without_rdkit(monkeypatch):
     assert states["attention on the CPU"][0] == "ok"
 
 
-def test_predictions_that_differ(monkeypatch):
-    """Faults with two SMILES, with a batch and with workers."""
+def test_different_predictions_fail_a_check(monkeypatch):
     plain = Predictor.predict
 
     def other(self, smiles):
@@ -68,13 +67,13 @@ def test_predictions_that_differ(monkeypatch):
     assert states["worker processes"].state == "failed"
 
 
-def test_predictions_that_fail_or_are_all_the_same(monkeypatch):
-    model = checks._model()
+def test_failed_or_identical_predictions_fail_a_check(monkeypatch):
+    model = doctor._model()
     with pytest.raises(ValueError, match="RDKit"):
-        checks._values(Predictor(model), ["C(C"])
+        doctor._values(Predictor(model), ["C(C"])
     with pytest.raises(ValueError, match="all molecules have the same prediction"):
-        checks._agree("alone", np.ones(3), np.ones(3))
-    monkeypatch.setattr(checks, "_model", lambda: 1 / 0)
+        doctor._agree("alone", np.ones(3), np.ones(3))
+    monkeypatch.setattr(doctor, "_model", lambda: 1 / 0)
     (failed,) = [each for each in run_checks() if each.name == "worker processes"]
     assert (failed.state, failed.said) == ("failed", "ZeroDivisionError: division by zero")
     monkeypatch.undo()
@@ -85,17 +84,17 @@ def test_predictions_that_fail_or_are_all_the_same(monkeypatch):
         lambda self, texts: plain(self, [t if "not" not in t else "C" for t in texts]),
     )
     (failed,) = [each for each in run_checks() if each.name == "prediction of an example"]
-    assert failed.said.endswith("ValueError: a text that is not a molecule got a prediction")
+    assert failed.said.endswith("ValueError: an invalid SMILES has a prediction")
 
 
-def test_a_gpu_s_fast_paths(tmp_path, monkeypatch):
-    """On a CPU that takes itself for a GPU: verdicts and times in each precision."""
+def test_fast_paths_of_a_gpu_are_checked_and_timed(tmp_path, monkeypatch):
+    """With the CPU in the place of a GPU."""
     fast_paths.gpu(monkeypatch, tmp_path)
-    steps = {name: work for name, work in checks._on_gpu("cpu").items() if "fp32" in name}
+    steps = {name: work for name, work in doctor._on_gpu("cpu").items() if "fp32" in name}
     monkeypatch.setattr(
-        checks,
+        doctor,
         "_checks",
-        lambda: {"against": checks._on_gpu("cpu")["cpu against the CPU"], **steps},
+        lambda: {"against": doctor._on_gpu("cpu")["cpu against the CPU"], **steps},
     )
     recipe, seconds = config.load_config, trial.step_seconds
     small = {"model.width": 16, "model.ffn_width": 16, "model.heads": 2}
@@ -114,22 +113,22 @@ def test_a_gpu_s_fast_paths(tmp_path, monkeypatch):
     assert next(iter(run_checks())).state == "failed"
 
 
-def test_the_names_of_a_gpu_s_checks(monkeypatch):
+def test_a_gpu_is_checked_in_each_precision(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    names = [*checks._checks()][-4:]
+    names = [*doctor._checks()][-4:]
     assert names == ["cuda:0 against the CPU", "cuda:0, fp32", "cuda:0, tf32", "cuda:0, bf16"]
 
 
-def test_the_machine(monkeypatch, tmp_path):
+def test_the_machine_is_described(monkeypatch, tmp_path):
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(machine, "_PACKAGES", ("torch", "torch-nothing"))
+    monkeypatch.setattr(doctor, "_PACKAGES", ("torch", "torch-nothing"))
     found = describe()
     assert found.versions["torch"] == torch.__version__
     assert found.versions["torch-nothing"] is None
     assert "GiB of memory" in found.devices["cpu"]
     assert found.folders["data"].startswith("not set")
-    assert found.folders["cache"] == f"{tmp_path / 'cache'} (not there yet, writable)"
+    assert found.folders["cache"] == f"{tmp_path / 'cache'} (does not exist yet, writable)"
     (tmp_path / "cache").touch()
     assert describe().folders["cache"].endswith("(not writable)")
 

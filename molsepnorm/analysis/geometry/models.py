@@ -1,4 +1,4 @@
-"""Trained runs and the molecules that they are shown, from folders and a choice of data."""
+"""Load trained models from folders, and the molecules to embed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from molsepnorm.analysis.geometry.analysis import Subject
+from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
@@ -16,7 +16,7 @@ from molsepnorm.training.config import load_config
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.folder import RunFolder
 
-__all__ = ["load_subjects"]
+__all__ = ["load_models"]
 
 _DEPTH = 3  # of runs in a folder: ABLATION/VARIANT/SEED
 
@@ -24,30 +24,29 @@ _DEPTH = 3  # of runs in a folder: ABLATION/VARIANT/SEED
 class _Found(NamedTuple):
     folder: Path
     group: Path
-    """A folder too: what the runs in it have in common."""
+    """The folder of the runs that are summarised together."""
 
 
-def load_subjects(
+def load_models(
     folders: Sequence[Path | str],
     data: DataConfig | None = None,
     split: str | None = None,
-    most: int = 2000,
-) -> list[Subject]:
-    """Load runs, and one choice of molecules for all.
+    max_molecules: int = 2000,
+) -> list[ModelOnMolecules]:
+    """Load models, and the same molecules for all.
 
     Args:
-        folders: of runs or models; or of an ablation or a series, whose finished runs are all
-            taken, those that differ by their seed being one group.
-        data: the molecules, a table of SMILES alone if need be; by default what the first run was
-            trained on.
-        split: train, val, test, or all; by default val, so that test is not looked at, or all of a
-            table that the run was not trained on.
-        most: of more molecules so many are drawn, always the same ones.
+        folders: folders of runs or models. An ablation or a series stands for all its finished
+            runs; those that differ only in their seed are one group.
+        data: the molecules; labels are not needed. By default the data of the first run.
+        split: train, val, test, or all. By default val, which keeps the test molecules unseen, or
+            all for a table that the run was not trained on.
+        max_molecules: from a larger split, the same random molecules are selected each time.
 
     Raises:
-        ConfigError: no folder, one of them twice, no such split, or the data do not fit a model;
-            which one, the message says.
-        DataError: the data cannot be had or used.
+        ConfigError: there is no folder, one of them twice, no such split, or the data do not fit a
+            model, which the message names.
+        DataError: the data cannot be loaded or used.
         ModelError: a folder holds no complete model.
     """
     require_several(folders, "folders")
@@ -57,24 +56,28 @@ def load_subjects(
     names = _names([run.folder for run in runs])
     groups = _names(dict.fromkeys(run.group for run in runs))
     data = data or _own_data(runs[0].folder)
-    subjects = []
+    models = []
     with hold(data.table, data.splits_file):
         for run in runs:
             with prefixed(run.folder):
                 model, dataset, _, graphs = select(
-                    run.folder, data, split, usual="val", labelled=False
+                    run.folder, data, split, default="val", labelled=False
                 )
-            if len(graphs) > most:
-                graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))
+            if len(graphs) > max_molecules:
+                rng = np.random.default_rng(0)
+                graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
             rows = dataset.store.rows[graphs]
             smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
             name, group = names[run.folder], groups[run.group]
-            subjects.append(Subject(name, group, model, dataset.store, graphs, smiles))
-    return subjects
+            labels = dataset.labels[graphs]
+            models.append(
+                ModelOnMolecules(name, group, model, dataset.store, graphs, labels, smiles)
+            )
+    return models
 
 
 def _runs_in(folder: Path) -> list[_Found]:
-    """The model in a folder, or all those below it, grouped by the folders that they lie in.
+    """Return the model in a folder, or all below it, grouped by their parent folders.
 
     Raises:
         ModelError: there is none.
@@ -96,7 +99,7 @@ def _holds_model(folder: Path) -> bool:
 def _models_below(folder: Path, depth: int) -> Iterator[Path]:
     inside = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
     for each in inside:
-        # of runs the finished ones: others have a model that is not their best yet
+        # only finished runs; the model of another run may not be its best yet
         if _holds_model(each) and (each / "metrics.json").is_file():
             yield each
         elif depth > 1 and not _holds_model(each):
@@ -104,13 +107,13 @@ def _models_below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _names(folders: Iterable[Path]) -> dict[Path, str]:
-    """For each folder as little of the end of its path as tells it from the others.
+    """Return the shortest ends of paths that distinguish the folders.
 
     >>> list(_names([Path("runs/a/seed-0"), Path("runs/b/seed-0")]).values())
     ['a/seed-0', 'b/seed-0']
 
     Raises:
-        ConfigError: one is there twice.
+        ConfigError: a folder is given twice.
     """
     folders = list(folders)
     paths = [folder.resolve().parts for folder in folders]
@@ -124,15 +127,15 @@ def _names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _own_data(folder: Path) -> DataConfig:
-    """What a run was trained on.
+    """Return the data of a run.
 
     Raises:
-        ConfigError: it is a model without a run.
+        ConfigError: the folder is a model without a run.
     """
     run = RunFolder.of_model(folder)
     if run is None:
         raise ConfigError(
-            f"{folder} is a model on its own, which does not know its data: name them by "
+            f"{folder} is a model without a run, so its data are unknown: give "
             "--dataset NAME or --data FILE.csv"
         )
     return load_config(config=run.config).data

@@ -1,0 +1,167 @@
+"""The featurisers that are known by name: built-in, registered by a call, or by an entry point."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.files import writing
+from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
+
+__all__ = ["GROUP", "SIZES", "fingerprint", "get", "register"]
+
+GROUP = "molsepnorm.featurizers"
+"""The entry-point group in which packages list their featurisers, each under its name."""
+
+_BUILT_IN = {
+    "zinc": FeatureSizes(atoms=(28,), bonds=(3,)),
+    "ogb": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2), bonds=(5, 6, 2)),
+    "rich": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2, 4, 11, 11), bonds=(5, 6, 2, 2)),
+}
+"""Declared here, so that encoded data and models are read without importing RDKit."""
+
+_registered: dict[str, EntryPoint | type[Featurizer]] = {
+    name: EntryPoint(name, f"{__package__}.{name}:{name.title()}Featurizer", GROUP)
+    for name in _BUILT_IN
+}
+
+
+def register(featurizer: type[Featurizer]) -> type[Featurizer]:
+    """Make a featuriser available under its name, in this process.
+
+    This also works as a class decorator. An installed package rather lists its featurisers as
+    entry points of the group `molsepnorm.featurizers`, which every process finds::
+
+        [project.entry-points."molsepnorm.featurizers"]
+        my-features = "my_package:MyFeaturizer"
+
+    Raises:
+        ConfigError: the class is not a `Featurizer`, a declaration is missing or out of range, or
+            another class has this name.
+    """
+    _check(featurizer, getattr(featurizer, "name", None))
+    entry = _registered.get(featurizer.name) or _installed(featurizer.name)
+    location = f"{featurizer.__module__}:{featurizer.__qualname__}"
+    if entry is not None and location != (known := _location(entry)):
+        raise ConfigError(f"the name '{featurizer.name}' is taken by {known}: choose another name")
+    _registered[featurizer.name] = featurizer
+    return featurizer
+
+
+def get(name: str) -> Featurizer:
+    """Return the featuriser with this name.
+
+    Raises:
+        ConfigError: it is unknown (the message suggests the nearest name), or cannot be loaded.
+    """
+    return _class_of(name)()
+
+
+def fingerprint(name: str) -> str:
+    """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
+
+    Encoded data carry it in their file name, so that a changed plug-in does not reuse them.
+    """
+    if name in _BUILT_IN:
+        return ""
+    cls = _class_of(name)
+    try:
+        source = inspect.getsource(inspect.getmodule(cls) or cls)
+    except (OSError, TypeError):  # defined interactively: `version` has to tell
+        source = ""
+    return writing.fingerprint(repr(SIZES[name]), source)[:8]
+
+
+class _Sizes(Mapping[str, FeatureSizes]):
+    def __getitem__(self, name: str) -> FeatureSizes:
+        if name in _BUILT_IN:
+            return _BUILT_IN[name]
+        cls = _class_of(name)
+        return FeatureSizes(cls.atom_sizes, cls.bond_sizes, cls.molecule_features, cls.version)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _registered or name in entry_points(group=GROUP).names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*_registered, *entry_points(group=GROUP).names}))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+SIZES: Mapping[str, FeatureSizes] = _Sizes()
+"""The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
+OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
+
+
+def _class_of(name: str) -> type[Featurizer]:
+    entry = _registered.get(name) or _installed(name)
+    if entry is None:
+        raise ConfigError(
+            f"unknown featuriser '{name}'. {did_you_mean(name, SIZES)} If another package provides "
+            "it, install that package, or register the class with molsepnorm.featurize.register"
+        )
+    if isinstance(entry, EntryPoint):
+        try:
+            loaded = entry.load()
+        except Exception as error:  # whatever the other package's import raises
+            raise ConfigError(
+                f"featuriser '{name}' cannot be loaded from {entry.value}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        _check(loaded, name)
+        entry = _registered[name] = loaded
+    return entry
+
+
+def _installed(name: str) -> EntryPoint | None:
+    """Return the entry point with this name, if an installed package has one."""
+    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    if len(found) > 1:
+        raise ConfigError(
+            f"several packages register a featuriser '{name}': {', '.join(sorted(found))}. "
+            "Uninstall all but one of them"
+        )
+    return next(iter(found.values()), None)
+
+
+def _location(entry: EntryPoint | type[Featurizer]) -> str:
+    if isinstance(entry, EntryPoint):
+        return entry.value
+    return f"{entry.__module__}:{entry.__qualname__}"
+
+
+def _check(cls: object, name: str | None) -> None:
+    """Check the class attributes of a featuriser.
+
+    Raises:
+        ConfigError: one is missing or out of range.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Featurizer)):
+        raise ConfigError(f"a featuriser must be a subclass of Featurizer; got {cls!r:.80}")
+    problem = ""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
+        problem = f"name must consist of lower-case letters, digits, -, _ and .; got {name!r}"
+    elif cls.name != name:
+        problem = f"its name is '{cls.name}', and it is registered as '{name}'"
+    elif not isinstance(cls.version, str):
+        problem = f"version must be a text; got {cls.version!r}"
+    for kind in ("atom_sizes", "bond_sizes"):
+        sizes = getattr(cls, kind, None)
+        fits = isinstance(sizes, tuple) and all(
+            type(size) is int and 1 <= size <= 256 for size in sizes
+        )
+        if not (sizes and fits):
+            problem = problem or f"{kind} must be a tuple of integers in 1 … 256; got {sizes!r}"
+    names = cls.molecule_features
+    if not (
+        isinstance(names, tuple)
+        and all(isinstance(each, str) for each in names)
+        and len(set(names)) == len(names)
+    ):
+        problem = problem or f"molecule_features must be a tuple of different names; got {names!r}"
+    if problem:
+        raise ConfigError(f"featuriser {cls.__module__}:{cls.__qualname__}: {problem}")

@@ -1,0 +1,57 @@
+"""Molecule-level features, such as descriptors, as additional inputs of the head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.norms import Unchanged
+
+__all__ = ["MoleculeFeatures", "make_molecule_features"]
+
+
+class MoleculeFeatures(nn.Module):
+    """Concatenates standardised molecule-level features to what is read out of each molecule.
+
+        y = [x, (features − mean) / sd]
+
+    The mean and standard deviation are buffers, which are saved with the network.
+
+    Args:
+        count: F.
+    """
+
+    mean: Tensor
+    sd: Tensor
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(count))
+        self.register_buffer("sd", torch.ones(count))
+
+    def fit(self, features: Tensor) -> None:  # (G, F)
+        """Set the mean and standard deviation to those of the training molecules.
+
+        The standard deviation of a constant feature is set to 1.
+        """
+        sd, mean = torch.std_mean(features.double(), dim=0, correction=0)
+        self.mean.copy_(mean)
+        self.sd.copy_(torch.where(sd > 1e-6 * mean.abs(), sd, 1.0))
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
+        """Concatenate the features of the batch to x."""
+        if batch.features is None or batch.features.shape[1] != len(self.mean):
+            found = 0 if batch.features is None else batch.features.shape[1]
+            raise ConfigError(
+                f"the batch has {found} molecule-level features, and the network needs "
+                f"{len(self.mean)}: encode the molecules with the featuriser of the model"
+            )
+        return torch.cat([x, ((batch.features - self.mean) / self.sd).to(x.dtype)], dim=1)
+
+
+def make_molecule_features(config: GraphormerConfig) -> MoleculeFeatures | Unchanged:
+    """Return `MoleculeFeatures`, or nothing for a network without molecule-level features."""
+    return MoleculeFeatures(config.molecule_features) if config.molecule_features else Unchanged()

@@ -1,0 +1,301 @@
+"""Fine-tuning: training that starts from the weights of a trained model.
+
+The head is the layer (or the two layers) that computes the outputs; the body is everything before
+it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
+is loaded target by target: one of the same name, kind and classes keeps its outputs, any other one
+starts with new weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.model import PropertyModel, weights_digest
+from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.tasks import Task
+
+__all__ = [
+    "Body",
+    "FinetuneConfig",
+    "LoadedWeights",
+    "load_weights",
+    "open_start",
+    "require_fit",
+    "with_start",
+]
+
+_HEAD = "readout"  # the module of a Graphormer that is its head
+_AFTER_LAYERS = "last_norm"
+_FREE = {
+    *("dropout", "attention_dropout", "activation_dropout", "drop_path"),
+    *("norm_momentum", "init"),
+}
+"""Settings of a network that decide how it is trained, not what its weights mean."""
+
+
+class FinetuneConfig(BaseModel):
+    """Fine-tuning: where the initial weights come from, and how far they may change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    start: Annotated[Path | None, "--from", "Fine-tuning"] = None
+    """Folder of a run or a model to start from. Its architecture and featuriser are used.
+
+    The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
+    and model.norm_momentum may be set to other values. Targets with the same name, kind and classes
+    keep their output weights, other targets get new ones."""
+    weights_sha256: str | None = None
+    """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
+    refuses a start with other weights."""
+    freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
+    """Number of epochs at the beginning that train only the output weights.
+
+    The frozen body computes as in evaluation: without dropout, and with the batch-norm statistics
+    of the start. If no epoch is left, a linear probe is trained."""
+    body_lr: float = Field(1.0, gt=0, le=1)
+    """Learning rate of the body as a fraction of optim.lr, which the head is trained at."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """Layer-wise decay of the learning rate: layer l of L is trained at layer_decay^(L - l) times
+    the body's rate, the embeddings at layer_decay^L times this rate."""
+
+    def origin(self) -> dict[str, dict[str, str | None]]:
+        """Return where the weights came from, for the files of a run; empty without a start."""
+        if self.start is None:
+            return {}
+        return {"start": {"model": str(self.start), "weights_sha256": self.weights_sha256}}
+
+    def lr_factor(self, name: str, layers: int) -> float:
+        """Return the factor on the learning rate of a network's parameter.
+
+        >>> FinetuneConfig(body_lr=0.5, layer_decay=0.1).lr_factor("layers.1.attention.out", 3)
+        0.05
+
+        Args:
+            name: name of the parameter.
+            layers: number of layers of the network.
+        """
+        if _in_head(name):
+            return 1.0
+        first, _, rest = name.partition(".")
+        layer = layers if first == _AFTER_LAYERS else 0
+        if first == "layers":
+            layer = int(rest.partition(".")[0]) + 1
+        return self.body_lr * self.layer_decay ** (layers - layer)
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """The weights that a network has from the model that it starts from."""
+
+    loaded: int
+    """Number of parameters that were loaded."""
+    parameters: int
+    """Number of parameters of the network."""
+    same_targets: tuple[str, ...]
+    """Targets whose outputs were loaded."""
+    new_targets: tuple[str, ...]
+    """Targets whose outputs start with new weights."""
+
+    def __str__(self) -> str:
+        text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
+        for what, names in (
+            ("its output weights were loaded for", self.same_targets),
+            ("new output weights for", self.new_targets),
+        ):
+            if names:
+                more = f" and {len(names) - 5} more targets" if len(names) > 5 else ""
+                text += f"; {what} {', '.join(names[:5])}{more}"
+        return text
+
+
+def with_start(
+    content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
+) -> dict[str, Any]:
+    """Return settings whose architecture and featuriser are those of the model to start from.
+
+    Args:
+        content: plain values of a configuration, by section.
+        overrides: settings that were named one by one; they must not contradict the model.
+        preset: name of the preset that was chosen, which cannot be combined with a start.
+
+    Raises:
+        ConfigError: a named setting contradicts the model.
+        ModelError: the folder holds no model, or a damaged one.
+    """
+    finetune = dict(content.get("finetune", {}))
+    if "finetune.start" in overrides:
+        finetune = {**finetune, "start": overrides["finetune.start"], "weights_sha256": None}
+    start = finetune.get("start")
+    content = {**content, "finetune": finetune} if finetune else {**content}
+    if not isinstance(start, str | Path):
+        return content
+    if preset is not None:
+        raise ConfigError(
+            f"preset {preset} and finetune.start both choose an architecture: leave the preset out"
+        )
+    data = content.get("data", {})
+    is_table = overrides.get("data.dataset", data.get("dataset")) is None
+    if finetune.get("weights_sha256") is None:
+        model = PropertyModel.from_pretrained(start)
+        finetune["weights_sha256"] = weights_digest(start)
+        architecture = asdict(model.network.config)
+        content["model"] = {k: v for k, v in architecture.items() if k not in FROM_DATA}
+        if is_table:
+            data = content["data"] = {**data, "featurizer": model.featurizer}
+    expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in _FREE}
+    if is_table:
+        expected["data.featurizer"] = data.get("featurizer")
+    wrong = [
+        f"{name} is {expected[name]}, not {value}"
+        for name, value in overrides.items()
+        if name in expected and value != expected[name]
+    ]
+    if wrong:
+        raise _other_architecture(start, wrong)
+    return content
+
+
+def open_start(
+    config: FinetuneConfig, architecture: GraphormerConfig, featurizer: str
+) -> PropertyModel | None:
+    """Read the model that a run starts from; None where it starts from random weights.
+
+    Args:
+        config: section `finetune` of the run.
+        architecture: network of the run.
+        featurizer: name of the featuriser of the run's data.
+
+    Raises:
+        ConfigError: the model has another featuriser or architecture, or there is none and a
+            setting of fine-tuning has no effect.
+        ModelError: the folder holds no model, a damaged one, or other weights than those named.
+    """
+    if config.start is None:
+        for name in set(FinetuneConfig.model_fields) - {"start"}:
+            if getattr(config, name) != FinetuneConfig.model_fields[name].default:
+                raise ConfigError(
+                    f"finetune.{name} has no effect without a model to start from: name one by "
+                    "finetune.start (--from), or leave it out"
+                )
+        return None
+    model = PropertyModel.from_pretrained(config.start)
+    if config.weights_sha256 not in (None, found := weights_digest(config.start)):
+        raise ModelError(
+            f"the weights of {config.start} have the digest {found[:12]}…, and "
+            f"finetune.weights_sha256 names {str(config.weights_sha256)[:12]}…: put that model "
+            "back, or name this one as finetune.start again"
+        )
+    require_fit(model, architecture, featurizer, str(config.start))
+    return model
+
+
+def require_fit(
+    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str = "the start"
+) -> None:
+    """Check that a model's weights can be used with a featuriser and an architecture.
+
+    Raises:
+        ConfigError: they cannot; the message lists the settings that differ.
+    """
+    if start.featurizer != featurizer:
+        raise ConfigError(
+            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
+            f"'{featurizer}': start from a model with the features of the data"
+        )
+    own, other = asdict(start.network.config), asdict(architecture)
+    wrong = [
+        f"model.{key} is {value}, not {other[key]}"
+        for key, value in own.items()
+        if key not in _FREE and key != "outputs" and value != other[key]
+    ]
+    if wrong:
+        raise _other_architecture(name, wrong)
+
+
+def _other_architecture(start: object, wrong: list[str]) -> ConfigError:
+    return ConfigError(
+        f"{start} has another architecture or other features: {'; '.join(wrong)}. Leave these "
+        "settings out, and they are taken from the model"
+    )
+
+
+def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> LoadedWeights:
+    """Copy the weights of a trained model into a network of the same architecture.
+
+    The outputs of regression targets are rescaled from the standardisation of the start's labels to
+    that of the new ones, so that the network predicts the same values as the start.
+
+    Args:
+        network: network to change, on the CPU.
+        task: targets of the network.
+        start: trained model, on the CPU.
+    """
+    ours, theirs = network.state_dict(), start.network.state_dict()
+    weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
+    known = {
+        (target.name, target.kind, target.classes): (target, rows)
+        for target, rows in zip(start.task.targets, start.task.columns(), strict=True)
+    }
+    same, outputs = [], 0
+    for target, rows in zip(task.targets, task.columns(), strict=True):
+        if (target.name, target.kind, target.classes) not in known:
+            continue
+        source, source_rows = known[target.name, target.kind, target.classes]
+        ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
+        ours[weight][rows] = theirs[weight][source_rows] * ratio
+        ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
+        same.append(target.name)
+        outputs += target.width
+    for name, value in theirs.items():
+        if name not in (weight, bias) and (same or not _in_head(name)):
+            ours[name].copy_(value)
+    sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
+    kept = {weight, bias} if same else {name for name in sizes if _in_head(name)}
+    return LoadedWeights(
+        loaded=sum(size for name, size in sizes.items() if name not in kept)
+        + outputs * (ours[weight].shape[1] + 1),
+        parameters=sum(sizes.values()),
+        same_targets=tuple(same),
+        new_targets=tuple(name for name in task.names if name not in same),
+    )
+
+
+class Body:
+    """The part of a network before its head, which can be frozen.
+
+    While it is frozen it has no gradients, and `eval` keeps its dropout off and the statistics of
+    its batch norms unchanged.
+    """
+
+    def __init__(self, network: Graphormer) -> None:
+        self._modules = [child for name, child in network.named_children() if name != _HEAD]
+        self._trained = [
+            parameter
+            for module in self._modules
+            for parameter in module.parameters()
+            if parameter.requires_grad
+        ]
+        self.frozen = False
+
+    def freeze(self, frozen: bool) -> bool:
+        """Freeze or unfreeze the body; return whether that changed anything."""
+        changed, self.frozen = self.frozen != frozen, frozen
+        for parameter in self._trained:
+            parameter.requires_grad_(not frozen)
+        return changed
+
+    def eval(self) -> None:
+        """Let the body compute as in evaluation."""
+        for module in self._modules:
+            module.eval()
+
+
+def _in_head(name: str) -> bool:
+    return name.partition(".")[0] == _HEAD

@@ -1,0 +1,180 @@
+"""Featurisers that other code registers, by a call or by an entry point."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import molsepnorm
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize import FeatureSizes, Featurizer, registry
+from molsepnorm.molecules.molecule import MolGraph
+
+
+class Chain(Featurizer):
+    """Reads a chain of carbon atoms, with its length and the length's inverse as features."""
+
+    name = "chain"
+    atom_sizes = (2,)
+    bond_sizes = (3,)
+    molecule_features = ("length", "inverse")
+
+    def __call__(self, smiles: str) -> MolGraph:
+        size = smiles.count("C")
+        bonds = np.stack([np.arange(size - 1), np.arange(1, size)], axis=1)
+        inverse = np.nan if size == 3 else 1 / size
+        return MolGraph(
+            np.zeros((size, 1), int), bonds, np.zeros_like(bonds[:, :1]), [size, inverse]
+        )
+
+
+@pytest.fixture(autouse=True)
+def registrations(monkeypatch):
+    """Undo the registrations of each test."""
+    monkeypatch.setattr(registry, "_registered", {**registry._registered})
+
+
+def install(folder: Path, value: str, source: str = "", name: str = "chain") -> None:
+    """Write a distribution with one entry point, and its module."""
+    about = folder / f"{value.partition(':')[0]}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {about.stem[:-4]}\nVersion: 1.0\n"
+    )
+    (about / "entry_points.txt").write_text(f"[molsepnorm.featurizers]\n{name} = {value}\n")
+    if source:
+        (folder / f"{value.partition(':')[0]}.py").write_text(source)
+
+
+def test_register_makes_a_class_available_by_its_name():
+    assert "chain" not in featurize.SIZES
+    with pytest.raises(ValueError, match="unknown featuriser 'chain'"):
+        DataConfig(table="x.csv", featurizer="chain")
+    assert molsepnorm.featurize.register(Chain) is Chain
+    assert isinstance(featurize.get("chain"), Chain)
+    assert featurize.SIZES["chain"] == FeatureSizes((2,), (3,), ("length", "inverse"), "1")
+    assert list(featurize.SIZES) == ["chain", "ogb", "rich", "zinc"] and len(featurize.SIZES) == 4
+    assert DataConfig(table="x.csv", featurizer="chain").featurizer == "chain"
+    molsepnorm.featurize.register(Chain)  # a second time, as a notebook does
+
+
+def test_a_name_cannot_be_registered_twice():
+    featurize.register(Chain)
+    for name, holder in (("ogb", "OgbFeaturizer"), ("chain", "Chain")):
+        other = type("Other", (Chain,), {"name": name})
+        with pytest.raises(ConfigError, match=rf"the name '{name}' is taken by \S+:{holder}:"):
+            featurize.register(other)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"name": "My Features"}, "name must consist of lower-case letters"),
+        ({"name": 3}, "name must consist of lower-case letters"),
+        ({"version": 2}, "version must be a text; got 2"),
+        ({"atom_sizes": ()}, r"atom_sizes must be a tuple of integers in 1 … 256; got \(\)"),
+        ({"atom_sizes": (257,)}, "atom_sizes must be a tuple"),
+        ({"bond_sizes": [3]}, "bond_sizes must be a tuple"),
+        ({"molecule_features": "mass"}, "molecule_features must be a tuple of different names"),
+        ({"molecule_features": ("a", "a")}, "molecule_features must be a tuple of different"),
+    ],
+)
+def test_a_wrong_declaration_is_refused(attributes, message):
+    with pytest.raises(ConfigError, match=message):
+        featurize.register(type("Mine", (Chain,), {"name": "mine", **attributes}))
+
+
+def test_other_objects_than_featurisers_are_refused():
+    for other in (Chain(), MolGraph, "chain"):
+        with pytest.raises(ConfigError, match="must be a subclass of Featurizer; got"):
+            featurize.register(other)
+
+
+def test_an_entry_point_is_found(tmp_path, monkeypatch):
+    install(tmp_path, "test_registry_chain:Chain", f"from {__name__} import Chain")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "chain" in featurize.SIZES
+    assert isinstance(featurize.get("chain"), Chain)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (
+            "import not_there",
+            "chain",
+            "cannot be loaded from bad1:Chain: ModuleNotFoundError: No m",
+        ),
+        (f"from {__name__} import Chain", "chains", "its name is 'chain', and it is registered as"),
+        ("Chain = 3", "chain", "must be a subclass of Featurizer; got 3"),
+    ],
+)
+def test_a_faulty_entry_point_is_refused(tmp_path, monkeypatch, source, name, message):
+    module = f"bad{len(source) % 7}"
+    install(tmp_path, f"{module}:Chain", source, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=message.replace("bad1", module)):
+        featurize.get(name)
+
+
+def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
+    for value in ("first_package:Chain", "second_package:Chain"):
+        install(tmp_path, value)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ConfigError, match="several packages .* 'chain': first_package:Chain, second"
+    ):
+        featurize.get("chain")
+
+
+def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = {featurize.fingerprint("ogb")}
+    assert seen == {""}
+    for number, source in enumerate(("", "# changed\n", "", "version = '2'\n")):
+        module = f"fingerprinted_{number}"
+        body = f"from {__name__} import Chain as Base\n{source if '#' in source else ''}"
+        version = "2" if "version" in source else "1"
+        body += f"class Mine(Base):\n    name = 'mine'\n    version = '{version}'\n"
+        (tmp_path / f"{module}.py").write_text(body)
+        monkeypatch.setattr(registry, "_registered", {})
+        featurize.register(__import__(module).Mine)
+        seen.add(featurize.fingerprint("mine"))
+    assert len(seen) == 4
+
+
+def test_molecule_level_features_are_checked_for_each_molecule():
+    made = Chain().many(["C", "CCC", "CC"])
+    assert made[0].features.dtype == np.float32
+    assert made[2].features.tolist() == [2, 0.5]
+    assert str(made[1]) == "molecule-level feature 'inverse' is nan, not finite"
+    assert isinstance(made[1], InvalidMolecule)
+    fewer = type("Fewer", (Chain,), {"molecule_features": ("length",)})
+    with pytest.raises(ConfigError, match="'chain' returned 2 .* for CC; it declares 1 .*: length"):
+        fewer().many(["CC"])
+
+
+def test_a_featuriser_is_pickled_by_its_class():
+    assert isinstance(pickle.loads(pickle.dumps(Chain())), Chain)
+
+    class Local(Chain):
+        pass
+
+    with pytest.raises(ConfigError, match="'chain' cannot be imported by worker processes: define"):
+        pickle.dumps(Local())
+
+
+def test_a_featuriser_of_an_interactive_session_is_not_pickled():
+    code = f"import pickle\nfrom {__name__} import Chain\n"
+    code += "class Mine(Chain): pass\npickle.dumps(Mine())"
+    path = [str(Path(__file__).parent), *sys.path]
+    command = f"import sys; sys.path[:] = {path}\n{code}"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert "cannot be imported by worker processes" in done.stderr

@@ -1,0 +1,95 @@
+"""Molecule-level features: their order, standardisation and invariances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SMALL, batch_of, far_from_initial, renumbered
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.nn.molecule_features import MoleculeFeatures
+
+MOLECULE = MolGraph([[3], [4], [5]], [[0, 1], [1, 2]], [[0], [1]])
+CONFIG = GraphormerConfig(**SMALL, molecule_features=3)
+
+
+def network(config: GraphormerConfig = CONFIG) -> Graphormer:
+    made = far_from_initial(config)
+    made.molecule_features.fit(torch.tensor([[0.0, 10, 5], [2, 30, 5], [4, 20, 5]]))
+    return made
+
+
+def with_features(graphs, seed=0):
+    rng = np.random.default_rng(seed)
+    return [replace(graph, features=rng.normal(2, 5, 3).astype(np.float32)) for graph in graphs]
+
+
+@given(data=st.data(), readout=st.sampled_from(["token", "mean", "token+sum"]))
+def test_features_are_standardised_and_concatenated_in_the_order_of_the_batch(
+    molgraphs, data, readout
+):
+    graphs = with_features(data.draw(st.lists(molgraphs(max_atoms=8), min_size=2, max_size=5)))
+    config = replace(CONFIG, readout=readout)
+    model = network(config)
+    read = model.embed(batch_of(graphs, config, blocks=2)).detach()
+    mean, sd = np.array([2, 20, 5]), np.array([np.sqrt(8 / 3), np.sqrt(200 / 3), 1])
+    expected = (np.array([graph.features for graph in graphs]) - mean) / sd
+    np.testing.assert_allclose(read[:, -3:], expected, rtol=1e-5, atol=1e-5)
+
+
+@given(data=st.data())
+def test_outputs_do_not_depend_on_company_padding_or_numbering(molgraphs, data):
+    graphs = with_features(data.draw(st.lists(molgraphs(max_atoms=8), min_size=2, max_size=5)))
+    model, rng = network(), np.random.default_rng(0)
+    together = model(batch_of(graphs, CONFIG)).detach()
+    in_groups = model(batch_of(graphs, CONFIG, blocks=3)).detach()
+    alone = [model(batch_of([renumbered(graph, rng)], CONFIG))[0].detach() for graph in graphs]
+    torch.testing.assert_close(in_groups, together, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.stack(alone), together, rtol=1e-4, atol=1e-4)
+
+
+def test_outputs_depend_on_every_feature():
+    graph, model = with_features([MOLECULE])[0], network()
+    before = model(batch_of([graph], CONFIG))
+    for index in range(3):
+        features = graph.features.copy()
+        features[index] += 1
+        after = model(batch_of([replace(graph, features=features)], CONFIG))
+        assert (after - before).abs().max() > 1e-3
+
+
+def test_a_network_without_features_has_neither_parameters_nor_buffers_for_them():
+    names = Graphormer(GraphormerConfig(**SMALL)).state_dict()
+    assert not [name for name in names if "feature" in name]
+    more = set(Graphormer(CONFIG).state_dict()) - set(names)
+    assert more == {"molecule_features.mean", "molecule_features.sd"}
+
+
+def test_statistics_are_computed_in_double_precision():
+    module = MoleculeFeatures(2)
+    module.fit(torch.tensor([[1e30, 7.0], [3e30, 7.0]]))
+    torch.testing.assert_close(module.mean, torch.tensor([2e30, 7.0]))
+    torch.testing.assert_close(module.sd, torch.tensor([1e30, 1.0]))
+
+
+def test_a_batch_with_another_number_of_features_is_refused():
+    model, graph = network(), with_features([MOLECULE])[0]
+    batch = batch_of([graph], CONFIG)
+    with pytest.raises(ConfigError, match="the batch has 0 molecule-level features, .* needs 3"):
+        model(replace(batch, features=None))
+    with pytest.raises(ConfigError, match="molecule 0 has 3 molecule-level features, expected 0"):
+        batch_of([graph], GraphormerConfig(**SMALL))
+    with pytest.raises(ConfigError, match="molecule 1 has 0 molecule-level features, expected 3"):
+        batch_of([graph, replace(graph, features=None)], CONFIG)
+    infinite = replace(graph, features=np.array([0, np.inf, 0], dtype=np.float32))
+    with pytest.raises(
+        ConfigError, match="molecule 1: molecule-level feature 1 is inf, not finite"
+    ):
+        batch_of([graph, infinite], CONFIG)

@@ -1,0 +1,376 @@
+"""Training that starts from the weights of a trained model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.model import PropertyModel, weights_digest
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training import ablate, load_config, train, train_replicates
+from molsepnorm.training.config import OptimConfig
+from molsepnorm.training.finetuning import Body, FinetuneConfig, load_weights
+from molsepnorm.training.optim import make_optimizer
+
+SMALL = {"layers": 3, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}
+NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.seed": 5}
+
+
+@pytest.fixture
+def start(configure, tmp_path) -> Path:
+    """Folder of a run on target y."""
+    return train(configure({"run.epochs": 2}), tmp_path / "start").folder
+
+
+def _network(**config) -> Graphormer:
+    return Graphormer(GraphormerConfig(**{**SMALL, **config}))
+
+
+def _model(*targets: Target, **config) -> PropertyModel:
+    task = Task(targets, "loss")
+    return PropertyModel(_network(outputs=task.outputs, **config), "zinc", task)
+
+
+def _body(folder: Path) -> dict[str, torch.Tensor]:
+    state = PropertyModel.from_pretrained(folder).network.state_dict()
+    return {name: tensor for name, tensor in state.items() if not name.startswith("readout.")}
+
+
+def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+# The weights
+
+
+def test_a_frozen_body_and_no_learning_rate_give_the_predictions_of_the_start(
+    configure, start, tmp_path
+):
+    """To the last bit, batch-norm statistics and moving average included."""
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3, **NO_CHANGE}
+    result = train(configure(settings), tmp_path / "run")
+    predictions = [
+        (folder / "predictions_test.csv").read_bytes() for folder in (start, tmp_path / "run")
+    ]
+    assert predictions[0] == predictions[1]
+    model = PropertyModel.from_pretrained(start)
+    assert _equal(result.model.network.state_dict(), model.network.state_dict())
+
+
+def test_predictions_stay_the_same_under_another_standardisation(configure, start, tmp_path):
+    """The output weights are rescaled to the mean and deviation of the new labels."""
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3, **NO_CHANGE}
+    other = {"data.split_seed": 3, **settings}
+    model, old = (
+        train(configure(other), tmp_path / "run").model,
+        PropertyModel.from_pretrained(start),
+    )
+    assert model.task.targets[0].mean != old.task.targets[0].mean
+    assert model.task.targets[0].scale != old.task.targets[0].scale
+    vectors = torch.randn(9, model.network.config.width)
+    with torch.no_grad():
+        mine, theirs = (m.task.predictions(m.network.readout(vectors)) for m in (model, old))
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_freezing_every_epoch_trains_the_head_only(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3}
+    result = train(configure(settings), tmp_path / "run")
+    assert _equal(_body(result.folder), _body(start))
+    head = PropertyModel.from_pretrained(start).network.readout.weight
+    assert not torch.equal(result.model.network.readout.weight, head)
+
+
+def test_the_body_is_trained_after_the_frozen_epochs(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 1, "run.epochs": 2}
+    settings |= {"optim.lr": 0.01, "optim.ema": None}
+    result = train(configure(settings), tmp_path / "run")
+    if result.metrics["best_epoch"] == 2:
+        assert not _equal(_body(result.folder), _body(start))
+    from safetensors.torch import load_file
+
+    last = load_file(result.folder / "checkpoints" / "last.safetensors")
+    first = _body(start)
+    changed = [name for name in first if not torch.equal(last[f"network/{name}"], first[name])]
+    assert any(name.startswith("layers.0.attention") for name in changed)
+    assert any(name.startswith("embedding") for name in changed)
+
+
+def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
+    colour = Target("colour", "multiclass", classes=("red", "green", "blue"))
+    y, renamed = Target("y", "regression", 2.0, 4.0), Target("Y", "regression", 2.0, 4.0)
+    start = _model(y, colour, Target("active", "binary"))
+    new = _model(Target("active", "binary"), renamed, colour, Target("y", "binary"))
+    before = new.network.readout.weight.detach().clone()
+    loaded = load_weights(new.network, new.task, start)
+    old, weight = start.network.readout.weight, new.network.readout.weight
+    assert torch.equal(weight[0], old[4])
+    assert torch.equal(weight[2:5], old[1:4])
+    assert torch.equal(weight[[1, 5]], before[[1, 5]])
+    assert loaded.same_targets == ("active", "colour")
+    assert loaded.new_targets == ("Y", "y")
+    assert loaded.parameters - loaded.loaded == 2 * (8 + 1)
+    assert "output weights were loaded for active, colour; new output weights for Y, y" in str(
+        loaded
+    )
+
+
+@pytest.mark.parametrize(("name", "same"), [("y", True), ("other", False)])
+def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
+    start = _model(Target("y", "regression"), head="mlp")
+    new = _model(Target(name, "regression"), head="mlp")
+    loaded = load_weights(new.network, new.task, start)
+    for part in (0, 2):
+        assert (
+            torch.equal(new.network.readout[part].weight, start.network.readout[part].weight)
+            == same
+        )
+    assert (loaded.loaded == loaded.parameters) == same
+
+
+def test_a_start_changes_everything_but_new_outputs():
+    start, new = _model(Target("a", "binary")), _model(Target("b", "binary"))
+    load_weights(new.network, new.task, start)
+    for name, tensor in start.network.state_dict().items():
+        same = torch.equal(tensor, new.network.state_dict()[name])
+        assert same == (not name.startswith("readout.") or name == "readout.bias"), name
+
+
+def test_many_new_targets_are_summed_up():
+    new = _model(*(Target(f"t{i}", "binary") for i in range(12)))
+    loaded = load_weights(new.network, new.task, _model(Target("y", "binary")))
+    assert str(loaded).endswith("new output weights for t0, t1, t2, t3, t4 and 7 more targets")
+
+
+# The body
+
+
+def test_a_frozen_body_has_no_gradients_dropout_or_new_statistics():
+    network = _network(dropout=0.5, attention_dropout=0.5)
+    trainable = [name for name, p in network.named_parameters() if p.requires_grad]
+    body = Body(network)
+    assert body.freeze(True)
+    assert not body.freeze(True)
+    network.train()
+    body.eval()
+    assert [name for name, p in network.named_parameters() if p.requires_grad] == [
+        "readout.weight",
+        "readout.bias",
+    ]
+    training = [name for name, module in network.named_modules() if module.training]
+    assert [name for name in training if name] == ["readout"]
+    assert body.freeze(False)
+    assert [name for name, p in network.named_parameters() if p.requires_grad] == trainable
+
+
+def test_learning_rates_follow_the_depth():
+    """Parameter by parameter, from the formula of the documentation."""
+    network, config = _network(), FinetuneConfig(body_lr=0.5, layer_decay=0.1)
+    objective = torch.nn.ModuleDict({"network": network, "head": torch.nn.Linear(8, 1)})
+    optimizer = make_optimizer(objective, OptimConfig(lr=1.0), config)
+    names = {id(parameter): name for name, parameter in objective.named_parameters()}
+    found = {
+        names[id(parameter)]: group["lr_factor"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
+    assert found.keys() == set(names.values())
+    expected = {"readout": 1.0, "last_norm": 0.5, "layers.2": 0.5, "layers.1": 0.05}
+    expected |= {"layers.0": 0.005, "embedding": 0.0005, "bias": 0.0005}
+    expected = {f"network.{name}": factor for name, factor in expected.items()} | {"head": 1.0}
+    for name, factor in found.items():
+        (prefix,) = [each for each in expected if name.startswith(f"{each}.")]
+        assert factor == pytest.approx(expected[prefix]), name
+    assert len(make_optimizer(objective, OptimConfig()).param_groups) == 1
+
+
+def test_a_smaller_body_rate_changes_the_body_less(configure, start, tmp_path):
+    """One step of AdamW moves a weight by about its learning rate."""
+    first = _body(start)
+    moved = {}
+    for rate in (1.0, 0.01):
+        settings = {"finetune.start": str(start), "finetune.body_lr": rate, "run.epochs": 1}
+        settings |= {"optim.ema": None, "optim.lr": 1e-3, "optim.warmup": 0.0}
+        settings |= {"run.batch_size": 64, "optim.weight_decay": 0.0}
+        result = train(configure(settings), tmp_path / str(rate))
+        body = _body(result.folder)
+        moved[rate] = max(
+            float((body[name] - first[name]).abs().max())
+            for name in body
+            if "embedding" in name or "attention" in name
+        )
+    assert moved[1.0] == pytest.approx(1e-3, rel=0.05)
+    assert moved[0.01] == pytest.approx(1e-5, rel=0.1)
+
+
+# Resuming and recording
+
+
+@pytest.mark.parametrize("step", [2, 4, 8])
+def test_a_stopped_run_resumes_exactly_without_the_start(
+    configure, start, tmp_path, outcome, stop_at, step
+):
+    """Within the frozen epoch, at its end and later; three steps are an epoch."""
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 1}
+    settings |= {"finetune.layer_decay": 0.5, "finetune.body_lr": 0.3}
+    config = configure(settings)
+    train(config, tmp_path / "whole")
+    assert not train(config, tmp_path / "parts", callback=stop_at(step)).finished
+    shutil.rmtree(start)
+    assert train(None, tmp_path / "parts", resume=True).finished
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_a_run_records_its_start(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
+    seen = []
+
+    from molsepnorm.training import Callback
+
+    class Spy(Callback):
+        def on_start(self, config, dataset, model, folder):
+            seen.extend(dataset.remarks)
+
+    run = train(configure(settings), tmp_path / "run", callback=Spy()).folder
+    origin = {"model": str(start), "weights_sha256": weights_digest(start)}
+    assert json.loads((run / "metrics.json").read_text())["start"] == origin
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["start"] == origin
+    assert environment["loaded_weights"]["same_targets"] == ["y"]
+    assert environment["loaded_weights"]["new_targets"] == ["active"]
+    (said,) = [remark for remark in seen if "Training starts from" in remark]
+    assert f"Training starts from {start}: " in said
+    assert said.endswith("; its output weights were loaded for y; new output weights for active.")
+    config = load_config(config=run / "config.yaml").finetune
+    assert (config.start, config.weights_sha256) == (start, origin["weights_sha256"])
+
+
+def test_a_run_without_a_start_records_none(start):
+    assert "start" not in json.loads((start / "metrics.json").read_text())
+    assert "start" not in json.loads((start / "environment.json").read_text())
+
+
+def test_every_run_of_a_series_starts_from_the_model(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 9, "run.epochs": 1}
+    series = train_replicates(configure(settings), tmp_path / "series", seeds=[0, 1])
+    for name in series.runs:
+        assert _equal(_body(tmp_path / "series" / name), _body(start))
+
+
+def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):
+    config, vary = configure({"run.epochs": 1}), {"finetune.start": [None, str(start)]}
+    ablation = ablate(config, tmp_path / "ablation", vary, seeds=[0])
+    for variant, expected in zip(ablation.series.values(), (False, True), strict=True):
+        assert all(("start" in metrics) == expected for metrics in variant.runs.values())
+
+
+# The configuration
+
+
+def test_the_architecture_is_that_of_the_start(configure, start):
+    """Settings of the recipe give way; settings that do not change the weights may be named."""
+    config = load_config(
+        configure().data.table,
+        overrides={"finetune.start": start, "model.dropout": 0.25, "model.layers": 1},
+    )
+    expected = PropertyModel.from_pretrained(start).network.config
+    assert config.model.width == 16 != load_config(configure().data.table).model.width
+    assert replace(config.model, dropout=expected.dropout) == replace(
+        expected, atom_sizes=config.model.atom_sizes, bond_sizes=config.model.bond_sizes
+    )
+    assert config.model.dropout == 0.25
+    assert config.data.featurizer == "zinc"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model.layers": 5}, "has another architecture or other features: model.layers is 1, not"),
+        ({"model.width": 8, "model.norm": "shared"}, "width is 16, not 8; model.norm is sep, not"),
+        ({"data.featurizer": "ogb"}, "data.featurizer is zinc, not ogb. Leave these settings out"),
+        ({"model.layrs": 5}, "unknown setting 'model.layrs'. Did you mean 'layers'"),
+        ({"finetune.freeze": 5}, "unknown setting 'finetune.freeze'. Did you mean 'freeze_epochs'"),
+        ({"finetune.body_lr": 0}, "finetune.body_lr: .*greater than 0"),
+        ({"finetune.layer_decay": 1.5}, "finetune.layer_decay: .*less than or equal to 1"),
+    ],
+)
+def test_settings_that_contradict_the_start_are_refused(configure, start, settings, message):
+    table = configure().data.table
+    with pytest.raises(ConfigError, match=message):
+        load_config(table, overrides={"finetune.start": str(start), **settings})
+    if "finetune" not in next(iter(settings)):
+        config = load_config(table, overrides={"finetune.start": str(start)})
+        with pytest.raises(ConfigError, match=message):
+            config.changed(settings)
+
+
+def test_a_preset_and_a_start_are_refused(configure, start):
+    with pytest.raises(ConfigError, match="preset mini and finetune.start both choose an archite"):
+        load_config(configure().data.table, preset="mini", overrides={"finetune.start": start})
+
+
+def test_a_folder_without_a_usable_model_is_refused(configure, start, tmp_path):
+    with pytest.raises(ModelError, match="there is no folder .*none"):
+        configure({"finetune.start": str(tmp_path / "none")})
+    with pytest.raises(ModelError, match="is not a complete model folder"):
+        configure({"finetune.start": str(tmp_path)})
+    weights = start / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    with pytest.raises(ModelError, match="model.safetensors is damaged"):
+        configure({"finetune.start": str(start)})
+
+
+def test_a_start_that_changed_since_is_refused(configure, start, tmp_path):
+    config = configure({"finetune.start": str(start)})
+    shutil.rmtree(start)
+    train(configure({"run.epochs": 1, "run.seed": 8}), start)
+    with pytest.raises(
+        ModelError, match=r"the weights of .* have the digest .* put that model back"
+    ):
+        train(config, tmp_path / "run")
+    again = config.changed({"finetune.start": str(start)})
+    assert again.finetune.weights_sha256 == weights_digest(start)
+
+
+def test_a_data_set_with_other_features_is_refused(configure, start, tmp_path):
+    config = load_config("ogbg-molhiv", overrides={"finetune.start": str(start)})
+    with pytest.raises(ConfigError, match="with the featuriser 'zinc', and the data have 'ogb'"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists() or not any((tmp_path / "run").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("freeze_epochs", 2), ("body_lr", 0.5), ("layer_decay", 0.9)]
+)
+def test_settings_of_fine_tuning_need_a_start(configure, tmp_path, name, value):
+    config = configure({f"finetune.{name}": value})
+    with pytest.raises(ConfigError, match=f"finetune.{name} has no effect without a model to"):
+        train(config, tmp_path / "run")
+
+
+def test_an_objective_without_a_head_cannot_freeze_the_body(configure, start, tmp_path):
+    settings = {"finetune.start": str(start), "objective.name": "contrastive"}
+    config = configure({**settings, "finetune.freeze_epochs": 1})
+    with pytest.raises(
+        ConfigError, match="trains only the output weights, and the objective contr"
+    ):
+        train(config, tmp_path / "run")
+    result = train(configure({**settings, "run.epochs": 1}), tmp_path / "other")
+    assert not _equal(_body(result.folder), _body(start))
+
+
+def test_another_start_replaces_the_first(configure, start, tmp_path):
+    other = train(configure({"model.layers": 2, "run.epochs": 1}), tmp_path / "other").folder
+    config = configure({"finetune.start": str(start)} | {"model.layers": 1})
+    changed = config.changed({"finetune.start": str(other)})
+    assert (config.model.layers, changed.model.layers) == (1, 2)
+    assert changed.finetune.weights_sha256 == weights_digest(other)
+    without = changed.changed({"finetune.start": None})
+    assert without.finetune == FinetuneConfig()
