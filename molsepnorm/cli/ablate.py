@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from molsepnorm.cli.options import (
     training_options,
 )
 from molsepnorm.cli.signals import leave_saved, stop_on_signal
-
-if TYPE_CHECKING:
-    from molsepnorm.training import Ablation
 
 __all__ = ["ablate"]
 
@@ -73,7 +70,7 @@ def ablate(
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
     molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
     """
-    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.display import SeriesDisplay, ablation_tables
     from molsepnorm.training import StopWhen
     from molsepnorm.training import ablate as run
 
@@ -89,17 +86,9 @@ def ablate(
         )
     if not ablation.finished:
         leave_saved(stop)
-    _show(ablation, as_json)
-
-
-def _show(ablation: Ablation, as_json: bool) -> None:
-    from molsepnorm.cli.console import make_console
-    from molsepnorm.cli.display import ablation_tables
-
     if as_json:
         click.echo(json.dumps(ablation.to_json(), indent=2))
         return
-    console = make_console()
     for table in ablation_tables(ablation):
-        console.print(table)
-    console.print(f"All figures: {ablation.folder / 'ablation.json'}")
+        display.console.print(table)
+    display.console.print(f"All figures: {ablation.folder / 'ablation.json'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,9 +18,6 @@ from molsepnorm.cli.options import (
     training_options,
 )
 from molsepnorm.cli.signals import leave_saved, stop_on_signal
-
-if TYPE_CHECKING:
-    from molsepnorm.training import Replicates
 
 __all__ = ["benchmark"]
 
@@ -51,7 +48,7 @@ def benchmark(
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
-    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.display import SeriesDisplay, series_table
     from molsepnorm.training import StopWhen, train_replicates
 
     config = series_configuration(options, replicates)
@@ -66,20 +63,12 @@ def benchmark(
         )
     if not series.finished:
         leave_saved(stop)
-    _show(series, as_json)
-
-
-def _show(series: Replicates, as_json: bool) -> None:
-    from molsepnorm.cli.console import make_console
-    from molsepnorm.cli.display import series_table
-
     if as_json:
         click.echo(json.dumps(series.summary, indent=2))
         return
-    console = make_console()
-    console.print(series_table(series.summary))
+    display.console.print(series_table(series.summary))
     seconds = series.summary["seconds"]["mean"]
-    console.print(
+    display.console.print(
         f"{len(series.runs)} run(s), {series.summary['parameters']:,} parameters, {seconds:.0f} s "
         f"of training each. All figures: {series.folder / 'summary.json'}"
     )

@@ -1,4 +1,4 @@
-"""`parse_yaml`: settings from a text that anyone may have written."""
+"""`parse_yaml`: read settings from text that may be hostile."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import yaml
 
 __all__ = ["parse_yaml", "seconds_of", "shown"]
 
-_CHARACTERS = 1_000_000  # a list of many targets is long
-_DEPTH = 20
+_MAX_LENGTH = 1_000_000  # a list of many targets is long
+_MAX_DEPTH = 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_WIDTH = 200  # of a value in a message
+_MAX_SHOWN = 200  # characters of a value in a message
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, which neither follows aliases nor goes deeper than settings do, and refuses a name
-    that is given twice."""
+    """PyYAML's safe loader without aliases, deep nesting and duplicate keys."""
 
     depth = 0
 
@@ -25,8 +24,8 @@ class _Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
             raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*name) are not supported")
-        if self.depth == _DEPTH:
-            raise yaml.YAMLError(f"more than {_DEPTH} levels are nested in each other")
+        if self.depth == _MAX_DEPTH:
+            raise yaml.YAMLError(f"more than {_MAX_DEPTH} levels are nested in each other")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -44,7 +43,7 @@ class _Loader(yaml.SafeLoader):
 
 def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     value = loader.construct_yaml_int(node)
-    if value.bit_length() > 10_000:  # which Python does not write in decimals
+    if value.bit_length() > 10_000:  # Python refuses to print it in decimals
         raise ValueError("an integer has thousands of digits")
     return value
 
@@ -53,17 +52,17 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value that a YAML text stands for.
+    """Return the value of a YAML text.
 
     >>> parse_yaml("[1, 2.5, yes, a]")
     [1, 2.5, True, 'a']
 
     Raises:
-        ValueError: it is no YAML, or longer, deeper or otherwise than settings are; the message is
-            one line.
+        ValueError: the text is not YAML, or is longer or more deeply nested than settings are. The
+            message is one line.
     """
-    if len(text) > _CHARACTERS:
-        raise ValueError(f"it has {len(text):,} characters; at most {_CHARACTERS:,} are supported")
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"it has {len(text):,} characters; at most {_MAX_LENGTH:,} are supported")
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -74,19 +73,19 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"the character {chr(error.character)!a} does not belong there") from None
     except (
         *(yaml.YAMLError, ValueError, OverflowError, RecursionError),
-        *(TypeError, AttributeError),  # PyYAML's, of `!!timestamp x`
+        *(TypeError, AttributeError),  # raised by PyYAML for `!!timestamp x`
     ) as error:
-        # as of a date 2024-13-45, which PyYAML hands on to Python
+        # for example for the date 2024-13-45
         raise ValueError(" ".join(str(error).split())) from None
 
 
 def shown(value: object) -> str:
-    """The value as Python writes it, cut to what a message has room for."""
+    """Return the value as Python prints it, shortened for a message."""
     try:
         written = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits
         return f"a very large {type(value).__name__}"
-    return written if len(written) <= _WIDTH else f"{written[:_WIDTH]} …"
+    return written if len(written) <= _MAX_SHOWN else f"{written[:_MAX_SHOWN]} …"
 
 
 def seconds_of(text: str) -> float:
