@@ -1,0 +1,52 @@
+"""Where figures were measured: machine, commit and package versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+__all__ = ["changed", "commit", "data_folder", "machine", "versions"]
+
+
+def machine() -> str:
+    """Return the number of cores, the processor and the version of Python."""
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":")[1].strip() for line in file if "model name" in line), "?")
+    return f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}"
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def changed(*paths: str) -> bool:
+    """Return whether these tracked paths, by default all, differ from the commit."""
+    return bool(_git("status", "--porcelain", "-uno", "--", *paths))
+
+
+def commit() -> str:
+    """Return the short hash, with a remark if files differ from it."""
+    return _git("rev-parse", "--short", "HEAD") + (" with changes" if changed() else "")
+
+
+def data_folder() -> Path:
+    """Return the folder of real data sets."""
+    if not (folder := os.environ.get("MOLSEPNORM_DATA")):
+        raise SystemExit("set MOLSEPNORM_DATA to the folder of real data sets")
+    return Path(folder)
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Return the version of each package, `none` if it is not installed."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version_of(package)
+        except PackageNotFoundError:
+            found[package] = "none"
+    return found
