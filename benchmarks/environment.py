@@ -1,4 +1,4 @@
-"""Where figures were measured: machine, commit and package versions."""
+"""Machine, commit and package versions of a measurement."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 __all__ = ["changed", "commit", "data_folder", "machine", "versions"]
 
+_TOP = Path(__file__).parents[1]
+
 
 def machine() -> str:
     """Return the number of cores, the processor and the version of Python."""
@@ -20,8 +22,11 @@ def machine() -> str:
 
 
 def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    try:
+        command = ["git", "-C", str(_TOP), *arguments]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git
+        return ""
 
 
 def changed(*paths: str) -> bool:
@@ -30,8 +35,13 @@ def changed(*paths: str) -> bool:
 
 
 def commit() -> str:
-    """Return the short hash, with a remark if files differ from it."""
-    return _git("rev-parse", "--short", "HEAD") + (" with changes" if changed() else "")
+    """Return the short hash, with a remark if files differ from it.
+
+    A copy without git has it from gpu/packed.py."""
+    if found := _git("rev-parse", "--short", "HEAD"):
+        return found + (" with changes" if changed() else "")
+    noted = _TOP / ".gpu" / "commit"
+    return noted.read_text().strip() if noted.exists() else "unknown"
 
 
 def data_folder() -> Path:

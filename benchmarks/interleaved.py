@@ -100,12 +100,12 @@ class Row:
 
     @property
     def is_rate(self) -> bool:
-        """Whether more is better."""
+        """True if more is better."""
         return self.unit.endswith("/s")
 
     @property
     def ratio(self) -> Spread | None:
-        """How many times as good as the peer ours is."""
+        """Ours relative to the peer; above 1, ours is better."""
         return self._better(self.ours, self.peer)
 
     @property
@@ -120,7 +120,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target was reached; None without a target or without the other value."""
+        """True if the target was reached; None without a target or without the other value."""
         if self.target is None:
             return None
         if self.target.of == "ours":

@@ -39,7 +39,7 @@ class Mutation(NamedTuple):
     old: str
     new: str
     tests: list[str]
-    """Tests of which at least one must fail."""
+    """At least one of these tests must fail."""
 
     def row(self, outcome: str = "caught") -> str:
         """Return the line of the table."""

@@ -16,7 +16,7 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What every stage is given."""
+    """Options that every stage receives."""
 
     chemprop: Path | None
     """chemprop's executable, in an environment of its own."""

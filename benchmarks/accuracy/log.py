@@ -63,7 +63,7 @@ class Logged:
     """When it began, in UTC."""
     commit: str
     changed_tree: bool
-    """Whether the package or the recipes differed from that commit."""
+    """True if the package or the recipes differed from that commit."""
     code: str
     """Hash of the package's source: two runs of one hash ran the same code."""
     machine: str

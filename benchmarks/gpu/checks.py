@@ -1,4 +1,4 @@
-"""Whether a GPU computes what the CPU computes, with every way to take a step.
+"""Compare a GPU with the CPU, for every way to take a step.
 
 SLIM is trained by the published recipe on ZINC's subset, without dropout. Its learning rate rises
 during a hundred steps, which halve the loss; from these initial weights they do so without

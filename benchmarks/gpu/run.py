@@ -32,14 +32,13 @@ def main(arguments: list[str]) -> int:
     if not arguments or not {*arguments} <= {*_RESERVED}:
         sys.exit(__doc__)
     import torch
+    from environment import commit
 
     from gpu.trainers import out
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    noted = HERE.parents[1] / ".gpu" / "commit"
     found: dict[str, Any] = {
-        "head": f"{time.strftime('%Y-%m-%d')}, commit "
-        f"{noted.read_text().strip() if noted.exists() else 'unknown'}; {gpu}; torch "
+        "head": f"{time.strftime('%Y-%m-%d')}, commit {commit()}; {gpu}; torch "
         f"{torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}."
     }
     verbs, begun = [verb for verb in _RESERVED if verb in arguments], time.monotonic()

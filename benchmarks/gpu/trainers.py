@@ -34,7 +34,7 @@ NO_DROPOUT = {"model.dropout": 0.0, "model.attention_dropout": 0.0}
 
 @dataclass(frozen=True)
 class Scale:
-    """How much each part measures."""
+    """Sizes and durations of the measurements."""
 
     batch: int = 256
     molecules: int = 9984
@@ -47,7 +47,7 @@ class Scale:
     profiled: int = 5
     """Steps under the profiler."""
     compiled: bool = True
-    """Whether to try torch.compile, which takes a CPU most of a minute each time."""
+    """Try torch.compile, which takes a CPU most of a minute each time."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Changes of the recipe."""
 

@@ -60,7 +60,7 @@ def on_one_core() -> None:
 
 @dataclass(frozen=True)
 class Side:
-    """The same batches of 256 molecules for one of the two sides."""
+    """One of the two programs, with the batches of 256 molecules that both share."""
 
     labels: Tensor  # (G, 1)
     batches: Sequence[np.ndarray]
