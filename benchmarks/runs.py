@@ -206,8 +206,12 @@ def _tell(line: str) -> None:
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    ").replace("::", ":"))
 @click.argument("file", metavar="LIST", type=click.Path(path_type=Path))
-@click.option("--at-once", type=click.IntRange(1), default=1, help="Number of runs at a time. [default: 1]")
-@click.option("--threads", type=click.IntRange(1), default=1, help="Threads of each process. [default: 1]")
+@click.option(
+    "--at-once", type=click.IntRange(1), default=1, help="Number of runs at a time. [default: 1]"
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, help="Threads of each process. [default: 1]"
+)
 @click.option("--minutes", type=float, help="Save and stop after this time.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), help="Folder of the runs. [default: a cache]"

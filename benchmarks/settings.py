@@ -50,12 +50,6 @@ class Settings:
         """Return the settings of parsed options."""
         return Settings(parsed.chemprop, parsed.rounds, parsed.quick, parsed.scratch.absolute())
 
-    def flags(self) -> list[str]:
-        """Return the options that give the same settings."""
-        flags = ["--scratch", str(self.scratch), *(["--quick"] if self.quick else [])]
-        flags += ["--chemprop", str(self.chemprop)] if self.chemprop else []
-        return flags + (["--rounds", str(self.rounds)] if self.rounds else [])
-
     def plan(self, **changes: float) -> Plan:
         """Return a plan with these changes, which `rounds` and `quick` override."""
         rounds = self.rounds or (1 if self.quick else None)

@@ -19,12 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,6 @@ def main(arguments: Sequence[str]) -> int:
         known = ", ".join(stages.STAGES)
         print(f"unknown stage(s) {', '.join(unknown)}; known: {known}", file=sys.stderr)
         return 2
-    if options.into:
-        measured = stages.function(options.stages[0])(settings)
-        options.into.write_text(json.dumps([asdict(row) for row in measured]))
-        return 0
     names = options.stages or stages.DEFAULT
     begun, rows = time.perf_counter(), {name: _in_own_process(name, settings) for name in names}
     failed = [name for name in names if not rows[name]]
@@ -85,23 +81,25 @@ def _parser() -> argparse.ArgumentParser:
     Settings.add_to(parser)
     parser.add_argument("--out", type=Path, help=f"folder of the results [default: {_RESULTS}]")
     parser.add_argument("--redraw", type=Path, metavar="FILE.json", help="measure nothing")
-    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)  # measure one stage, here
     return parser
 
 
 def _in_own_process(name: str, settings: Settings) -> list[dict[str, Any]]:
-    """Return the rows of a stage; none if it failed, after the end of its output."""
+    """Return the rows of a stage; none if it failed, after its error."""
     print(f"{name} …", end=" ", file=sys.stderr, flush=True)
     begun = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        into = Path(folder) / "rows.json"
-        command = [sys.executable, __file__, name, *settings.flags(), "--into", str(into)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
-        if done.returncode or not into.exists():
-            print("\n".join(done.stderr.splitlines()[-15:]), file=sys.stderr)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        try:
+            rows = pool.submit(_measure, name, settings).result()
+            print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
+            return [asdict(row) for row in rows]
+        except (Exception, SystemExit) as error:
+            print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
             return []
-        return json.loads(into.read_text())
+
+
+def _measure(name: str, settings: Settings) -> list[Row]:
+    return stages.function(name)(settings)
 
 
 def _write(figures: dict[str, Any], path: Path) -> None:
