@@ -32,6 +32,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -44,6 +45,7 @@ import click  # noqa: E402
 import yaml  # noqa: E402
 from accuracy.log import LOG, append, from_folder, read  # noqa: E402
 
+from molsepnorm.errors import MolsepnormError  # noqa: E402
 from molsepnorm.training.folder import RunFolder  # noqa: E402
 
 __all__ = ["Run", "read_list", "train", "train_all"]
@@ -146,7 +148,8 @@ def train(run: Run, folder: Path, log: Path, threads: int, stop: Event) -> bool:
     elif folder.exists():
         shutil.rmtree(folder)  # a failed run that was taken out of the log
     if MOLECULES.is_dir():
-        _unpack(arguments)
+        with suppress(MolsepnormError, click.ClickException):  # which the run prints
+            _unpack(arguments)
     number = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     with open(printed, "a") as output:
         # in a session of its own, as Ctrl-C must not reach it beside the signal of `_wait`
@@ -206,12 +209,8 @@ def _tell(line: str) -> None:
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    ").replace("::", ":"))
 @click.argument("file", metavar="LIST", type=click.Path(path_type=Path))
-@click.option(
-    "--at-once", type=click.IntRange(1), default=1, help="Number of runs at a time. [default: 1]"
-)
-@click.option(
-    "--threads", type=click.IntRange(1), default=1, help="Threads of each process. [default: 1]"
-)
+@click.option("--at-once", type=click.IntRange(1), default=1, help="[default: 1]")
+@click.option("--threads", type=click.IntRange(1), default=1, help="Per run. [default: 1]")
 @click.option("--minutes", type=float, help="Save and stop after this time.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), help="Folder of the runs. [default: a cache]"

@@ -165,8 +165,8 @@ def test_every_stage_has_a_function() -> None:
 def test_an_unknown_stage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """The message has the known ones; nothing is measured."""
     assert module("speed").main(["encode", "trian"]) == 2
-    told = capsys.readouterr().err
-    assert "unknown stage(s) trian; known: features, " in told
+    printed = capsys.readouterr().err
+    assert "unknown stage(s) trian; known: features, " in printed
 
 
 def test_a_stage_that_fails_is_reported(
@@ -174,8 +174,8 @@ def test_a_stage_that_fails_is_reported(
 ) -> None:
     """The message is the end of its output; the other figures are written."""
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    asked = ["collate", "--quick", "--scratch", str(tmp_path), "--out", str(tmp_path)]
-    assert module("speed").main(asked) == 1
+    options = ["collate", "--quick", "--scratch", str(tmp_path), "--out", str(tmp_path)]
+    assert module("speed").main(options) == 1
     assert "set MOLSEPNORM_DATA to the folder of real data sets" in capsys.readouterr().err
     assert "**Failed: collate.**" in (tmp_path / "collate.md").read_text()
     assert json.loads((tmp_path / "collate.json").read_text())["rows"] == []

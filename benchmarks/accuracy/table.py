@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy/table.py                          # every name, in the log's order
     python benchmarks/accuracy/table.py base ema-0.9999          # these, in this order
-    python benchmarks/accuracy/table.py --prefix ema- --against base --sort val
+    python benchmarks/accuracy/table.py --prefix ema- --against base
 
 Scores are mean ± unbiased standard deviation (number of seeds) over finished runs; epochs, speed
 and time are means. --against shows the settings that differ from that name's, and adds the mean
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]  # benchmarks/, and this checkout's package
@@ -26,7 +26,6 @@ import click  # noqa: E402
 from table import line  # noqa: E402
 
 from accuracy.log import LOG, Logged, read  # noqa: E402
-from molsepnorm.tasks.metrics import METRICS  # noqa: E402
 from molsepnorm.training.ablation import paired_difference  # noqa: E402
 
 __all__ = ["Variant", "differing", "markdown", "selected", "variants"]
@@ -106,15 +105,8 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def selected(
-    rows: Sequence[Variant],
-    names: Sequence[str] = (),
-    prefix: str = "",
-    sort: Literal["given", "val", "test"] = "given",
-) -> list[Variant]:
+def selected(rows: Sequence[Variant], names: Sequence[str] = (), prefix: str = "") -> list[Variant]:
     """Return the rows of these names, by default all, whose names begin with the prefix.
-
-    `val` and `test` sort the best first, and rows without a score last.
 
     Raises:
         ValueError: there is no run of a name.
@@ -123,14 +115,7 @@ def selected(
     if missing := [name for name in names if name not in known]:
         raise ValueError(f"no run is named '{missing[0]}'. Known: {', '.join(known)}")
     some = [known[name] for name in names] if names else list(rows)
-    some = [row for row in some if row.name.startswith(prefix)]
-
-    def rank(row: Variant) -> tuple[bool, float]:
-        mean, metric = row.mean(sort), METRICS.get(row.shown.metric or "")
-        better = -1 if metric and metric.higher_is_better else 1
-        return (True, 0.0) if mean is None else (False, better * mean)
-
-    return some if sort == "given" else sorted(some, key=rank)
+    return [row for row in some if row.name.startswith(prefix)]
 
 
 def markdown(rows: Sequence[Variant], against: Variant | None = None) -> str:
@@ -205,18 +190,16 @@ def _difference(row: Variant, against: Variant) -> str:
 @click.argument("names", nargs=-1)
 @click.option("--prefix", default="", help="Beginning of the names to show.")
 @click.option("--against", metavar="NAME", help="Name to compare the others with.")
-@click.option("--sort", type=click.Choice(["given", "val", "test"]), default="given")
 @click.option("--log", type=click.Path(path_type=Path), default=LOG, help="[default: log.jsonl]")
 def main(
     names: tuple[str, ...],
     prefix: str,
     against: str | None,
-    sort: Literal["given", "val", "test"],
     log: Path,
 ) -> None:
     try:
         every = variants(read(log))
-        rows = selected(every, names, prefix, sort)
+        rows = selected(every, names, prefix)
         base = selected(every, [against])[0] if against else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None

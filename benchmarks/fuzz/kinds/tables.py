@@ -143,38 +143,32 @@ def _parquet(columns: list[str], rows: list[list[str]], rng: random.Random) -> b
 
 
 def _packed(content: bytes, pack: str) -> bytes:
-    if pack == "zip":
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            archive.writestr("in.csv", content)
-        return out.getvalue()
-    pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-    return pack_with.get(pack, bytes)(content)
+    if pack != "zip":
+        pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+        return pack_with.get(pack, bytes)(content)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("in.csv", content)
+    return out.getvalue()
 
 
 def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
     """Return the path for the command, and the process that writes to it, if there is one."""
     if through not in ("fifo", "pipe"):
         return name, 0
+    read, write = os.pipe()
+    path = f"/dev/fd/{read}" if through == "pipe" else f"fifo.{name[3:]}"
     if through == "fifo":
-        name = f"fifo.{name[3:]}"
-        os.mkfifo(name)
-        ends: tuple[int, ...] = ()
-    else:
-        ends = os.pipe()
-        name = f"/dev/fd/{ends[0]}"
-    writer = os.fork()
-    if not writer:
+        os.mkfifo(path)
+    if not (writer := os.fork()):
         try:
-            if ends:
-                os.close(ends[0])
-            with open(ends[1] if ends else name, "wb") as out:
+            os.close(read)
+            with open(write if through == "pipe" else path, "wb") as out:
                 out.write(content)
         finally:
             os._exit(0)
-    if ends:
-        os.close(ends[1])
-    return name, writer
+    os.close(write)
+    return path, writer
 
 
 def _sound(case: dict[str, Any]) -> bool:
