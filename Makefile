@@ -2,8 +2,8 @@
 # make test   every test
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
-# make fuzz   hostile input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
-# make bench  ours beside the peers' and the floors, a quarter of an hour (MOLSEPNORM_DATA)
+# make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
+# make bench  ours, the peers and lower bounds side by side, a quarter of an hour (MOLSEPNORM_DATA)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -46,10 +46,10 @@ settings: install
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
-# CHEMPROP=/path/to/chemprop names that peer; a stage whose peer is not here runs without it
+# CHEMPROP=/path/to/chemprop names that peer; a stage whose peer is missing runs without it
 bench: install
 	-$(BIN)/pip install --quiet --requirement benchmarks/peers/requirements.txt
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

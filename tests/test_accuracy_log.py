@@ -1,25 +1,31 @@
-"""benchmarks/accuracy/: what a run leaves in the log, who takes which run, what the table says."""
+"""benchmarks/runs.py and benchmarks/accuracy/: the runs of a list, the log and its table."""
 
 from __future__ import annotations
 
 import doctest
+import fcntl
 import importlib
-import importlib.util
 import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from types import ModuleType
 from typing import Any
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 
 from molsepnorm import load_config
-from molsepnorm.training import TrainConfig, ablate
+from molsepnorm.cli.options import configuration
+from molsepnorm.cli.train import train as train_command
+from molsepnorm.nn import Graphormer
+from molsepnorm.training import TrainConfig, ablate, train
+from molsepnorm.training.run import architecture
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
@@ -27,12 +33,12 @@ SMALL = {"model.layers": 1, "model.width": 8, "model.ffn_width": 8, "model.heads
 
 
 def module(name: str) -> ModuleType:
-    return importlib.import_module(f"accuracy.{name}")
+    return importlib.import_module("runs" if name == "runs" else f"accuracy.{name}")
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """Alkanes and their number of carbon atoms."""
+    """A table of alkanes and their number of carbon atoms."""
     rows = [f"{'C' * carbons},{carbons}" for carbons in range(1, 31)]
     path = tmp_path / "alkanes.csv"
     path.write_text("\n".join(["smiles,carbons", *rows]) + "\n")
@@ -40,13 +46,13 @@ def table(tmp_path: Path) -> Path:
 
 
 def configured(table: Path, **settings: Any) -> TrainConfig:
-    """A tiny network, three epochs."""
+    """Return the configuration of a tiny network for three epochs."""
     own = {name.replace("__", "."): value for name, value in settings.items()}
     return load_config(table, overrides={**SMALL, "run.epochs": 3, "run.device": "cpu", **own})
 
 
 def logged(name: str = "base", seed: int = 0, **given: Any) -> Any:
-    """A run of ZINC that went well, unless told otherwise."""
+    """Return the line of a finished run of ZINC, with these changes."""
     log = module("log")
     run = log.Logged(
         name=name,
@@ -78,126 +84,80 @@ def logged(name: str = "base", seed: int = 0, **given: Any) -> Any:
     return replace(run, **given)
 
 
-def test_a_run_leaves_a_line(tmp_path: Path, table: Path) -> None:
-    """With what its folder holds, and a configuration from which it can be made again."""
-    log, trial = module("log"), module("trial").trial
-    config, told = configured(table, run__seed=3, optim__lr=2e-3), []
-    run = trial(config, "tiny", "a try", tmp_path / "runs", tell=told.append)
-    log.append(run, tmp_path / "log.jsonl")
-    (again,) = log.read(tmp_path / "log.jsonl")
-    assert again == run
-    folder = tmp_path / "runs" / "tiny-3-1"
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert (run.name, run.seed, run.why, run.error) == ("tiny", 3, "a try", None)
-    assert (run.parameters, run.best_epoch) == (metrics["parameters"], metrics["best_epoch"])
-    assert (run.planned, run.epochs, run.curve.epoch) == (3, 3, [1, 2, 3])
-    assert run.metric == metrics["chosen_by"]
-    assert run.test == pytest.approx(metrics["test"][run.metric], rel=1e-4)
-    assert run.val == min(run.curve.val) == pytest.approx(metrics["val"][run.metric], rel=1e-4)
-    assert run.curve.seconds == sorted(run.curve.seconds)
-    assert run.curve.seconds[0] > 0 and run.curve.seconds[-1] <= run.seconds
-    assert len(told) == 4 and "epoch 3/3" in told[-1]
-    expected = {**SMALL, "run.epochs": 3, "run.device": "cpu", "optim.lr": 2e-3}
-    assert run.changed == expected
-    flat = {f"{s}.{k}": v for s, content in run.config.items() for k, v in content.items()}
-    assert flat["data.table"] == table.name  # a place on this machine says nothing elsewhere
-    assert load_config(overrides={**flat, "data.table": table, "run.seed": 3}) == config
-
-
-def test_finished_runs_of_an_ablation_can_be_added(tmp_path: Path, table: Path) -> None:
-    """As if each had been a trial, but for the clock; once each."""
+def test_finished_runs_can_be_added_to_the_log_once(tmp_path: Path, table: Path) -> None:
+    """A line holds the figures of the run's folder, and the configuration to repeat the run."""
     log, names = tmp_path / "log.jsonl", ["shared", "sep-ln"]
     ablate(configured(table), tmp_path / "norms", {"norm": names}, seeds=[0, 1])
     (tmp_path / "norms" / "sep-ln" / "seed-1" / "metrics.json").unlink()
-    add = CliRunner().invoke
     command = [str(tmp_path / "norms"), "--prefix", "n-", "--why", "which", "--log", str(log)]
-    assert add(module("add").main, command).exit_code == 0
-    again = add(module("add").main, command)
+    assert CliRunner().invoke(module("add").main, command).exit_code == 0
+    again = CliRunner().invoke(module("add").main, command)
     assert again.output.count("is in the log already") == 3
     runs = module("log").read(log)
-    assert sorted((run.name, run.seed) for run in runs) == [
+    assert {(run.name, run.seed) for run in runs} == {
         ("n-sep-ln", 0),
         ("n-shared", 0),
         ("n-shared", 1),
-    ]
+    }
     for run in runs:
-        config = configured(table, run__seed=run.seed, model__norm=run.name.removeprefix("n-"))
-        expected = module("trial").trial(config, run.name, "which", tmp_path / "runs", tell=str)
-        same = {"date": run.date, "seconds": run.seconds}
-        same |= {"graphs_per_second": run.graphs_per_second}
-        curve = replace(expected.curve, seconds=run.curve.seconds)
-        assert run == replace(expected, curve=curve, **same)
+        norm = run.name.removeprefix("n-")
+        folder = tmp_path / "norms" / norm / f"seed-{run.seed}"
+        metrics = json.loads((folder / "metrics.json").read_text())
+        assert (run.why, run.error, run.metric) == ("which", None, metrics["chosen_by"])
+        assert (run.parameters, run.best_epoch) == (metrics["parameters"], metrics["best_epoch"])
+        assert (run.planned, run.epochs, run.curve.epoch) == (3, 3, [1, 2, 3])
+        assert run.test == pytest.approx(metrics["test"][run.metric], rel=1e-4)
+        assert run.val == min(run.curve.val) == pytest.approx(metrics["val"][run.metric], rel=1e-4)
         assert run.curve.seconds == sorted(run.curve.seconds)
-        assert run.curve.seconds[-1] <= run.seconds + 0.05  # metrics.json keeps tenths
+        assert 0 < run.curve.seconds[-1] <= run.seconds + 0.05  # metrics.json has tenths
+        assert run.changed == {**SMALL, "model.norm": norm, "run.epochs": 3, "run.device": "cpu"}
+        flat = {f"{s}.{k}": v for s, content in run.config.items() for k, v in content.items()}
+        assert flat["data.table"] == table.name  # the path means nothing on another machine
+        config = load_config(overrides={**flat, "data.table": table, "run.seed": run.seed})
+        assert config == configured(table, run__seed=run.seed, model__norm=norm)
 
 
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:
-    """With the reason and what was known by then."""
-    trial = module("trial").trial
-    diverging = configured(table, optim__clip_norm=None, optim__warmup=0)
-    optim = diverging.optim.model_copy(update={"lr": 1e30})  # above what a configuration may have
-    diverging = diverging.model_copy(update={"optim": optim})
-    run = trial(diverging, "tiny", "", tmp_path, tell=lambda _: None)
-    assert "MolsepnormError: " in run.error and "training diverged" in run.error
-    assert run.parameters > 0 and run.test is None and run.val is None
-    missing = trial(configured(tmp_path / "none.csv"), "tiny", "", tmp_path, tell=lambda _: None)
-    assert "none.csv" in missing.error
-    assert (missing.parameters, missing.metric, missing.epochs) == (None, None, 0)
-    module("log").append(missing, tmp_path / "log.jsonl")
-    assert module("log").read(tmp_path / "log.jsonl") == [missing]
+    """The line has the error and the figures that the run reached."""
+    steps = iter(range(100))
+    train(configured(table), tmp_path / "run", stop=lambda: next(steps) == 1)
+    run = module("log").from_folder(tmp_path / "run", "tiny", 0, "a try", "diverged")
+    assert (run.error, run.epochs, run.planned) == ("diverged", len(run.curve.epoch), 3)
+    assert run.test is None and run.parameters is None
+    module("log").append(run, tmp_path / "log.jsonl")
+    assert module("log").read(tmp_path / "log.jsonl") == [run]
 
 
-def test_a_bug_is_told_with_its_place(
-    tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not only errors that the package raises on purpose."""
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise IndexError("oh no")
-
-    monkeypatch.setattr(module("trial"), "train", broken)
-    run = module("trial").trial(configured(table), "tiny", "", tmp_path)
-    assert run.error.startswith("IndexError at test_accuracy_log.py:")
-    assert run.error.endswith(": oh no")
-
-
-def test_a_run_that_is_stopped(tmp_path: Path, table: Path) -> None:
-    """Keeps its curve, and the test split is not looked at."""
-    told: list[str] = []
-    run = module("trial").trial(
-        configured(table),
-        *("tiny", "", tmp_path),
-        tell=told.append,
-        stopped_by=lambda: "SIGTERM" if "epoch 1" in told[-1] else None,
-    )
-    assert run.error == "stopped: SIGTERM"
-    assert (run.planned, run.epochs, len(run.curve.val)) == (3, 1, 1)
-    assert run.val == run.curve.val[0] and run.test is None
-
-
-def test_the_command(tmp_path: Path, table: Path) -> None:
-    """Takes settings as `molsepnorm train` does; logs no configuration that cannot be had."""
+def test_the_command_trains_and_logs_the_runs_of_a_list(tmp_path: Path, table: Path) -> None:
+    """A refused configuration is not logged; a second call has nothing left to train."""
+    runs = [{"name": "tiny", "seeds": [7], "why": "a try", "set": {"model.norm": "shared"}}]
+    runs.append({"name": "refused", "set": {"model.lyers": 2}})
+    defaults = {"data": str(table), "epochs": 1, "set": {**SMALL, "run.device": "cpu"}}
+    (tmp_path / "list.yaml").write_text(json.dumps({"defaults": defaults, "runs": runs}))
     log = tmp_path / "log.jsonl"
-    settings = [f"--set={name}={value}" for name, value in SMALL.items()]
-    places = ["--log", str(log), "--runs", str(tmp_path / "runs")]
+    places = ["--log", str(log), "--runs", str(tmp_path / "runs"), "--at-once", "2"]
 
     def command(*more: str) -> subprocess.CompletedProcess[str]:
-        asked = ["tiny", "--data", str(table), "--epochs", "1", *settings, *places, *more]
-        script = str(BENCHMARKS / "accuracy" / "run.py")
-        return subprocess.run([sys.executable, script, *asked], capture_output=True, text=True)
+        script = [sys.executable, str(BENCHMARKS / "runs.py"), str(tmp_path / "list.yaml")]
+        return subprocess.run([*script, *places, *more], capture_output=True, text=True)
 
-    refused = command("--set", "model.lyers=2")
-    assert refused.returncode == 2 and "Did you mean 'layers'?" in refused.stderr
-    assert not log.exists()
-    done = command("--seed", "7", "--why", "a try", "--set", "model.norm=shared")
-    assert done.returncode == 0, done.stderr
+    stopped = command("--minutes", "0")
+    assert stopped.returncode == 0 and not log.exists(), stopped.stderr
+    done = command()
+    assert done.returncode == 1 and "tiny-7: validation " in done.stdout, done.stderr
+    assert "Did you mean 'layers'?" in (tmp_path / "runs" / "refused-0.txt").read_text()
     (run,) = module("log").read(log)
     assert (run.name, run.seed, run.why, run.threads) == ("tiny", 7, "a try", 1)
     assert run.changed["model.norm"] == "shared" and run.dataset == "alkanes"
+    again = command()
+    assert "tiny-7" not in again.stdout and len(module("log").read(log)) == 1
+    (tmp_path / "list.yaml").write_text("runs: [{}]")
+    refused = command()
+    assert refused.returncode == 2 and "run 1 must have a name" in refused.stderr
 
 
 def test_a_long_curve_is_thinned(tmp_path: Path) -> None:
-    """The best and the last stay, a line stays below 20 kB, and so does one with a long error."""
+    """The best and the last point remain; a line with a long error stays below 20 kB too."""
     log = module("log")
     epochs = list(range(1, 5001))
     values = [log.short(math.pi / epoch) for epoch in epochs]
@@ -217,8 +177,8 @@ def test_figures_are_short_and_finite() -> None:
     assert [short(math.nan), short(math.inf)] == [None, None]
 
 
-def test_processes_append_at_once(tmp_path: Path) -> None:
-    """Every line is whole, also after one that was cut off."""
+def test_several_processes_can_append(tmp_path: Path) -> None:
+    """Every line is complete, also after one that was cut off."""
     log, path = module("log"), tmp_path / "log.jsonl"
     log.append(logged(why="é" * 3000), path)
     code = (
@@ -234,7 +194,7 @@ def test_processes_append_at_once(tmp_path: Path) -> None:
     with open(path, "a") as file:
         file.write('{"name": "cut o')
     log.append(logged("next"), path)
-    with pytest.raises(ValueError, match=r"line 152 is no run of this log .*: mend or remove it"):
+    with pytest.raises(ValueError, match=r"line 152 is no run of this log .*: fix or remove it"):
         log.read(path)
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:151] + lines[152:]) + "\n")
@@ -242,194 +202,151 @@ def test_processes_append_at_once(tmp_path: Path) -> None:
     assert log.read(tmp_path / "none.jsonl") == []
 
 
-PLAN = """
+LIST = """
 defaults: {budget: 4m, set: {optim.ema: 0.99, model.norm: sep}}
 runs:
   - {name: a, seeds: [0, 1], why: "it's a try", set: {model.norm: shared, run.metric: null}}
-  - {name: b, budget: 8m, tries: 2, config: c.yaml}
+  - {name: b, budget: 8m, config: c.yaml}
 """
 
 
-def test_a_plan(tmp_path: Path) -> None:
-    """Defaults, what an entry says otherwise, and a run for each seed."""
-    path = tmp_path / "plan.yaml"
-    path.write_text(PLAN)
-    first, second, third = module("plan").read_plan(path)
-    own = ("--set", "optim.ema=0.99", "--set", 'model.norm="shared"', "--set", "run.metric=null")
-    told = ("--budget", "4m", "--why", "it's a try")
-    assert (first.name, first.seed, first.tries) == ("a", 0, 1)
-    assert first.arguments == ("--seed", "0", *own, *told)
-    assert second == replace(first, seed=1, arguments=("--seed", "1", *own, *told))
-    shared = ("--set", "optim.ema=0.99", "--set", 'model.norm="sep"')
-    assert (third.name, third.seed, third.tries) == ("b", 0, 2)
-    assert third.arguments == ("--seed", "0", *shared, "--config", "c.yaml", "--budget", "8m")
-    path.write_text("- name: a\n- name: a\n  seeds: [0, 1]\n")
-    assert [entry.told for entry in module("plan").read_plan(path)] == ["a seed 0", "a seed 1"]
+def test_a_list_of_runs_has_defaults_and_seeds(tmp_path: Path) -> None:
+    """The first seeds of all entries come before the second seeds."""
+    path = tmp_path / "list.yaml"
+    path.write_text(LIST)
+    first, second, third = module("runs").read_list(path)
+    own = ("--set=optim.ema=0.99", '--set=model.norm="shared"', "--set=run.metric=null")
+    assert (first.name, first.seed, first.why) == ("a", 0, "it's a try")
+    assert first.arguments == ("--budget=4m", *own, "--seed=0")
+    shared = ("--set=optim.ema=0.99", '--set=model.norm="sep"', "--seed=0")
+    assert (second.name, second.why) == ("b", "")
+    assert second.arguments == ("--budget=8m", "--config=c.yaml", *shared)
+    assert third == replace(first, seed=1, arguments=(*first.arguments[:-1], "--seed=1"))
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("a: [", "cannot be read as a plan"),
-        ("runs: []\nmore: 1", "must be a list of runs, or have 'defaults' and 'runs'"),
-        ("- why: x", "run 1 must have a name such as slower-ema; got None"),
-        ("- name: a\n- name: a/b", "run 2 must have a name such as slower-ema; got 'a/b'"),
-        ("- {name: a, seed: 1}", r"run 1 \(a\): unknown key 'seed'. Known: name, set, seeds"),
-        ("runs: {name: a}", "must be a list of runs, or have"),
-        ("a plan", "must be a list of runs, or have"),
-        ("- {name: a, seeds: 3}", r"run 1 \(a\): seeds must look like \[0, 1\], and tries like 2"),
-        ("- {name: a, set: [x=1]}", r"run 1 \(a\): set must look like {optim.lr: 0.001}"),
-        ("- name: a\n- {name: a, budget: 1m}", "has a seed 0 twice, with different settings"),
+        ("a: [", "cannot be read as a list of runs"),
+        ("runs: []\nmore: 1", "must have 'runs', and may have 'defaults'"),
+        ("a list", "must have 'runs', and may have 'defaults'"),
+        ("runs: [{why: x}]", "run 1 must have a name such as slower-ema; got None"),
+        ("runs: [{name: a}, {name: a/b}]", "run 2 must have a name such as slower-ema; got 'a/b'"),
+        ("runs: [{name: a, seeds: 3}]", r"run 1 \(a\): seeds must look like \[0, 1\]; got 3"),
+        ("runs: [{name: a, set: [x=1]}]", r"run 1 \(a\): set must look like {optim.lr: 0.001}"),
+        ("runs: [{name: a}, {name: a}]", "has a-0 twice"),
     ],
 )
-def test_what_is_no_plan(tmp_path: Path, content: str, expected: str) -> None:
-    path = tmp_path / "plan.yaml"
+def test_a_file_that_is_no_list_is_refused(tmp_path: Path, content: str, expected: str) -> None:
+    path = tmp_path / "list.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match=expected):
-        module("plan").read_plan(path)
-    with pytest.raises(ValueError, match="cannot be read as a plan"):
-        module("plan").read_plan(tmp_path / "none.yaml")
+        module("runs").read_list(path)
+    with pytest.raises(ValueError, match="cannot be read as a list of runs"):
+        module("runs").read_list(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.rglob("*.yaml")), ids=lambda path: path.name)
+def test_the_options_of_every_list_are_valid(path: Path) -> None:
+    """Each run is a configuration of ZINC with at most 500,000 parameters."""
+    if path.name != "plan.yaml" and path.parent.name != "lists":
+        return
+    listed = module("runs").read_list(path)
+    assert listed
+    for run in {run.name: run for run in listed}.values():
+        context = train_command.make_context("train", [*run.arguments])
+        config = configuration(context.params)
+        assert config.data.dataset in ("zinc", "zinc-full"), run
+        network = Graphormer(architecture(config))
+        assert sum(weights.numel() for weights in network.parameters()) <= 500_000, run
+
+
+TRAINER = """
+import json, pathlib, signal, sys, time
+*options, place, folder = sys.argv[1:]
+folder, name = pathlib.Path(folder), pathlib.Path(folder).name
+if name == "refused-0":
+    sys.exit("no such setting")
+(folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+(folder / "config.yaml").touch()
+if name == "fails-0":
+    sys.exit(print("oh no") or 3)
+(folder / "checkpoints" / "last.safetensors").touch()
+if name == "stops-0" and place == "--output":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    (folder / "running").touch()
+    time.sleep(60)
+(folder / "metrics.json").touch()
+"""
+"""`molsepnorm train`: one run finishes, one fails, one is refused and one has to be stopped."""
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Callable[..., Any]:
-    """One for `plan.yaml`, whose runs take no training: a script that adds the given run's line,
-    under its own name and seed, after some seconds."""
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """A folder and a log for runs of `TRAINER`, which takes no time."""
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    runs = module("runs")
+    monkeypatch.setattr(runs, "TRAIN", [sys.executable, str(tmp_path / "trainer.py")])
+    monkeypatch.setattr(runs, "MOLECULES", tmp_path / "none")
 
-    def make(seconds: float = 0, line: Any = None, plan: str | None = None) -> Any:
-        if plan is not None:
-            (tmp_path / "plan.yaml").write_text(plan)
-        line, one = line or logged(), tmp_path / "one.jsonl"
-        one.unlink(missing_ok=True)
-        module("log").append(line, one)
-        script = tmp_path / "script.py"
-        script.write_text(
-            f"import sys, pathlib, time; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-            "from dataclasses import replace\n"
-            "from accuracy.log import append, read\n"
-            "given = sys.argv[1:]\n"
-            "if 'refused' in given[0]: sys.exit('no such setting')\n"
-            f"time.sleep({seconds})\n"
-            "name, seed = given[0], int(given[given.index('--seed') + 1])\n"
-            f"line = read(pathlib.Path({str(one)!r}))[0]\n"
-            "log = pathlib.Path(given[given.index('--log') + 1])\n"
-            "append(replace(line, name=name, seed=seed), log)\n"
-        )
-        places = (tmp_path / "plan.yaml", tmp_path / "log.jsonl", tmp_path / "runs")
-        return module("worker").Worker(*places, [sys.executable, str(script)])
+    def line(folder: Path, name: str, seed: int, why: str, error: str | None) -> Any:
+        return logged(name, seed, why=why, error=error)
 
-    return make
+    monkeypatch.setattr(runs, "from_folder", line)
+    return {"folder": tmp_path / "runs", "log": tmp_path / "log.jsonl"}
 
 
-def made(folder: Path) -> list[tuple[str, int]]:
-    return [(run.name, run.seed) for run in module("log").read(folder / "log.jsonl")]
+def trained(
+    places: dict[str, Path], names: str, at_once: int = 1, stop: Event | None = None
+) -> int:
+    runs = module("runs")
+    listed = [runs.Run(name, 0, "", ()) for name in names.split()]
+    return runs.train_all(listed, **places, at_once=at_once, threads=1, stop=stop or Event())
 
 
-def test_a_worker_skips_what_is_logged(tmp_path: Path, worker: Callable[..., Any]) -> None:
-    """Takes the rest in order, and what is added meanwhile; ends at a file `stop`."""
-    one = worker(plan="- {name: a, seeds: [0, 1]}\n- name: b\n")
-    module("log").append(logged("a"), tmp_path / "log.jsonl")
-    assert [one.one() for _ in range(3)] == [True, True, False]
-    assert made(tmp_path) == [("a", 0), ("a", 1), ("b", 0)]
-    (tmp_path / "plan.yaml").write_text("- name: c\n- name: d\n")
-    assert one.one() is True
-    (tmp_path / "stop").touch()
-    assert one.one() is False
-    assert made(tmp_path)[3:] == [("c", 0)]
+def log_of(places: dict[str, Path]) -> list[tuple[str, str | None]]:
+    return [(run.name, run.error) for run in module("log").read(places["log"])]
 
 
-def test_a_failed_run_is_made_again_as_often_as_asked(
-    tmp_path: Path, worker: Callable[..., Any]
-) -> None:
-    """Once where nothing is said."""
-    plan = "- name: a\n- {name: b, tries: 2}\n"
-    one = worker(line=logged(error="MolsepnormError: diverged"), plan=plan)
-    assert [one.one() for _ in range(4)] == [True, True, True, False]
-    assert made(tmp_path) == [("a", 0), ("b", 0), ("b", 0)]
+def test_runs_in_the_log_are_skipped(places: dict[str, Path]) -> None:
+    module("log").append(logged("a"), places["log"])
+    assert trained(places, "a b") == 0
+    assert log_of(places) == [("a", None), ("b", None)]
+    assert not (places["folder"] / "a-0").exists()
 
 
-def test_a_refused_configuration_waits_for_a_change(
-    tmp_path: Path, worker: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of its entry, or of the package; the rest is made meanwhile."""
-    monkeypatch.setattr(module("worker"), "_code", lambda: "one")
-    one = worker(plan="- name: refused\n- name: a\n")
-    assert [one.one() for _ in range(3)] == [True, True, False]
-    assert made(tmp_path) == [("a", 0)]
-    assert "no such setting" in (tmp_path / "runs" / "refused-0.txt").read_text()
-    (tmp_path / "plan.yaml").write_text("- {name: refused, budget: 1m}\n")
-    assert [one.one() for _ in range(2)] == [True, False]
-    monkeypatch.setattr(module("worker"), "_code", lambda: "another")
-    assert [one.one() for _ in range(2)] == [True, False]
+def test_failed_runs_are_logged_and_refused_ones_are_not(places: dict[str, Path]) -> None:
+    """A later call skips the failed run, and tries the refused one again."""
+    for failed, expected in ((2, [("fails", "status 3: oh no")]), (1, [])):
+        assert trained(places, "refused fails") == failed
+        assert log_of(places)[-1:] == (expected or log_of(places)[-1:])
+    assert log_of(places) == [("fails", "status 3: oh no")]
+    assert "no such setting" in (places["folder"] / "refused-0.txt").read_text()
 
 
-def test_two_workers_never_take_the_same_run(tmp_path: Path, worker: Callable[..., Any]) -> None:
-    """Processes of their own, on the real command's loop."""
-    worker(seconds=0.3, plan="- {name: a, seeds: [0, 1, 2, 3]}\n- {name: b, seeds: [0, 1]}\n")
-    code = (
-        f"import sys, pathlib; sys.path.insert(0, {str(BENCHMARKS)!r})\n"
-        "from accuracy.worker import Worker\n"
-        f"here = pathlib.Path({str(tmp_path)!r})\n"
-        "command = [sys.executable, str(here / 'script.py')]\n"
-        "one = Worker(here / 'plan.yaml', here / 'log.jsonl', here / 'runs', command)\n"
-        "while one.one(): print('made one')\n"
-    )
-    command = [sys.executable, "-c", code]
-    two = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    made_by = [each.communicate()[0].count("made one") for each in two]
-    assert sorted(made(tmp_path)) == [*(("a", seed) for seed in range(4)), ("b", 0), ("b", 1)]
-    assert sum(made_by) == 6
+def test_a_stopped_run_resumes(places: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Two train at once; a run that has to stop is not logged, and no other run begins."""
+    stop, running = Event(), places["folder"] / "stops-0" / "running"
+
+    def wait() -> None:
+        while not running.exists() or not places["log"].exists():
+            time.sleep(0.05)
+        stop.set()
+
+    Thread(target=wait).start()
+    assert trained(places, "stops fails later", 2, stop) == 1
+    assert ("stops", None) not in log_of(places)
+    assert "stops-0: stopped; the same command continues" in capsys.readouterr().out
+    assert trained(places, "stops fails later") == 0
+    assert {("stops", None), ("later", None)} <= {*log_of(places)}
 
 
-def test_the_worker_s_command(tmp_path: Path) -> None:
-    """Ends where nothing is left to be made; says what is wrong with a plan or a log."""
-    from click.testing import CliRunner
-
-    main, plan, log = module("worker").main, tmp_path / "plan.yaml", tmp_path / "log.jsonl"
-    asked = [str(plan), "--log", str(log), "--runs", str(tmp_path / "runs")]
-    missing = CliRunner().invoke(main, asked)
-    assert missing.exit_code == 2 and "cannot be read as a plan" in missing.output
-    plan.write_text("- name: a\n")
-    module("log").append(logged("a"), log)
-    assert CliRunner().invoke(main, asked).exit_code == 0
-    assert made(tmp_path) == [("a", 0)]
-    (tmp_path / "stop").touch()
-    assert CliRunner().invoke(main, [*asked, "--wait"]).exit_code == 0
-    log.write_text("{}\n")
-    damaged = CliRunner().invoke(main, asked)
-    assert damaged.exit_code == 2 and "line 1 is no run of this log" in damaged.output
-
-
-def test_a_claim_lasts_as_long_as_the_run(tmp_path: Path, worker: Callable[..., Any]) -> None:
-    """Also where its worker was killed."""
-    one = worker(plan="- name: a\n")
-    (entry,) = module("plan").read_plan(tmp_path / "plan.yaml")
-    claimed, log = module("worker").claimed, tmp_path / "log.jsonl"
-    with claimed(entry, log) as mine, claimed(entry, log) as theirs:
-        assert mine is not None and theirs is None
-        assert one.one() is False
-        waiting = [sys.executable, "-c", "input()"]
-        run = subprocess.Popen(waiting, stdin=subprocess.PIPE, pass_fds=[mine])
-    with claimed(entry, log) as while_it_runs:
-        assert while_it_runs is None
-    run.communicate(b"\n")
-    assert one.one() is True
-    assert made(tmp_path) == [("a", 0)]
-
-
-def test_a_run_made_since_the_log_was_read_is_not_made_again(
-    tmp_path: Path, worker: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its claim is free again, but its line is there."""
-    one, reads = worker(plan="- name: a\n"), []
-
-    def read(path: Path) -> list[Any]:
-        reads.append(path)
-        return [] if len(reads) == 1 else [logged("a")]
-
-    monkeypatch.setattr(module("worker"), "read", read)
-    assert one.one() is False
-    assert len(reads) == 2 and made(tmp_path) == []
+def test_two_commands_do_not_share_a_folder(places: dict[str, Path]) -> None:
+    places["folder"].mkdir()
+    with open(places["folder"] / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ClickException, match="another command trains in "):
+            trained(places, "a")
 
 
 def hand_made() -> list[Any]:
@@ -444,10 +361,10 @@ def hand_made() -> list[Any]:
     ]
 
 
-def test_the_table() -> None:
-    """Mean, unbiased deviation and number of seeds; a failure with its reason."""
-    table, summary = module("table"), module("summary")
-    lines = table.markdown(summary.tried(hand_made())).splitlines()
+def test_the_table_has_mean_deviation_and_number_of_seeds() -> None:
+    """A failed run is shown with its error."""
+    table = module("table")
+    lines = table.markdown(table.variants(hand_made())).splitlines()
     assert lines[:4] == [
         "zinc, mae:",
         "",
@@ -467,23 +384,22 @@ def test_the_table() -> None:
     ]
 
 
-def test_the_table_beside_one_name() -> None:
-    """Its settings are what others' differ from; common seeds are compared one by one."""
-    table, summary = module("table"), module("summary")
-    rows = summary.tried(hand_made())
+def test_the_table_compares_with_one_name() -> None:
+    """It shows the settings that differ, and compares common seeds in pairs."""
+    table = module("table")
+    rows = table.variants(hand_made())
     lines = table.markdown(rows, rows[0]).splitlines()
-    assert lines[2].endswith("| minutes | validation, less base's |")
+    assert lines[2].endswith("| minutes | validation minus base's |")
     assert lines[4].endswith("| 2.0 |  |")
     # differences -0.02 and -0.04: mean -0.03, half width 12.706 * 0.01
     assert lines[5].startswith("| deep | model.layers=24, run.budget=4m | ")
     assert lines[5].endswith("| -0.0300 (-0.1571 to +0.0971) |")
     assert lines[6].endswith("|  |")
-    assert "less base's" not in "\n".join(lines[7:])
+    assert "minus base's" not in "\n".join(lines[7:])
 
 
-def test_settings_of_runs_made_before_a_setting_was_there() -> None:
-    """It counts as the recipe's."""
-    differing = module("summary").differing
+def test_a_setting_that_an_older_run_lacks_counts_as_the_recipes() -> None:
+    differing = module("table").differing
     old = logged()
     new = logged(config={**old.config, "optim": {"ema": 0.99, "lr": 0.1}}, changed={"optim.lr": 1})
     assert differing(new, old) == {"optim.lr": 0.1}
@@ -491,72 +407,48 @@ def test_settings_of_runs_made_before_a_setting_was_there() -> None:
     assert differing(new, None) == {"optim.lr": 1}
 
 
-def test_a_run_that_was_made_again_counts_once() -> None:
-    """The last one that came to its end."""
-    tried = module("summary").tried
+def test_a_repeated_run_counts_once() -> None:
+    """It is the last one that finished."""
+    variants = module("table").variants
     failed = logged(error="x", val=0.1)
     for runs in ([failed, logged(), failed], [logged(val=0.5), failed, logged()]):
-        (row,) = tried(runs)
+        (row,) = variants(runs)
         assert row.runs == [logged()] and row.shown == logged()
-    (row,) = tried([failed, logged(seed=1)])
-    assert row.shown == logged(seed=1) and row.spread("val").count == 1
+    (row,) = variants([failed, logged(seed=1)])
+    assert row.shown == logged(seed=1) and row.values("val") == {1: 0.3}
     assert "0.3000; 1 failed" in module("table").markdown([row])
 
 
-def test_which_rows_in_which_order() -> None:
-    """By name, by its beginning, or the best first."""
-    chosen, rows = module("table").chosen, module("summary").tried(hand_made())
+def test_rows_are_selected_by_name_or_prefix() -> None:
+    """Names given are in their order."""
+    selected, rows = module("table").selected, module("table").variants(hand_made())
 
-    def names(**asked: Any) -> list[str]:
-        return [row.name for row in chosen(rows, **asked)]
+    def names(**given: Any) -> list[str]:
+        return [row.name for row in selected(rows, **given)]
 
     assert names() == ["base", "deep", "hot", "hiv"]
     assert names(names=["hot", "base"]) == ["hot", "base"]
     assert names(prefix="h") == ["hot", "hiv"]
-    assert names(sort="val", prefix="")[-1] == "hot"
-    assert names(names=["base", "deep"], sort="val") == ["deep", "base"]
-    areas = [logged(name, metric="roc_auc", val=val) for name, val in (("x", 0.7), ("y", 0.8))]
-    by_area = chosen(module("summary").tried(areas), sort="val")
-    assert [row.name for row in by_area] == ["y", "x"]
     with pytest.raises(ValueError, match="no run is named 'bas'. Known: base, deep, hot, hiv"):
-        chosen(rows, ["bas"])
+        selected(rows, ["bas"])
 
 
-def test_the_picture(tmp_path: Path) -> None:
-    """Curves of all runs, failed ones too; the steep beginning is left out."""
-    pytest.importorskip("matplotlib")
-    rows = module("summary").tried(hand_made()[:6])
-    module("curves").draw(rows, tmp_path / "some.png")
-    assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG")
-    module("curves").draw(rows[2:3], tmp_path / "failed.png")
-    assert (tmp_path / "failed.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(
-        ValueError, match="one data set and metric.*zinc, mae; ogbg-molhiv, roc_auc"
-    ):
-        module("curves").draw(module("summary").tried(hand_made()), tmp_path / "mixed.png")
-
-
-def test_the_table_s_command(tmp_path: Path) -> None:
-    """Prints what the log holds, or says what it does not."""
-    from click.testing import CliRunner
-
+def test_the_command_prints_the_table(tmp_path: Path) -> None:
+    """It refuses a name that the log does not have."""
     log = tmp_path / "log.jsonl"
     for run in hand_made():
         module("log").append(run, log)
     main, places = module("table").main, ["--log", str(log)]
-    asked = ["deep", "--against", "base", *places]
-    done = CliRunner().invoke(main, asked)
+    given = ["deep", "--against", "base", *places]
+    done = CliRunner().invoke(main, given)
     assert done.exit_code == 0 and "| -0.0300 (" in done.output
     refused = CliRunner().invoke(main, ["deeper", *places])
     assert refused.exit_code == 2 and "no run is named 'deeper'" in refused.output
     empty = CliRunner().invoke(main, ["--prefix", "x", *places])
-    mixed = CliRunner().invoke(main, ["--plot", str(tmp_path / "some.png"), *places])
-    if importlib.util.find_spec("matplotlib"):
-        assert mixed.exit_code == 2 and "a picture is of one data set" in mixed.output
     assert empty.exit_code == 2 and "has no run of a name that begins with 'x'" in empty.output
 
 
 def test_the_real_log_can_be_read() -> None:
-    """Every line that is kept with this checkout."""
+    """Every line of the file in this checkout is valid."""
     log = module("log")
     assert all(run.seconds > 0 and run.name for run in log.read(log.LOG))

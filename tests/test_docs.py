@@ -1,12 +1,14 @@
-"""What docs/correctness.md names is there."""
+"""docs/correctness.md: the tests, commands and mutations that it names exist."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import runpy
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structure import FILES, MAY_IMPORT, ROOT, imports, module_of, part_of
@@ -50,20 +52,23 @@ def test_every_claim_has_a_test_and_a_command_that_runs_it() -> None:
             assert all(word in name for name in re.findall(r"::(\w+)`", guards)), claim
 
 
-def test_the_table_of_mutations_is_the_scripts() -> None:
-    """The same mutations in the same order, each of them caught."""
-    script = runpy.run_path(str(TOP / "benchmarks" / "mutations.py"))
-    table = rows(MUTATIONS)
-    assert [(row[0], row[1].strip("`")) for row in table] == [
-        (mutation.what, mutation.file) for mutation in script["MUTATIONS"]
-    ]
-    assert {row[3] for row in table} == {"caught"}
+def mutations() -> dict[str, Any]:
+    """The definitions of benchmarks/mutations.py."""
+    return runpy.run_path(str(TOP / "benchmarks" / "mutations.py"))
+
+
+def test_the_table_of_mutations_is_that_of_the_script() -> None:
+    """`python benchmarks/mutations.py --docs` writes it."""
+    script = mutations()
+    head, *table = [line for line in MUTATIONS.splitlines() if line.startswith("|")]
+    assert script["HEAD"].splitlines() == [head, table.pop(0)]
+    assert table == [mutation.row() for mutation in script["MUTATIONS"]]
     assert len(table) >= 24
 
 
-def test_what_a_mutation_breaks_is_there_once() -> None:
-    """A line that has changed since would be guarded in name alone."""
-    for mutation in runpy.run_path(str(TOP / "benchmarks" / "mutations.py"))["MUTATIONS"]:
+def test_the_text_that_a_mutation_replaces_occurs_once() -> None:
+    """A mutation whose line has changed since would test nothing."""
+    for mutation in mutations()["MUTATIONS"]:
         source = (TOP / "molsepnorm" / mutation.file).read_text(encoding="utf-8")
         assert source.count(mutation.old) == 1, mutation.what
 
@@ -113,3 +118,24 @@ def test_the_tree_names_every_folder_and_file() -> None:
     named = re.findall(r"^[├└]── ([\w.]+)", f"├──{tree}", re.MULTILINE)
     there = {path.name for path in ROOT.iterdir() if not path.name.startswith("_")}
     assert set(named) == there - {"py.typed", "configs"}
+
+
+def test_a_mutation_that_no_test_notices_survives(tmp_path: Path) -> None:
+    """The file is restored afterwards; a text that is not found is an error."""
+    script = mutations()
+    (tmp_path / "molsepnorm").mkdir()
+    (tmp_path / "molsepnorm" / "one.py").write_text("x = 1\n")
+    (tmp_path / "test_one.py").write_text(
+        "def test_x():\n    assert open('molsepnorm/one.py').read() != 'x = 2\\n'\n"
+    )
+    given = {"what": "x", "file": "one.py", "tests": ["test_one.py"]}
+
+    def outcome(old: str, new: str) -> str:
+        return script["_mutate"](
+            tmp_path, script["Mutation"](old=old, new=new, **given), dict(os.environ)
+        )
+
+    assert outcome("1", "2") == "caught"
+    assert outcome("1", "3") == "survived"
+    assert outcome("y", "3") == "error: its text occurs 0 times"
+    assert (tmp_path / "molsepnorm" / "one.py").read_text() == "x = 1\n"

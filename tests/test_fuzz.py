@@ -1,4 +1,4 @@
-"""benchmarks/fuzz: every kind runs, and faults, crashes and hangs are found, kept and repeated."""
+"""benchmarks/fuzz: every kind runs, and faults, crashes and hangs are found and repeated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def module(name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A campaign's folder; the cache of the other tests comes back afterwards."""
+    """The folder of a campaign; the cache of the other tests is restored afterwards."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
         patch.setenv("MOLSEPNORM_CACHE", "set by the campaign")
@@ -38,8 +38,8 @@ def kind(check: Any) -> SimpleNamespace:
 
 
 def test_every_kind_runs(work: Any) -> None:
-    """Cases run, in order, and none of them is a mistake of the campaign's own."""
-    run = module("run")
+    """Cases run in order, and none of them is a mistake of the campaign itself."""
+    run = module("frame")
     for name, each in module("kinds").KINDS.items():
         cases = [run.draw(each, 0, number, work) for number in range(CASES)]
         assert cases == [run.draw(each, 0, number, work) for number in range(CASES)], name
@@ -67,8 +67,8 @@ def leave(case: dict[str, Any], work: Any) -> None:
 
 
 def test_deaths_and_hangs_are_findings(work: Any) -> None:
-    """The case at fault is named, and those after it are run."""
-    run = module("run")
+    """The finding names the case at fault, and the cases after it run."""
+    run = module("frame")
 
     def outcomes(check: Any, *texts: str) -> list[str]:
         slow = kind(check)
@@ -82,8 +82,7 @@ def test_deaths_and_hangs_are_findings(work: Any) -> None:
     assert outcomes(leave, "leave", "") == ["the interpreter left with status 3", ""]
 
 
-def test_broken_promises_are_found(work: Any, tmp_path: Path) -> None:
-    """Each promise notices when it is broken."""
+def test_each_promise_notices_when_it_is_broken(work: Any, tmp_path: Path) -> None:
     promises, command = module("promises"), module("work").command
     result = module("work").Result
     Broken = promises.Broken
@@ -102,7 +101,7 @@ def test_broken_promises_are_found(work: Any, tmp_path: Path) -> None:
         promises.clean_exit(result(9, "", "", None))
     with pytest.raises(Broken, match="Traceback"):
         promises.clean_exit(result(1, "", "Traceback (most recent call last)", None))
-    with pytest.raises(Broken, match="without a word"):
+    with pytest.raises(Broken, match="without a message"):
         promises.clean_exit(result(1, "", " ", None))
     with pytest.raises(Broken, match="escape sequences"):
         promises.clean_exit(result(0, "\x1b[31m", "", None))
@@ -125,8 +124,8 @@ def test_broken_promises_are_found(work: Any, tmp_path: Path) -> None:
         promises.same_numbers({"y": 1.0}, {"y": 1.1}, "predictions")
 
 
-def test_findings_are_cut_down_and_kept(work: Any, tmp_path: Path) -> None:
-    """A fault somewhere in a long text: the finding is short, listed once, and can be run again."""
+def test_findings_shrink_and_can_be_repeated(work: Any, tmp_path: Path) -> None:
+    """The finding of a fault somewhere in a long text is short and listed once."""
     fuzz, kinds, promises = module("__main__"), module("kinds"), module("promises")
 
     def check(case: dict[str, Any], work: Any) -> None:
@@ -147,8 +146,7 @@ def test_findings_are_cut_down_and_kept(work: Any, tmp_path: Path) -> None:
         assert campaign.found == {("broken", "no mark", "there is a mark"): 1}
 
 
-def test_the_command_needs_no_more_than_its_name() -> None:
-    """Its help lists every kind."""
+def test_the_help_lists_every_kind() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
         shown = CliRunner().invoke(module("__main__").main, ["--help"])

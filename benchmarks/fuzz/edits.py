@@ -1,6 +1,6 @@
-"""Damage to files: bytes, values in JSON, tensors in safetensors files; and digests that hide it.
+"""Damage to files: bytes, values in JSON, tensors in safetensors files; and forged digests.
 
-An edit is a list: a name, and numbers that `apply` takes modulo what there is.
+An edit is a list of a name, numbers and a value; `apply` uses the numbers modulo the size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENDINGS = (".json", ".safetensors", ".store")
 
 
 def draw(rng: random.Random, name: str, count: int = 1) -> list[list[Any]]:
-    """Some edits that fit a file of this name."""
+    """Draw edits that suit a file of this name."""
     ops = ["flip", "flip", "cut", "insert", "keep", "delete"]
     if name.endswith(_ENDINGS):
         ops = ["flip", "cut", "insert", "keep", "delete"] + ["json"] * 8
@@ -42,12 +42,12 @@ def draw(rng: random.Random, name: str, count: int = 1) -> list[list[Any]]:
 
 
 def apply(path: Path, edits: list[list[Any]], forged: bool = False) -> None:
-    """Damage the file; where `forged`, its digests fit it then."""
-    for op, place, number, value in edits:
+    """Damage the file; with `forged`, make its digests match the damage."""
+    for op, position, number, value in edits:
         if not path.is_file():
             return
         content = bytearray(path.read_bytes())
-        at = place % max(len(content), 1)
+        at = position % max(len(content), 1)
         if op == "delete":
             path.unlink()
             return
@@ -60,15 +60,14 @@ def apply(path: Path, edits: list[list[Any]], forged: bool = False) -> None:
         elif op == "keep":
             del content[at:]
         elif op in ("json", "inner", "swap", "fill"):
-            content = _structured(path, bytes(content), op, place, number, value)
+            content = _structured(path, bytes(content), op, position, number, value)
         path.write_bytes(content)
     if forged:
         _forge(path)
 
 
 def _forge(path: Path) -> None:
-    """Enter the digests of the file as it is, as if a faulty program had written it; where it has
-    none left it stays as it is."""
+    """Replace the digests by those of the damaged file; a file without digests stays the same."""
     with suppress(ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError):
         if path.name not in ("config.json", "model.safetensors"):
             content = path.read_bytes()
@@ -84,35 +83,35 @@ def _forge(path: Path) -> None:
 
 
 def _structured(
-    path: Path, content: bytes, op: str, place: int, number: int, value: str
+    path: Path, content: bytes, op: str, position: int, number: int, value: str
 ) -> bytes | bytearray:
     try:
         if path.suffix == ".json":
-            return _edit_json(content.decode(), place, value).encode("utf-8", "surrogatepass")
+            return _edit_json(content.decode(), position, value).encode("utf-8", "surrogatepass")
         length = int.from_bytes(content[:8], "little")
         header, data = content[8 : 8 + length].decode(), bytearray(content[8 + length :])
         entries = json.loads(header)
         if op in ("swap", "fill"):
-            _edit_tensors(entries, data, op, place, number)
+            _edit_tensors(entries, data, op, position, number)
         elif op == "inner":
             about = entries["__metadata__"]
             name = next(iter(about))
-            about[name] = _edit_json(about[name], place, value)
+            about[name] = _edit_json(about[name], position, value)
             header = json.dumps(entries)
         else:
-            header = _edit_json(header, place, value)
+            header = _edit_json(header, position, value)
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError, StopIteration):
-        return content  # damaged before, or nothing of this kind in it
+        return content  # an earlier edit damaged it, or it has nothing of this kind
     start = header.encode("utf-8", "surrogatepass")
     start += b" " * (-len(start) % 8)
     return len(start).to_bytes(8, "little") + start + data
 
 
-def _edit_json(text: str, place: int, value: str) -> str:
-    """The JSON with one value, somewhere in it, replaced by the JSON text `value`."""
+def _edit_json(text: str, position: int, value: str) -> str:
+    """Replace one value in a JSON text by the JSON text `value`."""
     content = json.loads(text)
     nodes = list(_nodes(content))
-    parent, key = nodes[place % len(nodes)]
+    parent, key = nodes[position % len(nodes)]
     if value == "DELETE":
         del parent[key]
         return json.dumps(content)
@@ -130,12 +129,12 @@ def _nodes(content: Any) -> Iterator[tuple[Any, Any]]:
             yield from _nodes(content[key])
 
 
-def _edit_tensors(entries: dict, data: bytearray, op: str, place: int, number: int) -> None:
+def _edit_tensors(entries: dict, data: bytearray, op: str, position: int, number: int) -> None:
     spans = [
         tuple(each["data_offsets"]) for name, each in entries.items() if "data_offsets" in each
     ]
     spans = [span for span in spans if span[1] > span[0]]
-    first = spans[place % len(spans)]
+    first = spans[position % len(spans)]
     size = first[1] - first[0]
     if op == "swap":
         same = [span for span in spans if span[1] - span[0] == size]

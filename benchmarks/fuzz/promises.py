@@ -1,4 +1,4 @@
-"""Promises that hold on any input, one function each, which raises `Broken` if it is broken."""
+"""Promises that hold for any input. Each function raises `Broken` if its promise is broken."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import json
 import math
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 import molsepnorm
@@ -20,46 +19,48 @@ from molsepnorm import MolsepnormError
 from molsepnorm.predict import Prediction
 
 PACKAGE = str(Path(molsepnorm.__file__).parent)
-_CODES = {0, 1, 2, *range(129, 160)}  # the last: ended by a signal
+_CODES = {0, 1, 2, *range(129, 160)}  # from 129 on, after a signal
 csv.field_size_limit(1 << 30)
 
 
 class Broken(Exception):
-    """A promise that was not kept. Findings of the same `key` are listed once."""
+    """A broken promise. Findings with the same `key` are listed once."""
 
     def __init__(self, promise: str, what: str, key: str = "") -> None:
-        super().__init__(what)
+        super().__init__(promise, what, key)
         self.promise, self.what = promise, what
         self.key = key or re.sub(r"[\d'\"].*", "", what)[:80]
 
+    def __str__(self) -> str:
+        return self.what
+
 
 def our_error(error: BaseException, library: bool = False) -> None:
-    """Only errors of molsepnorm leave it; a library call may raise ValueError too, if the package
-    itself raises it, and TypeError: an argument of a wrong type is a programmer's error, and
-    Python's message says enough."""
+    """Only errors of molsepnorm leave it. A library call may also raise ValueError in a `raise` of
+    the package, and TypeError, since Python's message about a wrong argument type is clear."""
     if isinstance(error, MolsepnormError):
         if not str(error).strip():
             raise Broken("no other exception", f"{type(error).__name__} without a message")
         return
-    if library and isinstance(error, TypeError):
-        return
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
-    last = frames[-1]
-    raised = (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
+    last = frames[-1] if frames else None
+    if library and isinstance(error, TypeError):
+        return
+    raised = last and (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
     if library and raised and isinstance(error, ValueError):
         return
-    at = ours[-1] if ours else last
-    where = f"{Path(at.filename).name}:{at.name}"
-    told = "".join(traceback.format_exception(error))
-    if len(told) > 6000:
-        told = f"{told[:3000]}\n…\n{told[-3000:]}"
-    raise Broken("no other exception", told, f"{type(error).__name__} at {where}")
+    at = ours[-1] if ours else frames[-1]
+    text = "".join(traceback.format_exception(error))
+    if len(text) > 6000:
+        text = f"{text[:3000]}\n…\n{text[-3000:]}"
+    key = f"{type(error).__name__} at {Path(at.filename).name}:{at.name}"
+    raise Broken("no other exception", text, key)
 
 
 def clean_exit(result: Any, data: bool = False) -> None:
-    """A command ends with 0, 1 or 2, or as after a signal, with a message and no traceback. Where
-    it prints `data`, these are as they were given, since no terminal reads them."""
+    """A command ends with 0, 1 or 2, or as after a signal, with a message and no traceback, and
+    prints no escape sequences. With `data`, its output repeats the input, for a file."""
     if result.error is not None:
         our_error(result.error)
     if result.code not in _CODES:
@@ -68,17 +69,15 @@ def clean_exit(result: Any, data: bool = False) -> None:
         if "Traceback (most recent call last)" in text:
             raise Broken("exit status", text[-3000:], "a traceback is printed")
     if result.code in (1, 2) and not result.err.strip():
-        raise Broken("exit status", f"exit status {result.code} without a word")
+        raise Broken("exit status", f"exit status {result.code} without a message")
     shown = result.err if data else result.out + result.err
     if escapes := re.findall(r"\x1b[^\n]{0,20}", shown):
         raise Broken("exit status", f"escape sequences reach the terminal: {escapes[:3]!r}")
 
 
 def read_back(path: Path) -> list[list[str]]:
-    """A CSV that we wrote, header first: `csv` and pandas read the same, and all rows are equally
-    long."""
-    text = path.read_bytes().decode("utf-8")
-    rows = list(csv.reader(io.StringIO(text, newline="")))
+    """`csv` and pandas read a CSV of ours alike, with rows of equal length; return the rows."""
+    rows = list(csv.reader(io.StringIO(path.read_bytes().decode("utf-8"), newline="")))
     if len({len(row) for row in rows}) > 1:
         raise Broken("rows", f"{path.name} has rows of different lengths, as csv reads it")
     try:
@@ -92,7 +91,7 @@ def read_back(path: Path) -> list[list[str]]:
 
 
 def same_rows(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -> None:
-    """Every row and column is there, in order, with its cells as they were; more may follow."""
+    """Every row and column remains, in order, with the same cells; columns may follow."""
     if len(before) != len(after):
         raise Broken("rows", f"{len(before) - 1} rows became {len(after) - 1}")
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -102,11 +101,11 @@ def same_rows(before: Sequence[Sequence[str]], after: Sequence[Sequence[str]]) -
 
 
 def predicted(path: Path, targets: Sequence[str]) -> list[list[str]]:
-    """The rows of an output of `predict`."""
+    """Each row of an output of `predict` has numbers or a reason; return the rows."""
     rows = read_back(path)
-    places = [rows[0].index(f"{name}_pred") for name in targets]
+    columns = [rows[0].index(f"{name}_pred") for name in targets]
     for row in rows[1:]:
-        number_or_reason([row[place] for place in places], row[-1], str(row[:2]))
+        number_or_reason([row[column] for column in columns], row[-1], str(row[:2]))
     return rows
 
 
@@ -116,12 +115,11 @@ def row_of_numbers(row: Prediction) -> None:
 
 
 def number_or_reason(values: Sequence[Any], error: str | None, what: str) -> None:
-    """Finite numbers, or blanks and a reason; never both, never neither."""
+    """There are finite numbers, or blanks and a reason."""
     empty = [value is None or value == "" for value in values]
     if error and not all(empty):
-        raise Broken(
-            "number or reason", f"both a value and a reason, {error!r:.200}: {what!r:.200}"
-        )
+        what = f"both a value and a reason, {error!r:.200}: {what!r:.200}"
+        raise Broken("number or reason", what)
     if not error and (any(empty) or not all(map(_finite, values))):
         raise Broken("number or reason", f"no reason, and values {values!r:.200}: {what!r:.200}")
 
@@ -135,14 +133,13 @@ def _finite(value: Any) -> bool:
 
 def same_numbers(before: Any, after: Any, what: str) -> None:
     """A damaged file is refused, or gives the same numbers as before."""
-    if not _equal(before, after):
-        raise Broken(
-            "damage is noticed", f"{what}: {before!r:.300} became {after!r:.300}", f"{what} differ"
-        )
+    if before != after:
+        text = f"{what}: {before!r:.300} became {after!r:.300}"
+        raise Broken("damage is noticed", text, f"{what} differ")
 
 
 def same_run(before: Path, after: Path, same: bool, damaged: str) -> None:
-    """The results of a run, without times, are numbers; where `same`, those of another."""
+    """The results of a run are finite; with `same`, they equal those of another run."""
     numbers((after / "metrics.json").read_text())
     if same:
         for name in ("metrics.json", "predictions_test.csv", "history.csv"):
@@ -150,7 +147,7 @@ def same_run(before: Path, after: Path, same: bool, damaged: str) -> None:
 
 
 def numbers(text: str) -> Any:
-    """JSON whose numbers are finite."""
+    """The numbers of a JSON text are finite; return its content."""
 
     def refuse(constant: str) -> None:
         raise Broken("number or reason", f"{constant} in {text:.300}", constant)
@@ -159,17 +156,10 @@ def numbers(text: str) -> Any:
 
 
 def _content(path: Path) -> Any:
+    """Read a result without times."""
     if path.suffix == ".json":
         content = json.loads(path.read_text())
         return {name: value for name, value in content.items() if name != "seconds"}
     rows = read_back(path)
-    timed = [place for place, name in enumerate(rows[0]) if "second" in name]
-    return [[cell for place, cell in enumerate(row) if place not in timed] for row in rows]
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Mapping):
-        return set(one) == set(other) and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, np.ndarray):
-        return one.shape == other.shape and np.allclose(one, other, rtol=1e-5, atol=1e-6)
-    return bool(one == other)
+    timed = [i for i, name in enumerate(rows[0]) if "second" in name]
+    return [[cell for i, cell in enumerate(row) if i not in timed] for row in rows]

@@ -37,9 +37,9 @@ SETTINGS = {
 @dataclass(frozen=True)
 class Work:
     """The folder of a campaign: table.csv, out.csv (its predictions), tiny.yaml, run/ (trained),
-    long.yaml (three epochs), whole/ (trained), stopped/ (the same, in its second epoch), store/
-    (the cache with their store alone), and cache/, which all cases share. The current folder of a
-    case is empty."""
+    long.yaml (three epochs), whole/ (trained), stopped/ (the same run in its second epoch), store/
+    (the cache with only their store), and cache/, which all cases share. A case begins in an empty
+    current folder."""
 
     root: Path
     smiles: tuple[str, ...]
@@ -57,7 +57,7 @@ class Result:
 
 
 def real_smiles(count: int = 300) -> tuple[str, ...]:
-    """Molecules of data sets, where MOLSEPNORM_DATA names their folder; else of data/demo.csv."""
+    """Sample molecules of the data sets in MOLSEPNORM_DATA, if it is set, or of data/demo.csv."""
     folder = Path(os.environ.get("MOLSEPNORM_DATA", ROOT)) / "moleculenet"
     found = []
     for path in sorted(folder.glob("*.csv")) or [ROOT / "data" / "demo.csv"]:
@@ -68,31 +68,31 @@ def real_smiles(count: int = 300) -> tuple[str, ...]:
 
 
 def prepare(root: Path) -> Work:
-    """Make the table, the model and the runs, in a child process: autograd's threads do not survive
+    """Make the table, the model and the runs, in child processes: autograd's threads do not survive
     a fork."""
     demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str, nrows=60)
     with open(root / "table.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["id", "smiles", *TARGETS])
-        for place, (smiles, logp, active) in enumerate(demo.to_numpy().tolist()):
-            colour = ("red", "green", "blue")[place % 3]
-            writer.writerow([place, smiles, logp if place % 7 else "", active, colour])
+        for i, (smiles, logp, active) in enumerate(demo.to_numpy().tolist()):
+            colour = ("red", "green", "blue")[i % 3]
+            writer.writerow([i, smiles, logp if i % 7 else "", active, colour])
     os.environ["MOLSEPNORM_CACHE"] = str(root / "cache")
     config = load_config(root / "table.csv", overrides=SETTINGS)
     config.save(root / "tiny.yaml")
     steps = iter(range(100))
     long = config.changed({"run.epochs": 3})
     long.save(root / "long.yaml")
-    apart(lambda: train(config, root / "run"))
-    apart(lambda: train(long, root / "whole"))
-    apart(lambda: train(long, root / "stopped", callback=StopWhen(lambda: next(steps) == 8)))
+    in_child(lambda: train(config, root / "run"))
+    in_child(lambda: train(long, root / "whole"))
+    in_child(lambda: train(long, root / "stopped", callback=StopWhen(lambda: next(steps) == 8)))
     shutil.copytree(root / "cache", root / "store")
     predict = f"predict --model {root}/run -i {root}/table.csv -o {root}/out.csv --processes 1"
-    apart(lambda: command(predict.split()))
+    in_child(lambda: command(predict.split()))
     return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
 
 
-def apart(do: Callable[[], object]) -> None:
+def in_child(do: Callable[[], object]) -> None:
     """Run in a child process."""
     child = os.fork()
     if not child:

@@ -1,1 +1,1 @@
-"""What is measured and trained on a lent GPU; `run.py` is the command, QUEUE.md the plan."""
+"""Checks and measurements on a GPU; `run.py` is the command, README.md the guide."""

@@ -1,9 +1,9 @@
-"""What the attention kernels take of an H100 or H200, without one: compiled, then read.
+"""Compile the attention kernels for an H100 or H200, without one, and print their resources.
 
     python benchmarks/gpu/compile.py [--slots 32,39] [--warps 1,2,4,8]
 
-prints, for each kernel, its registers, spilled bytes and shared memory, and how many of its
-programs fit a multiprocessor at once. A kernel that spills moves its weights through memory.
+Prints the registers, spilled bytes and shared memory of each kernel, and the number of its programs
+that fit a multiprocessor at once. A kernel that spills moves its weights through memory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # PyTorch's 
 
 
 class Usage(NamedTuple):
-    """What one program takes."""
+    """Resources of one program."""
 
     registers: int  # of a thread
     spilled: int  # bytes of a thread
@@ -39,14 +39,14 @@ class Usage(NamedTuple):
 
     @property
     def resident(self) -> int:
-        """Programs that a multiprocessor holds at once."""
+        """Number of programs that a multiprocessor holds at once."""
         per_warp = -(-self.registers // 8) * 8 * 32
         shared = SHARED // (self.shared + 1024)
         return min(REGISTERS // (per_warp * self.warps), WARPS // self.warps, shared, 32)
 
 
 def compiled(kernel: Any, constants: dict[str, Any], dtype: str, warps: int) -> Any:
-    """One of `molsepnorm.nn.kernels.triton_kernels`, as Triton compiles it on a Hopper GPU."""
+    """Compile one of `molsepnorm.nn.kernels.triton_kernels` for a Hopper GPU."""
     types = dict.fromkeys(kernel.arg_names, "i32") | {"scale": "fp32"}
     types |= dict.fromkeys(("qkv", "y", "grad", "grad_qkv"), f"*{TYPES[dtype]}")
     types |= {"bias": "*fp32", "grad_bias": "*fp32", "seeds": "*i64"}
@@ -62,21 +62,21 @@ def compiled(kernel: Any, constants: dict[str, Any], dtype: str, warps: int) -> 
 
 
 def usage(kernel: Any) -> Usage:
-    """Read with the disassembler that Triton brings."""
+    """Read the resources with the disassembler that Triton includes."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
         command = [str(tool), "-res-usage", file.name]
         report = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = dict(re.findall(r"(\w+):(\d+)", report.stdout + report.stderr))
+    found = dict(re.findall(r"(\w+):(\d+)", report.stdout + report.stderr))
     metadata = kernel.metadata
-    spilled = int(said["STACK"]) + int(said["LOCAL"])
-    return Usage(int(said["REG"]), spilled, metadata.shared, metadata.num_warps)
+    spilled = int(found["STACK"]) + int(found["LOCAL"])
+    return Usage(int(found["REG"]), spilled, metadata.shared, metadata.num_warps)
 
 
 def cases(lengths: list[int], rates: list[int]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """SLIM's heads, 10 wide and 8 of them, in graphs of these slots."""
+    """Yield kernels for SLIM's 8 heads of width 10 and graphs of these slots."""
     for slots in lengths:
         for dtype, precision in (("float32", "ieee"), ("float32", "tf32"), ("bfloat16", "ieee")):
             for dropped in rates:
@@ -90,7 +90,9 @@ def main() -> None:
     numbers = {"type": lambda text: [int(number) for number in text.split(",")]}
     parser.add_argument("--slots", default=[16, 32, 39, fused.FUSED_SLOTS], **numbers)
     parser.add_argument("--dropped", default=[0, 26], **numbers, help="of 256 weights")
-    parser.add_argument("--warps", **numbers, help="compare these; by default the rule's")
+    parser.add_argument(
+        "--warps", **numbers, help="compare these; by default those that the package chooses"
+    )
     options = parser.parse_args()
     print(
         "kernel    tile    type      products  dropped  warps  registers  spilled  shared  at_once"

@@ -1,138 +1,127 @@
-"""Checks and measurements in processes of their own, so that one that dies or hangs costs itself.
-
-A module of jobs has a dictionary `JOBS`, or a function of that name that makes one of any name. A
-child does one job after the other; after one that broke the device, crashed or took too long,
-another child goes on with the rest.
-"""
+"""Checks and measurements in child processes, so that a crash or a hang loses only itself."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
+from multiprocessing.connection import Connection
 from typing import Any
 
-from gpu.scale import scratch
-
-__all__ = ["Outcome", "child", "run_jobs"]
-
-_RUN = Path(__file__).with_name("run.py")
-_POLL = 0.2
+__all__ = ["Outcome", "run_jobs"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job."""
+    """The result of a job."""
 
     name: str
     result: Any = None
-    """What it returned, as JSON values; None where it failed."""
+    """None if it failed."""
     error: str = ""
-    seconds: float = 0.0
 
 
 def run_jobs(
-    module: str,
+    job: Callable[[str], Any],
     names: Sequence[str],
     deadline: float,
     limit: float = 60.0,
     first_path: str | None = None,
 ) -> dict[str, Outcome]:
-    """Do the jobs of these names, one after the other.
+    """Call `job(name)` for each name, in order.
+
+    One child does them all. After a job that crashed, took too long or broke the device, another
+    child does the rest.
 
     Args:
-        module: where they are.
-        names: which, in order.
-        deadline: no job begins after this moment of `time.monotonic()`, and none outlasts it.
-        limit: seconds that one job may take.
-        first_path: a folder whose packages these processes prefer to those installed.
+        job: a function at the top of a module.
+        names: what to call it with.
+        deadline: the time by `time.monotonic()` at which no job begins and the last one ends.
+        limit: seconds for a job, not counting the start of a child.
+        first_path: a folder whose packages take precedence over installed ones.
     """
     done: dict[str, Outcome] = {}
-    while left := [name for name in names if name not in done]:
-        if time.monotonic() >= deadline:
-            done |= {name: Outcome(name, error="not begun: no time was left") for name in left}
-            break
-        file = scratch() / "jobs.jsonl"
-        file.write_text("")
-        command = [sys.executable, str(_RUN), "--jobs", module, str(file), *left]
-        process = subprocess.Popen(command, env=_environment(first_path))
-        killed = _wait(process, file, deadline, limit)
-        before = len(done)
-        done |= _outcomes(file, killed or f"its process ended with status {process.returncode}")
-        if len(done) == before:  # it could not even begin
-            error = killed or f"the process ended with status {process.returncode}"
-            done |= {name: Outcome(name, error=error) for name in left}
-    return {name: done[name] for name in names}
-
-
-def child(module: str, file: Path, names: Sequence[str]) -> int:
-    """Do the jobs in this process and write what becomes of them, line by line."""
-    jobs = import_module(module).JOBS
+    child: _Child | None = None
     for name in names:
-        _write(file, {"name": name, "begun": time.time()})
-        work: Callable[[], Any] = jobs(name) if callable(jobs) else jobs[name]
-        begun = time.perf_counter()
+        if time.monotonic() >= deadline:
+            done[name] = Outcome(name, error="not begun: no time was left")
+            continue
+        if child is None or not child.ready():
+            child = _Child(job, first_path)
+            if not child.ready():
+                done[name] = Outcome(name, error=f"the process ended with status {child.end()}")
+                child = None
+                continue
+        done[name] = child.ask(name, min(limit, deadline + 5 - time.monotonic()))
+        child = child if child.process.is_alive() else None
+    if child is not None:
+        child.channel.close()
+        child.process.join()
+    return done
+
+
+class _Child:
+    """A process that does jobs one after the other."""
+
+    def __init__(self, job: Callable[[str], Any], first_path: str | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.channel, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(job, theirs, first_path))
+        self.process.start()
+        theirs.close()
+
+    def ready(self) -> bool:
+        """Wait until the process can take a job; return False if it has ended."""
         try:
-            result = {"result": work()}
+            return bool(self.channel.recv())
+        except (EOFError, OSError):
+            return False
+
+    def ask(self, name: str, seconds: float) -> Outcome:
+        """Return the outcome of a job; a process that crashes or takes too long is ended."""
+        try:
+            self.channel.send(name)
+            if self.channel.poll(max(0.0, seconds)):
+                return Outcome(name, *self.channel.recv())
+            self.end()
+            return Outcome(name, error=f"stopped after {seconds:.0f} s")
+        except (EOFError, OSError):
+            return Outcome(name, error=f"its process ended with status {self.end()}")
+
+    def end(self) -> int | None:
+        """End the process; return its exit status."""
+        if self.process.exitcode is None:
+            self.process.join(1)
+        self.process.kill()
+        self.process.join()
+        return self.process.exitcode
+
+
+def _serve(job: Callable[[str], Any], channel: Connection, first_path: str | None) -> None:
+    """Do jobs in this process until the channel closes."""
+    if first_path:
+        sys.path.insert(0, first_path)
+    while _device_works():
+        try:
+            channel.send(True)
+            name = channel.recv()
+        except (EOFError, OSError):  # there are no more jobs
+            return
+        try:
+            answer = job(name), ""
         except Exception as error:
             traceback.print_exc()
             first = (str(error).splitlines() or [""])[0][:300]
-            result = {"error": f"{type(error).__name__}: {first}"}
-        _write(file, {"name": name, **result, "seconds": time.perf_counter() - begun})
-        if "error" in result and not _device_works():
-            return 3
+            answer = None, f"{type(error).__name__}: {first}"
+        channel.send(answer)
+        sys.stdout.flush()
         _tidy()
-    return 0
-
-
-def _environment(first_path: str | None) -> dict[str, str]:
-    paths = [first_path, os.environ.get("PYTHONPATH")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-
-
-def _wait(process: subprocess.Popen[bytes], file: Path, deadline: float, limit: float) -> str:
-    """Until it ends, or is ended: then why."""
-    while process.poll() is None:
-        time.sleep(_POLL)
-        lines = list(_lines(file))
-        begun = lines[-1].get("begun") if lines else None
-        late = begun is not None and time.time() - begun > limit
-        if late or time.monotonic() > deadline + 5:
-            process.kill()
-            process.wait()
-            return f"stopped after {limit:.0f} s" if late else "stopped: no time was left"
-    return ""
-
-
-def _outcomes(file: Path, otherwise: str) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {}
-    for line in _lines(file):
-        name = line["name"]
-        if "begun" in line:
-            found[name] = Outcome(name, error=otherwise)  # unless a later line says how it ended
-        else:
-            found[name] = Outcome(**{"result": None, "error": "", **line})
-    return found
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    for line in file.read_text().splitlines():
-        with contextlib.suppress(ValueError):  # a line that is being written
-            yield json.loads(line)
-
-
-def _write(file: Path, line: dict[str, Any]) -> None:
-    with open(file, "a") as out:
-        out.write(json.dumps(line) + "\n")
+    os._exit(3)
 
 
 def _device_works() -> bool:
@@ -140,14 +129,13 @@ def _device_works() -> bool:
     if torch is None or not torch.cuda.is_available():
         return True
     try:
-        torch.cuda.synchronize()
         return bool((torch.ones(8, device="cuda") + 1).sum().item() == 16)
     except RuntimeError:
         return False
 
 
 def _tidy() -> None:
-    """Nothing of a job is left to the next."""
+    """Free what a job has left."""
     gc.collect()
     if (torch := sys.modules.get("torch")) is None:
         return

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Gathers in .gpu/ (which git ignores) what a GPU machine without network, RDKit or raw files lacks:
-# wheels of pydantic and, apart from them, of the peer; data sets as packed molecules.
+# Gather in .gpu/ (which git ignores) what a GPU machine without network, RDKit or raw files lacks:
+# wheels of pydantic and, in another folder, of the peer; data sets as packed molecules.
 #
 #     MOLSEPNORM_DATA=... bash benchmarks/gpu/pack.sh                     zinc and zinc-full
 #     MOLSEPNORM_DATA=... bash benchmarks/gpu/pack.sh zinc                some of them
-#     FOR=3.11 bash benchmarks/gpu/pack.sh ...                            for another Python
-#     WHEELS=0 bash benchmarks/gpu/pack.sh ...                            leave the wheels as they are
+#     FOR=3.11 bash benchmarks/gpu/pack.sh ...                            for another Python than 3.12
+#     WHEELS=0 bash benchmarks/gpu/pack.sh ...                            fetch no wheels
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-.venv/bin/python}
-for_python=${FOR:-3.12}
 
-fetch() { # wheels of what is installed here, by name, into a folder
+fetch() { # wheels of installed packages, by name, into a folder
   local folder=$1 pinned=()
   shift
   for name in "$@"; do
@@ -19,7 +18,7 @@ fetch() { # wheels of what is installed here, by name, into a folder
   done
   rm -rf "$folder"
   "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest "$folder" \
-    --python-version "$for_python" --implementation cp --platform manylinux_2_28_x86_64 \
+    --python-version "${FOR:-3.12}" --implementation cp --platform manylinux_2_28_x86_64 \
     --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 "${pinned[@]}"
 }
 if [ "${WHEELS:-1}" != 0 ]; then
@@ -27,5 +26,5 @@ if [ "${WHEELS:-1}" != 0 ]; then
   fetch .gpu/peer transformers tokenizers huggingface-hub cython
 fi
 if [ $# = 0 ]; then set -- zinc zinc-full; fi
-"$python" benchmarks/gpu/run.py pack "$@"
+"$python" benchmarks/gpu/packed.py "$@"
 du -sh .gpu/* .gpu

@@ -1,35 +1,60 @@
-"""Whole data sets on their way to a machine without RDKit, raw files or a network.
+"""Data sets for a machine without RDKit, raw files or a network.
 
-A store has a code for every pair of atoms, ten times as much as the molecules themselves. So the
-molecules travel: atoms, bonds, labels and splits as compressed arrays, read off a store here and
-encoded there, into a store that is equal byte for byte, for whatever network is to be trained.
+    python benchmarks/gpu/packed.py zinc zinc-full      writes .gpu/molecules; pack.sh calls it
+
+A store has a code for every pair of atoms, ten times as much data as the molecules. So a data set
+is packed as its atoms, bonds, labels and splits in compressed arrays, and encoded again on the
+other machine. The result is the same store, byte for byte, for any network.
 """
 
 from __future__ import annotations
 
+import filecmp
+import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
-import numpy as np
+HERE = Path(__file__).resolve().parent
+sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]  # benchmarks/, and this checkout's package
 
-from molsepnorm.data.datasets import SPLITS, Dataset
-from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
-from molsepnorm.data.store import GraphStore
-from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.molecules.molecule import MolGraph
+import numpy as np  # noqa: E402
+from environment import commit  # noqa: E402
 
-__all__ = ["FEATURIZER", "pack", "unpack"]
+from molsepnorm.data import datasets  # noqa: E402
+from molsepnorm.data.datasets import Dataset  # noqa: E402
+from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store  # noqa: E402
+from molsepnorm.data.store import GraphStore  # noqa: E402
+from molsepnorm.model import encoding_of  # noqa: E402
+from molsepnorm.molecules.encodings import EncodingSpec  # noqa: E402
+from molsepnorm.molecules.molecule import MolGraph  # noqa: E402
+from molsepnorm.training import TrainConfig, load_config  # noqa: E402
+from molsepnorm.training.run import architecture  # noqa: E402
 
-FEATURIZER = "zinc"
-_CHUNK = 4096  # molecules looked at together
+__all__ = ["FOLDER", "load", "pack", "unpack"]
+
+FOLDER = HERE.parents[1] / ".gpu" / "molecules"
+_CHUNK = 4096  # molecules at once
 
 
-def pack(dataset: Dataset, path: Path) -> None:
-    """Write a data set's molecules, labels, rows and splits.
+def load(config: TrainConfig) -> Dataset:
+    """Load the data of a run, from packed molecules if they exist."""
+    encoding = encoding_of(architecture(config))
+    name = config.data.dataset
+    if name and (packed := FOLDER / f"{name}.npz").is_file():
+        unpack(packed, f"{name}-downloaded", encoding)
+    return datasets.load(config.data, encoding)
+
+
+def pack(store: GraphStore, path: Path) -> None:
+    """Write the molecules, labels, rows and notes of a store.
 
     Args:
-        dataset: of molecules with up to 256 atoms and one bond feature, such as ZINC's.
-        path: the file to write, in numpy's format for several compressed arrays.
+        store: of molecules with up to 256 atoms and one bond feature, such as ZINC's.
+        path: the .npz file to write.
     """
     store = dataset.store
     assert len(store.encoding.bond_sizes) == 1 and store.sizes.max() <= 256
@@ -41,7 +66,7 @@ def pack(dataset: Dataset, path: Path) -> None:
         sizes=store.sizes.astype(np.uint16),
         atoms=store.atoms,
         bond_counts=counts.astype(np.uint16),
-        lower=ends[:, 0].astype(np.uint8),  # columns apart are compressed better
+        lower=ends[:, 0].astype(np.uint8),  # separate columns compress better
         upper=ends[:, 1].astype(np.uint8),
         bond_labels=labels.astype(np.uint8),
         labels=dataset.labels,
@@ -50,27 +75,10 @@ def pack(dataset: Dataset, path: Path) -> None:
     )
 
 
-def unpack(path: Path, key: str, encoding: EncodingSpec) -> GraphStore:
-    """The store of these molecules, made in the cache unless it is there.
-
-    Args:
-        path: what `pack` wrote.
-        key: stands for the source, see `cached_set`: "zinc-downloaded" is what `datasets.load`
-            takes for zinc where there are no raw files.
-        encoding: what a network reads.
-    """
-    with np.load(path) as file:
-        splits = {split: file[split].tolist() for split in SPLITS}
-        targets = file["labels"].shape[1]
-    store, _ = cached_set(key, FEATURIZER, encoding, targets, _molecules(path), splits)
-    return store
-
-
 def _bonds(store: GraphStore, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of a chunk of molecules: bonds of each, both ends [Σ M, 2] with the lower first, labels.
+    """Return the bonds of a chunk: their number in each molecule, both ends (Σ M, 2), their labels.
 
-    The pairs that are one bond apart are the bonds, and the path between them is that bond.
-    """
+    Pairs of atoms at distance one are the bonds, and the path between them is that bond."""
     squares = store.sizes**2
     chunk = slice(start, start + _CHUNK)
     first = int(squares[:start].sum())
@@ -78,16 +86,30 @@ def _bonds(store: GraphStore, start: int) -> tuple[np.ndarray, np.ndarray, np.nd
     codes = store.pairs[first : first + int(squares.sum())].astype(np.int64)
     pairs = np.flatnonzero(store.paths.depths[codes] == 1)
     molecule = np.searchsorted(np.cumsum(squares), pairs, side="right")
-    place = pairs - (np.cumsum(squares) - squares)[molecule]
-    lower, upper = np.divmod(place, sizes[molecule])
+    within = pairs - (np.cumsum(squares) - squares)[molecule]
+    lower, upper = np.divmod(within, sizes[molecule])
     once = lower < upper
     labels = store.paths.bonds[codes[pairs[once]]]
     counts = np.bincount(molecule[once], minlength=len(sizes))
     return counts, np.stack([lower[once], upper[once]], axis=1), labels
 
 
+def unpack(path: Path, key: str, encoding: EncodingSpec) -> GraphStore:
+    """Make the store of packed molecules in the cache, unless it exists.
+
+    Args:
+        path: a file that `pack` wrote.
+        key: stands for the source, see `cached_store`; "zinc-downloaded" is the key of
+            `datasets.load` for zinc without raw files.
+        encoding: what a network reads.
+    """
+    with np.load(path) as file:
+        about = json.loads(str(file["about"]))
+    targets = tuple(about["targets"])
+    return cached_store(key, "zinc", encoding, targets, _molecules(path), about["notes"])
+
+
 def _molecules(path: Path) -> Iterator[LabelledGraph]:
-    """Nothing is read before the first is asked for."""
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     ends = np.cumsum(arrays["sizes"], dtype=np.int64)[:-1]
@@ -101,3 +123,26 @@ def _molecules(path: Path) -> Iterator[LabelledGraph]:
     )
     labels, rows = arrays["labels"].tolist(), arrays["rows"].tolist()
     yield from map(LabelledGraph, rows, graphs, labels)
+
+
+def main(names: list[str]) -> int:
+    """Pack data sets, check that they unpack to the same stores, and note the commit."""
+    for name in names:
+        config = load_config(name)
+        store = datasets.load(config.data, encoding_of(architecture(config))).store
+        path = FOLDER / f"{name}.npz"
+        pack(store, path)
+        with TemporaryDirectory() as folder, patch.dict(os.environ, MOLSEPNORM_CACHE=folder):
+            same = filecmp.cmp(
+                unpack(path, "check", store.encoding).path, store.path, shallow=False
+            )
+        size = f"{path.stat().st_size / 2**20:.1f} MiB, {len(store):,} molecules"
+        print(f"{name}: {size}; the unpacked store {'equals' if same else 'DIFFERS FROM'} its own")
+        if not same:
+            return 1
+    (FOLDER.parent / "commit").write_text(f"{commit()}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,8 @@
-"""transformers' Graphormer on the batches that ours is given.
+"""transformers' Graphormer on the same batches as ours.
 
-Its collator is Python on a CPU, which a GPU would wait for; so its inputs are made from our store,
-before anything is timed. They are what its own preprocessing and collator make, but for one thing:
-of several equally short paths, in even rings, ours is the canonical one. Its users' way, with the
-collator in every step, is timed beside it.
+Its collator is slow Python on a CPU. So its inputs are made from our store, before the timing. They
+equal those of its own preprocessing and collator, except that of several equally short paths, in
+even rings, ours is the canonical one.
 """
 
 from __future__ import annotations
@@ -21,48 +20,47 @@ from torch import Tensor, nn
 from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import UNREACHABLE
 from molsepnorm.molecules.encodings import PathVocabulary
-from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, autocast, products_in
 
-__all__ = ["TrainStep", "carried", "graph_of", "inputs", "make_stepper"]
+__all__ = ["TrainStep", "carried", "inputs", "make_step"]
 
 TrainStep = Callable[[Mapping[str, Tensor]], Tensor]
 
 _UNREACHABLE = 510
-_BEYOND = 20  # its collator shuts atoms off from each other from this shifted distance on
+_BEYOND = 20  # shifted distance from which its collator masks pairs of atoms
 _LONGEST = 20
 
 
 def carried() -> str | None:
-    """The folder of the transformers that came along, which is older than the one there."""
+    """Return the folder of the transformers version that pack.sh fetched."""
     folder = os.environ.get("MOLSEPNORM_PEER", "")
     return folder if Path(folder).is_dir() else None
 
 
-def inputs(store: GraphStore, labels: np.ndarray, graphs: np.ndarray) -> dict[str, Tensor]:
-    """A batch of ZINC's molecules as the network reads it, in their order.
+def inputs(store: GraphStore, graphs: np.ndarray) -> dict[str, Tensor]:
+    """Return a batch of ZINC's molecules as the network reads it, in order.
 
     Returns:
-        What its collator returns: input_nodes (B, N, 1), in_degree and out_degree (B, N),
+        The output of its collator: input_nodes (B, N, 1), in_degree and out_degree (B, N),
         spatial_pos (B, N, N), input_edges (B, N, N, L, 1), attn_edge_type (B, N, N, 1),
         attn_bias (B, N + 1, N + 1) and labels (B,).
     """
     along = _bonds_along(store.paths)  # (V, L)
     distance = np.where(store.paths.depths < 0, _UNREACHABLE, store.paths.depths).astype(np.int64)
     firsts = np.cumsum(store.sizes) - store.sizes, np.cumsum(store.sizes**2) - store.sizes**2
-    most, count = int(store.sizes[graphs].max()), len(graphs)
-    codes = np.zeros((count, most, most), dtype=np.int64)
-    nodes = np.zeros((count, most, 1), dtype=np.int64)
-    degree = np.zeros((count, most), dtype=np.int64)
-    for place, graph in enumerate(graphs.tolist()):
+    largest, count = int(store.sizes[graphs].max()), len(graphs)
+    codes = np.zeros((count, largest, largest), dtype=np.int64)
+    nodes = np.zeros((count, largest, 1), dtype=np.int64)
+    degree = np.zeros((count, largest), dtype=np.int64)
+    for i, graph in enumerate(graphs.tolist()):
         n, atom, pair = int(store.sizes[graph]), int(firsts[0][graph]), int(firsts[1][graph])
-        codes[place, :n, :n] = store.pairs[pair : pair + n * n].reshape(n, n)
-        nodes[place, :n, 0] = store.atoms[atom : atom + n, 0].astype(np.int64) + 3
-        degree[place, :n] = store.degrees[atom : atom + n].astype(np.int64) + 1
+        codes[i, :n, :n] = store.pairs[pair : pair + n * n].reshape(n, n)
+        nodes[i, :n, 0] = store.atoms[atom : atom + n, 0].astype(np.int64) + 3
+        degree[i, :n] = store.degrees[atom : atom + n].astype(np.int64) + 1
     real = codes >= UNREACHABLE  # pairs of atoms; the rest is padding
     spatial = np.where(real, distance[codes] + 1, 0)
     longest = min(_LONGEST, int(distance[codes[codes > UNREACHABLE]].max(initial=1)))
-    bias = np.zeros((count, most + 1, most + 1), dtype=np.float32)
+    bias = np.zeros((count, largest + 1, largest + 1), dtype=np.float32)
     bias[:, 1:, 1:][spatial >= _BEYOND] = -np.inf
     arrays = {
         "input_nodes": nodes,
@@ -78,7 +76,7 @@ def inputs(store: GraphStore, labels: np.ndarray, graphs: np.ndarray) -> dict[st
 
 
 def _bonds_along(paths: PathVocabulary) -> np.ndarray:
-    """int64 (V, L): the bonds of every path as the network numbers them, 0 behind the last."""
+    """Return int64 (V, L): the bonds of every path as the network numbers them, padded by 0."""
     bonds = np.zeros((len(paths), _LONGEST), dtype=np.int64)
     starts = paths.level_starts
     for depth, (begin, end) in enumerate(pairwise(starts[1:])):
@@ -88,23 +86,13 @@ def _bonds_along(paths: PathVocabulary) -> np.ndarray:
     return bonds
 
 
-def graph_of(store: GraphStore, graph: int) -> MolGraph:
-    """A molecule of the store for its preprocessing, its bonds counted from 1, as ZINC has them."""
-    n = int(store.sizes[graph])
-    atom, pair = int(store.sizes[:graph].sum()), int((store.sizes[:graph] ** 2).sum())
-    codes = store.pairs[pair : pair + n * n].reshape(n, n).astype(np.int64)
-    bonds = np.argwhere(np.triu(store.paths.depths[codes] == 1))
-    labels = store.paths.bonds[codes[bonds[:, 0], bonds[:, 1]]]
-    return MolGraph(store.atoms[atom : atom + n], bonds, labels[:, None].astype(np.int64) + 1)
+def make_step(device: torch.device, precision: Precision) -> tuple[nn.Module, TrainStep]:
+    """Return its SLIM, and its training step: forward, loss, backward, clipping, AdamW.
 
-
-def make_stepper(device: torch.device, precision: Precision) -> tuple[nn.Module, TrainStep]:
-    """Its SLIM on this device, and its training step: forward, loss, backward, clip, AdamW.
-
-    Ours does more in a step: it cuts its batch, sets the learning rate and averages the weights.
+    A step of ours also cuts its batch, sets the learning rate and averages the weights.
 
     Raises:
-        PeerMissing: transformers 4.57.6 is not here.
+        PeerMissing: transformers 4.57.6 is not installed.
     """
     network = hf_graphormer.slim().to(device).train()
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-4, weight_decay=0.01, fused=True)

@@ -1,37 +1,50 @@
 #!/usr/bin/env bash
-# On the GPU machine, with .gpu/ carried along: whatever benchmarks/gpu/run.py can do, such as
+# Run benchmarks/gpu/run.py, or benchmarks/runs.py, with what pack.sh has put into .gpu/:
 #
-#     bash benchmarks/gpu/run.sh all
-#     bash benchmarks/gpu/run.sh check time
-#     bash benchmarks/gpu/run.sh train zinc-sep --config configs/zinc-slim-paper.yaml
-#     bash benchmarks/gpu/run.sh many benchmarks/gpu/lists/candidates.txt --at-once 4
+#     bash benchmarks/gpu/run.sh check
+#     bash benchmarks/gpu/run.sh time profile
+#     bash benchmarks/gpu/run.sh runs benchmarks/gpu/lists/norms.yaml --minutes 9
 #
-# Results go into $OUT, else .gpu/out. PYTHON=... another interpreter; SMALL=1 tries everything out.
+# Results go into $OUT, by default .gpu/out. PYTHON=... chooses another interpreter; SMALL=1 tries
+# everything out on a CPU. `runs` continues from the archives .gpu/runs/*.tar, and writes $OUT/log.jsonl
+# and an archive $OUT/NAME.tar of each run that is not finished.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
 scratch=${MOLSEPNORM_SCRATCH:-${TMPDIR:-/tmp}/molsepnorm-gpu}
-mkdir -p "$scratch"
+out=${OUT:-.gpu/out}
+mkdir -p "$scratch/runs" "$out"
 
 install() { # wheels of a folder into a folder, once
-  if ! compgen -G "$1/*.whl" > /dev/null; then return 0; fi
-  local stamp
-  stamp=$(cat "$1"/*.whl | sha256sum)
-  if [ "$(cat "$2.stamp" 2> /dev/null)" = "$stamp" ]; then return 0; fi
-  rm -rf "$2"
+  if ! compgen -G "$1/*.whl" > /dev/null || [ -e "$2" ]; then return 0; fi
   if ! "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir \
     --disable-pip-version-check --target "$2" "$1"/*.whl; then
-    echo "$1 is for another Python (see FOR in pack.sh): this one goes on with what it has" >&2
+    echo "$1 is for another Python (see FOR in pack.sh): continuing without these wheels" >&2
     rm -rf "$2"
-    return 0
   fi
-  echo "$stamp" > "$2.stamp"
 }
 install .gpu/wheels "$scratch/site"
-install .gpu/peer "$scratch/peer" # an older transformers, which the peer's process alone imports
+install .gpu/peer "$scratch/peer" # an older transformers, which only the peer's process imports
 
-export PYTHONPATH=$scratch/site:$PWD PYTHONUNBUFFERED=1
+export PYTHONPATH=$scratch/site:$PWD PYTHONUNBUFFERED=1 OUT=$out
 export MOLSEPNORM_SCRATCH=$scratch MOLSEPNORM_PEER=$scratch/peer
 export MOLSEPNORM_CACHE=${MOLSEPNORM_CACHE:-$scratch/cache}
-unset MOLSEPNORM_DATA
-exec "$python" benchmarks/gpu/run.py "$@"
+if [ "${1:-}" != runs ]; then exec "$python" benchmarks/gpu/run.py "$@"; fi
+
+shift
+runs=$scratch/runs
+for archive in .gpu/runs/*.tar; do
+  name=$(basename "$archive" .tar)
+  if [ -e "$archive" ] && [ ! -e "$runs/$name" ]; then tar xf "$archive" -C "$runs"; fi
+done
+cp -n .gpu/runs/log.jsonl "$runs/" 2> /dev/null || true
+status=0
+"$python" benchmarks/runs.py "$@" --runs "$runs" --log "$runs/log.jsonl" || status=$?
+for folder in "$runs"/*/; do
+  name=$(basename "$folder")
+  if [ -e "$folder/checkpoints/last.safetensors" ] && [ ! -e "$folder/metrics.json" ]; then
+    tar cf "$out/$name.tar" -C "$runs" "$name"
+  fi
+done
+cp "$runs/log.jsonl" "$out/" 2> /dev/null || true
+exit $status

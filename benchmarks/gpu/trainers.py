@@ -1,8 +1,10 @@
-"""What checks and measurements share: ZINC's subset, and trainers of SLIM on it in all variants."""
+"""ZINC's subset, the networks, and trainers of all variants, for checks and measurements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,11 +13,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from gpu.packed import unpack
-from gpu.scale import scale, scratch
-from molsepnorm.data import datasets
-from molsepnorm.data.datasets import Dataset
-from molsepnorm.model import PropertyModel, encoding_of
+from gpu.packed import load
+from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer
 from molsepnorm.nn.kernels.fused_attention import DEVICES
 from molsepnorm.predict.inference import Precision
@@ -27,41 +26,112 @@ from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run import architecture
 
-__all__ = [
-    "DEVICE",
-    "RECIPE",
-    "STILL",
-    "Variant",
-    "first_batches",
-    "load",
-    "make_trainer",
-    "notes",
-    "synchronize",
-    "take_losses",
-    "trainer_of",
-]
-
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECIPE = Path(__file__).parents[2] / "configs" / "zinc-slim-paper.yaml"
-MOLECULES = Path(__file__).parents[2] / ".gpu" / "molecules"
-STILL = {"model.dropout": 0.0, "model.attention_dropout": 0.0}
-"""Without chance, so that two devices can be compared."""
+NO_DROPOUT = {"model.dropout": 0.0, "model.attention_dropout": 0.0}
+"""Settings without randomness, so that two devices are comparable."""
 
 
-class Notes(Callback):
-    """Keeps what a trainer notes: that it does not take steps in the way that it was asked to."""
+@dataclass(frozen=True)
+class Scale:
+    """Sizes and durations of the measurements."""
 
-    def __init__(self) -> None:
-        self.all: list[str] = []
+    batch: int = 256
+    molecules: int = 9984
+    """Training molecules of ZINC's subset, a multiple of the batch."""
+    steps: int = 100
+    """Training steps whose losses are compared."""
+    round_seconds: float = 0.4
+    rounds: int = 5
+    peer_batches: int = 8
+    profiled: int = 5
+    """Steps under the profiler."""
+    compiled: bool = True
+    """Try torch.compile, which takes a CPU most of a minute each time."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Changes of the recipe."""
 
-    def on_warning(self, remark: str) -> None:
-        self.all.append(remark)
-        print(remark, flush=True)
+
+FULL = Scale()
+_SMALL = Scale(16, 64, 6, 0.0, 1, 2, 2, False, {"model.layers": 2})
+
+
+def scale() -> Scale:
+    """Return a small scale if SMALL=1 is set, to try everything out on a CPU."""
+    return _SMALL if os.environ.get("SMALL", "0") not in ("", "0") else FULL
+
+
+def out() -> Path:
+    """Return the folder of the results, $OUT."""
+    folder = Path(os.environ.get("OUT") or ".gpu/out")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def scratch() -> Path:
+    """Return the folder of temporary files."""
+    folder = Path(os.environ.get("MOLSEPNORM_SCRATCH") or "/tmp/molsepnorm-gpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Network:
+    """SLIM with other settings."""
+
+    name: str = ""
+    """Empty for SLIM."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that differ from the recipe's."""
+
+    @property
+    def steps(self) -> int:
+        """Number of steps whose losses are compared."""
+        return min(16, scale().steps) if self.name else scale().steps
+
+    def settings(self, others: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all settings that differ from the recipe's.
+
+        Weights from Xavier's initialisation, for which the outputs depend on every part, need small
+        steps: larger ones amplify rounding errors."""
+        if not self.name:
+            return dict(others)
+        size = min(32, scale().batch)
+        warmup = self.steps * size / (10 * scale().molecules)  # of a schedule of ten epochs
+        model = {f"model.{name}": value for name, value in self.model.items()}
+        steps = {"run.batch_size": size, "optim.lr": 2e-5, "optim.warmup": min(0.9, warmup)}
+        return {**steps, "model.init": "xavier", **model, **others}
+
+    def label(self, what: str) -> str:
+        """Append the name of the network."""
+        return f"{what}, {self.name}" if self.name else what
+
+
+SLIM = Network()
+LOCAL = Network(
+    "with every cheap ingredient but resistances",
+    {
+        "local": "gine",
+        "node_walks": 20,
+        "pair_walks": 20,
+        "urpe": True,
+        "degree_scaler": True,
+        "norm": "sep-bn",
+        "readout": "token+sum",
+        "head": "mlp",
+    },
+)
+"""Can be captured even where the inverse matrices of resistances cannot."""
+WALKS = Network("with every cheap ingredient", {**LOCAL.model, "resistance_kernels": 8})
+PAIRS = Network(
+    "with pair vectors",
+    {"layers": 6, "pair_width": 32, "pair_walks": 20, "degree_scaler": True, "norm": "shared"},
+)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A way of taking the same steps."""
+    """A way to take the same steps."""
 
     step: str = "captured"
     precision: Precision = "fp32"
@@ -74,7 +144,7 @@ class Variant:
 
     @staticmethod
     def of(name: str) -> Variant:
-        """From its name.
+        """Parse a name.
 
         >>> Variant.of("captured/bf16/2/plain")
         Variant(step='captured', precision='bf16', blocks=2, fused=False)
@@ -82,38 +152,33 @@ class Variant:
         step, precision, blocks, attention = name.split("/")
         return Variant(step, cast(Precision, precision), int(blocks), attention == "fused")
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of the run."""
-        return {
-            "run.step": self.step,
-            "run.precision": self.precision,
-            "run.blocks": self.blocks,
-        }
 
+class Warnings(Callback):
+    """Collects the warnings of a trainer, such as that it cannot capture steps."""
 
-def load(config: TrainConfig) -> Dataset:
-    """A run's data, encoded from the packed molecules where they are carried along."""
-    encoding = encoding_of(architecture(config))
-    name = config.data.dataset
-    if name and (packed := MOLECULES / f"{name}.npz").is_file():
-        unpack(packed, f"{name}-downloaded", encoding)
-    return datasets.load(config.data, encoding)
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def on_warning(self, remark: str) -> None:
+        self.all.append(remark)
+        print(remark, flush=True)
 
 
 def make_trainer(
-    variant: Variant, device: str = DEVICE, settings: dict[str, Any] | None = None
+    variant: Variant, device: str = DEVICE, settings: Mapping[str, Any] | None = None
 ) -> Trainer:
-    """SLIM by the published recipe with these settings; the same weights on every device."""
+    """Make a trainer of SLIM by the published recipe; the weights are the same on every device."""
     (DEVICES.add if variant.fused else DEVICES.discard)("cuda")
     steps = scale().molecules // scale().batch
     overrides = {
         "run.device": device,
         "run.batch_size": scale().batch,
         "run.epochs": 10,
-        # the schedule's top after the first hundred steps, so that they learn something
+        "run.step": variant.step,
+        "run.precision": variant.precision,
+        "run.blocks": variant.blocks,
+        # the learning rate is at its maximum after the compared steps, so that they reduce the loss
         "optim.warmup": min(0.9, scale().steps / (10 * steps)),
-        **variant.settings,
         **scale().settings,
         **(settings or {}),
     }
@@ -121,7 +186,7 @@ def make_trainer(
 
 
 def trainer_of(config: TrainConfig, molecules: int | None = None) -> Trainer:
-    """A run's trainer, of the first so many of its training molecules."""
+    """Make the trainer of a run with the first `molecules` training molecules."""
     whole = load(config)
     splits = {**whole.splits, "train": whole.splits["train"][:molecules]}
     dataset = replace(whole, splits=splits)
@@ -130,27 +195,22 @@ def trainer_of(config: TrainConfig, molecules: int | None = None) -> Trainer:
     torch.manual_seed(config.run.seed)
     network = Graphormer(replace(architecture(config), outputs=task.outputs))
     model = PropertyModel(network, dataset.store.featurizer, task)
-    return Trainer(config, dataset, model, _new_folder(), Notes())
-
-
-def _new_folder() -> RunFolder:
-    among = scratch() / "trainers"
-    among.mkdir(exist_ok=True)
-    return RunFolder(Path(mkdtemp(dir=among)) / "run")
+    folder = Path(mkdtemp(prefix="trainer-", dir=scratch()))
+    return Trainer(config, dataset, model, RunFolder(folder / "run"), Warnings())
 
 
 def first_batches(trainer: Trainer, wanted: int) -> list[np.ndarray]:
-    """The batches of the first so many steps."""
+    """Return the batches of the first `wanted` steps."""
     batches: list[np.ndarray] = []
     for epoch in count():
         batches += trainer.schedule.batches(epoch)
         if len(batches) >= wanted:
-            return batches[:wanted]
-    raise AssertionError
+            break
+    return batches[:wanted]
 
 
 def take_losses(trainer: Trainer, batches: list[np.ndarray]) -> torch.Tensor:  # float64 (steps,)
-    """Train on these batches; the loss of each step."""
+    """Train on these batches; return the loss of each step."""
     losses = []
     for batch in batches:
         trainer.step.totals.zero_()
@@ -159,13 +219,13 @@ def take_losses(trainer: Trainer, batches: list[np.ndarray]) -> torch.Tensor:  #
     return torch.stack(losses).cpu()
 
 
-def notes(trainer: Trainer) -> list[str]:
-    """What it noted since it was made."""
-    assert isinstance(trainer.callback, Notes)
+def warnings_of(trainer: Trainer) -> list[str]:
+    """Return the warnings since the trainer was made."""
+    assert isinstance(trainer.callback, Warnings)
     return trainer.callback.all
 
 
-def synchronize(device: str = DEVICE) -> None:
-    """Wait until the device has done all that it was asked to."""
-    if device != "cpu":
+def synchronize() -> None:
+    """Wait until the device has finished."""
+    if DEVICE == "cuda":
         torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""What others have for the same work. A peer that is not here is said, and its stage runs on."""
+"""Other programs for the same work. A stage whose peer is missing says so and runs without it."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["PeerMissing"]
 
 
 class PeerMissing(Exception):
-    """This peer cannot be run here; the message says why, and what to do."""
+    """The peer cannot run here; the message says why and what to do."""

@@ -1,6 +1,6 @@
-"""chemprop's command line, in an environment of its own, as users run it.
+"""chemprop's command line, in an environment of its own.
 
-It is installed there by pip: torch==2.13.0 first, the build for CPUs, then chemprop==2.3.1.
+Install torch==2.13.0 there first (the build for CPUs), then chemprop==2.3.1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["executable", "fast_features", "model", "predict", "version"]
 
 
 def executable(given: Path | None) -> Path:
-    """Where it is.
+    """Return the absolute path.
 
     Raises:
-        PeerMissing: it was not given, or is not there.
+        PeerMissing: the path was not given, or does not exist.
     """
     if given is None:
         raise PeerMissing("chemprop was not given: --chemprop PATH or CHEMPROP=PATH")
@@ -29,7 +29,7 @@ def executable(given: Path | None) -> Path:
 
 
 def version(chemprop: Path) -> str:
-    """Its name and version."""
+    """Return its name and version."""
     code = "from importlib.metadata import version; print(version('chemprop'))"
     python = [str(chemprop.with_name("python")), "-c", code]
     done = subprocess.run(python, check=True, capture_output=True, text=True)
@@ -37,22 +37,22 @@ def version(chemprop: Path) -> str:
 
 
 def model(chemprop: Path, table: Path, folder: Path) -> Path:
-    """A model of its default size, trained for one epoch on a small table of `smiles` and `y`."""
+    """Train a model of its default size for one epoch on a small table of `smiles` and `y`."""
     made = folder / "model_0" / "best.pt"
     if not made.exists():
         train = [str(chemprop), "train", "--data-path", str(table), "--output-dir", str(folder)]
         columns = ["--smiles-columns", "smiles", "--target-columns", "y"]
-        # a warm-up of two epochs, its default, would not fit into one
+        # the default warm-up of two epochs would not fit into one
         kind = ["--task-type", "regression", "--epochs", "1", "--warmup-epochs", "0"]
         run([*train, *columns, *kind], table.parent)
     return made
 
 
 def fast_features(chemprop: Path) -> list[str]:
-    """The option that makes its features in C++, which is not its default.
+    """Return the option for features in C++, which is not the default.
 
     Raises:
-        PeerMissing: the package that this needs is not there.
+        PeerMissing: the package for it is not installed.
     """
     python = [str(chemprop.with_name("python")), "-c", "import cuik_molmaker"]
     if subprocess.run(python, capture_output=True).returncode:
@@ -61,6 +61,6 @@ def fast_features(chemprop: Path) -> list[str]:
 
 
 def predict(chemprop: Path, model: Path, table: Path, out: Path) -> list[str]:
-    """The command that predicts a table, with its defaults."""
+    """Return the command that predicts a table with default options."""
     files = ["--test-path", str(table), "--model-paths", str(model), "--output", str(out)]
     return [str(chemprop), "predict", *files, "--smiles-columns", "smiles"]

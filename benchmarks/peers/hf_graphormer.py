@@ -1,7 +1,7 @@
 """Graphormer of transformers 4.57.6: its preprocessing, its collator, its network.
 
-Its preprocessing is in Cython and compiled when it is first imported (into ~/.pyxbld); it uses a
-name that Cython 3.1 dropped, so Cython has to be older, and a C compiler has to be there.
+The preprocessing is in Cython and is compiled at its first import (into ~/.pyxbld). This needs a C
+compiler and Cython before 3.1, which dropped a name that it uses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Item = dict[str, Any]
 
 
 def raw_item(graph: MolGraph, label: float) -> Item:
-    """A molecule as its users have it before preprocessing: ZINC's graph, every bond both ways."""
+    """Return a molecule before preprocessing: ZINC's graph, every bond in both directions."""
     return {
         "node_feat": graph.atom_features.astype(np.int64),
         "edge_attr": np.concatenate([graph.bond_features] * 2).astype(np.int64),
@@ -39,34 +39,34 @@ def raw_item(graph: MolGraph, label: float) -> Item:
 
 
 def preprocessor() -> Callable[[Item], Item]:
-    """Its `preprocess_item`, which leaves the item that it is given as it is.
+    """Return `preprocess_item`, without its change of the given item.
 
     Raises:
-        PeerMissing: transformers or Cython is not here, or does not work.
+        PeerMissing: transformers or Cython is not installed, or does not work.
     """
     preprocess = _module("collating_graphormer").preprocess_item
     return lambda item: preprocess(dict(item))
 
 
 def collator() -> Callable[[Sequence[Item]], dict[str, Tensor]]:
-    """Its `GraphormerDataCollator` with its defaults, for preprocessed items.
+    """Return the default `GraphormerDataCollator`, for preprocessed items.
 
     Raises:
-        PeerMissing: transformers or Cython is not here, or does not work.
+        PeerMissing: transformers or Cython is not installed, or does not work.
     """
     collate = _module("collating_graphormer").GraphormerDataCollator()
-    # it puts tensors into the items that it is given
+    # copies, since it puts tensors into its items
     return lambda items: collate([dict(item) for item in items])
 
 
 def slim() -> nn.Module:
-    """Graphormer-SLIM, pre-norm, with tables of the size that v1 has for ZINC.
+    """Make Graphormer-SLIM, pre-norm, with embedding tables of the size that v1 has for ZINC.
 
     12 layers, 80 wide, 8 heads, feed-forward 80, dropout and attention dropout 0.1, paths of 20
     bonds.
 
     Raises:
-        PeerMissing: transformers is not here, or of another version.
+        PeerMissing: transformers is not installed, or has another version.
     """
     config = _module("configuration_graphormer").GraphormerConfig(
         num_classes=1,
@@ -90,7 +90,7 @@ def slim() -> nn.Module:
 
 
 def outputs(network: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:  # (B, 1)
-    """What its network gives for a batch of its collator; its loss is left out."""
+    """Compute the outputs for a batch of the collator, without the loss."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     return network(**inputs, return_dict=True).logits
 
@@ -98,7 +98,7 @@ def outputs(network: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:  # (B, 1
 def _module(name: str) -> Any:
     try:
         if (found := version("transformers")) != _VERSION:
-            raise PeerMissing(f"transformers {found} is here, not {_VERSION}")
+            raise PeerMissing(f"transformers {found} is installed, not {_VERSION}")
         if name == "collating_graphormer":
             version("cython")
         with warnings.catch_warnings():

@@ -1,36 +1,35 @@
-"""What is measured. Each stage is a function from `Settings` to rows of the table, in its module.
+"""The stages that are measured: functions from `Settings` to rows of the table.
 
-A stage runs in a process of its own, which may so choose its cores and threads; the modules are
-imported there alone, and import what is heavy.
+A stage runs in a process of its own, so it may choose its cores and threads. Its module is imported
+only there.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any
 
-__all__ = ["STAGES", "Stage"]
-
-
-class Stage(NamedTuple):
-    """Where a stage is, and whether it runs unasked."""
-
-    module: str
-    function: str
-    default: bool = True
-
+__all__ = ["DEFAULT", "STAGES", "function"]
 
 STAGES = {
-    "features": Stage("features", "zinc"),
-    "features-ogb": Stage("features", "ogb"),
-    "encode": Stage("encode", "encode"),
-    "collate": Stage("collate", "collate"),
-    "train": Stage("train", "step"),
-    "epoch": Stage("train", "epoch"),
-    "evaluate": Stage("evaluate", "evaluate"),
-    "predict": Stage("predict", "predict"),
-    "prepare": Stage("memory", "prepare"),
-    "memory": Stage("memory", "memory"),
-    "startup": Stage("startup", "startup"),
-    "scaling": Stage("scaling", "scaling", default=False),
-    "options": Stage("variants", "variants", default=False),
+    "features": "molecules.features",
+    "features-ogb": "molecules.features_ogb",
+    "encode": "molecules.encode",
+    "collate": "network.collate",
+    "train": "network.step",
+    "epoch": "network.epoch",
+    "evaluate": "network.evaluate",
+    "predict": "programs.predict",
+    "prepare": "programs.prepare",
+    "memory": "programs.memory",
+    "startup": "programs.startup",
+    "scaling": "programs.scaling",
 }
+"""Module and function of each stage."""
+DEFAULT = [name for name in STAGES if name != "scaling"]
+
+
+def function(stage: str) -> Any:
+    """Import the function of a stage."""
+    module, _, name = STAGES[stage].partition(".")
+    return getattr(import_module(f"stages.{module}"), name)

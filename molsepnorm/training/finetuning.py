@@ -31,7 +31,7 @@ __all__ = [
     "with_start",
 ]
 
-_HEAD = "readout"  # the module of a Graphormer that is its head
+_HEAD = "head"  # the module of a Graphormer that is its head
 _AFTER_LAYERS = "last_norm"
 _FREE = {
     *("dropout", "attention_dropout", "activation_dropout", "drop_path"),

@@ -1,9 +1,14 @@
-"""A file per kind: `make` draws a case, `check` runs it; `PARTS` names what of it may be cut."""
+"""The kinds of cases: `make` draws a case, `check` runs it, `PARTS` names what may shrink."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-_NAMES = "smiles tables configurations commands models runs stores library kills"
+from benchmarks.fuzz.kinds import damage
 
-KINDS = {name: import_module(f"benchmarks.fuzz.kinds.{name}") for name in _NAMES.split()}
+_NAMES = "smiles tables configurations commands library kills"
+
+KINDS = {
+    **{name: import_module(f"benchmarks.fuzz.kinds.{name}") for name in _NAMES.split()},
+    **damage.KINDS,
+}

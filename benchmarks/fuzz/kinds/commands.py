@@ -1,4 +1,4 @@
-"""Command lines: every option of every command with hostile values, and pairs that conflict."""
+"""Command lines: every option of every command with invalid values, and conflicting options."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
 
 
 def check(case: dict[str, Any], work: Work) -> None:
-    # copies, as some cases name them as outputs
+    # copies, as some cases write to them
     words = {"TABLE": "table.csv", "RUN": "run", "MODEL": "run/model", "CONFIG": "tiny.yaml"}
     words |= {"CHECKPOINT": "run/model/model.safetensors", "STOPPED": "stopped"}
     words |= {"WEIGHTS": "in.csv"}

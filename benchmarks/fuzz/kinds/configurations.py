@@ -41,11 +41,11 @@ _TEXTS = (
         + [f"  a{k + 1}: &a{k + 1} [{', '.join([f'*a{k}'] * 9)}]" for k in range(9)]
     ),
 )
-_WITHOUT = ("data.data_dir", "data.table", "data.dataset", "run.device")  # places, not values
+_WITHOUT = ("data.data_dir", "data.table", "data.dataset", "run.device")
 
 
 def names() -> Iterator[str]:
-    """Every setting by its dotted name."""
+    """Yield every setting by its dotted name."""
     for section, field in TrainConfig.model_fields.items():
         kind: Any = field.annotation
         inner = [f.name for f in fields(kind)] if is_dataclass(kind) else list(kind.model_fields)
@@ -75,7 +75,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
             name, _, value = text.partition("=")
             section, _, key = name.partition(".")
             block = [f"{section}:", f"  {key}: {value}"]
-            if section == "model":  # a large one takes long, and is no hang
+            if section == "model":  # a large network takes long without a hang
                 small = {"width": 8, "ffn_width": 8, "heads": 2}
                 block += [f"  {each}: {size}" for each, size in small.items() if each != key]
             lines = [line for line in lines if not line.startswith(f"{section}:")] + block
@@ -100,7 +100,9 @@ def check(case: dict[str, Any], work: Work) -> None:
             return
         config.save(Path("again.yaml"))
         if load_config(config=Path("again.yaml")) != config.resolved():
-            raise promises.Broken("unchanged output", "what is saved is not what was loaded")
+            raise promises.Broken(
+                "unchanged output", "the saved configuration is not the loaded one"
+            )
         return
     settings = [part for text in case["set"] for part in ("--set", text) if "\0" not in text]
     table = ["--data", str(work.root / "table.csv"), "--targets", ",".join(TARGETS)]

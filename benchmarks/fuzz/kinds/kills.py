@@ -1,5 +1,7 @@
-"""Commands that are killed again and again, or run twice at once: in the end their results are
-those of an undisturbed command, and nothing is left behind."""
+"""Commands that are killed repeatedly, or run twice at once.
+
+In the end their results are those of an undisturbed command, and no temporary file is left.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ _COMMANDS = {
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
-    """A kill comes after a number of operations on files, or of seconds."""
+    """Draw kills after a number of file operations or of seconds."""
     name = rng.choice(("train", "train", "prepare", "predict"))
-    most, seconds = {"train": (1150, 2.5), "prepare": (130, 0.2), "predict": (30, 0.2)}[name]
+    operations, seconds = {"train": (1150, 2.5), "prepare": (130, 0.2), "predict": (30, 0.2)}[name]
     kills = [
-        rng.choice((["event", rng.randrange(most)], ["seconds", rng.random() * seconds]))
+        rng.choice((["event", rng.randrange(operations)], ["seconds", rng.random() * seconds]))
         for _ in range(rng.randint(2, 6))
     ]
     return {"command": name, "kills": kills, "crowd": rng.choice((1, 1, 2))}
@@ -48,10 +50,10 @@ def check(case: dict[str, Any], work: Work) -> None:
             _outcomes(case, kill, work)
             if case["command"] == "predict" and Path("out.csv").exists():
                 _require_same(work.root / "out.csv", Path("out.csv"))
-        for code, told in _outcomes(case, None, work) + _outcomes({**case, "crowd": 1}, None, work):
-            done = "exists and is not empty" in told and Path("run/metrics.json").exists()
-            if code and not done and not (case["crowd"] > 1 and "another process" in told):
-                raise promises.Broken("kills", f"it fails in the end: {told}", told[:60])
+        for code, text in _outcomes(case, None, work) + _outcomes({**case, "crowd": 1}, None, work):
+            done = "exists and is not empty" in text and Path("run/metrics.json").exists()
+            if code and not done and not (case["crowd"] > 1 and "another process" in text):
+                raise promises.Broken("kills", f"it fails in the end: {text}", text[:60])
         _require_results(case["command"], work)
     finally:
         os.environ["MOLSEPNORM_CACHE"] = str(work.root / "cache")
@@ -75,37 +77,37 @@ def _require_results(name: str, work: Work) -> None:
 
 def _require_same(before: Path, after: Path) -> None:
     if before.read_bytes() != after.read_bytes():
-        raise promises.Broken("kills", f"{after} is not that of an undisturbed command")
+        raise promises.Broken("kills", f"{after} differs from that of an undisturbed command")
 
 
 def _outcomes(case: dict[str, Any], kill: list | None, work: Work) -> list[tuple[int, str]]:
-    """Run the command as often at once as the case says, the first one until it is killed."""
-    text = _COMMANDS[case["command"]].replace("ROOT", str(work.root))
+    """Run the command as many times at once as the case says, and kill the first."""
+    line = _COMMANDS[case["command"]].replace("ROOT", str(work.root))
     if Path("run/checkpoints/last.safetensors").exists():
-        text = "train --resume run"
+        line = "train --resume run"
     started = []
     for number in range(case["crowd"]):
         ours, theirs = Pipe(duplex=False)
         child = os.fork()
         if not child:
-            _serve(text.split(), None if number else kill, theirs)
+            _serve(line.split(), None if number else kill, theirs)
         theirs.close()
         started.append((child, ours))
     outcomes = []
     for child, ours in started:
         try:
-            code, told, broken = ours.recv()
+            code, text, broken = ours.recv()
         except EOFError:
-            code, told, broken = 0, "", None  # killed
+            code, text, broken = 0, "", None  # killed
         os.waitpid(child, 0)
         if broken is not None:
-            raise promises.Broken(*broken)
-        outcomes.append((code, told))
+            raise broken
+        outcomes.append((code, text))
     return outcomes
 
 
 def _serve(arguments: list[str], kill: list | None, channel: Connection) -> None:
-    """A child's life."""
+    """Run the command in a child."""
     try:
         if kill is not None and kill[0] == "seconds":
             signal.setitimer(signal.ITIMER_REAL, kill[1] + 1e-3)  # SIGALRM ends the process
@@ -117,7 +119,7 @@ def _serve(arguments: list[str], kill: list | None, channel: Connection) -> None
             promises.clean_exit(result)
             broken = None
         except promises.Broken as error:
-            broken = (error.promise, error.what, error.key)
+            broken = error.with_traceback(None)
         channel.send((result.code, f"{result.err}{result.error or ''}", broken))
     finally:
         os._exit(0)

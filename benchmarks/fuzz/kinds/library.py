@@ -59,7 +59,7 @@ _TAILS = (
 
 
 def _almost(rng: random.Random, arrays: dict[str, str]) -> dict[str, str]:
-    """Arrays of a molecule, one of them changed, or another."""
+    """Change or replace one of the arrays of a molecule."""
     name = rng.choice(list(arrays))
     changed = f"({arrays[name]}){rng.choice(_TAILS)}", _array(rng), rng.choice(_ODD)
     return {**arrays, name: rng.choice(changed)}
@@ -147,7 +147,7 @@ def check(case: dict[str, Any], work: Work) -> None:
 
 
 def _judge(error: Exception, call: str) -> None:
-    """A mistake inside an argument is the campaign's; the rest must be an error of ours."""
+    """Check the error, unless it was raised while the arguments were made."""
     if isinstance(error, NameError):
         raise error
     frames = error.__traceback__
@@ -159,19 +159,21 @@ def _judge(error: Exception, call: str) -> None:
 
 
 def _expected(given: Any, result: Any, call: str) -> None:
-    """Require that numbers came from molecules with the model's features, one each."""
+    """Check that there is one number for each molecule, and that its features are the model's."""
     if "predict_graphs" not in call:
         if isinstance(given, str | bytes):
-            raise promises.Broken("no answer to nonsense", f"{call} gave {result!r:.200}", "a str")
+            raise promises.Broken(
+                "no result for invalid input", f"{call} gave {result!r:.200}", "a str"
+            )
         return
     graphs, sizes = list(given), featurize.SIZES["ogb"]
     if len(result) != len(graphs):
         raise promises.Broken("rows", f"{len(graphs)} graphs gave {len(result)} rows")
     for graph in graphs:
         both = (graph.atom_features, sizes.atoms), (graph.bond_features, sizes.bonds)
-        for found, most in both:
-            if len(found) and (found.shape[1] != len(most) or (found >= np.array(most)).any()):
+        for found, limits in both:
+            if len(found) and (found.shape[1] != len(limits) or (found >= np.array(limits)).any()):
                 what = f"{call} gave {result!r}"
-                raise promises.Broken("no answer to nonsense", what, "features")
+                raise promises.Broken("no result for invalid input", what, "features")
     if not np.isfinite(result).all():
         raise promises.Broken("number or reason", f"{call} gave {result!r}")

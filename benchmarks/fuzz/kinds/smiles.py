@@ -1,4 +1,4 @@
-"""SMILES: real ones mutated, noise, and extremes of every part of the language."""
+"""SMILES: mutated molecules, noise, and extremes of every part of the language."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _pieces(rng: random.Random, work: Work) -> str:
     return "".join(rng.choice(some) for _ in range(rng.randint(1, 12)))
 
 
-_EXTREMES = (  # what comes before, so many times, and after
+_EXTREMES = (  # prefix, repeated piece, suffix
     *(("", "C", ""), ("", "c", ""), ("", "*", ""), ("", ">", ""), ("", "😀", ""), ("", "C.", "C")),
     *(("C", "(C", ""), ("", "(", ""), ("", "[", "C"), ("C1", "C", "1"), ("", "c1ccccc1", "")),
     *(("", "C1CC2", "12"), ("", "[Na+].[Cl-].", "C"), ("[", "9", "C]"), ("[C", "+", "]")),
@@ -113,7 +113,7 @@ def check(case: dict[str, Any], work: Work) -> None:
 
 
 def _writable(texts: list[str], way: str) -> bool:
-    """Return whether this route hands the SMILES over unchanged."""
+    """Return whether the command receives the SMILES unchanged."""
     for text in texts:
         try:
             size = len(text.encode())
@@ -123,7 +123,7 @@ def _writable(texts: list[str], way: str) -> bool:
             return False
         if way == "stdin" and (not text.strip() or set("\n\r") & set(text)):
             return False
-    first = texts[0]  # of stdin, where it may be a header, and begin with a byte-order mark
+    first = texts[0]  # standard input may begin with a header or a byte-order mark
     return way != "stdin" or not ("," in first or first == "smiles" or first.startswith("\ufeff"))
 
 
@@ -145,7 +145,7 @@ def _library(texts: list[str], work: Work) -> None:
         promises.our_error(error, library=True)
         raise promises.Broken("rows", f"one SMILES stops all: {error!r:.300}") from None
     if [row.smiles for row in rows] != texts:
-        raise promises.Broken("rows", "rows were lost or moved")
+        raise promises.Broken("rows", "rows are missing or moved")
     for row in rows:
         promises.row_of_numbers(row)
     if rows != again:

@@ -1,4 +1,4 @@
-"""Tables in every format, through the commands that read one."""
+"""Tables in every format, read by every command that reads one."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "prepare", "tra
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
     columns, way = ["id", "smiles", "note", *TARGETS], rng.choice(_WAYS)
     rows = []
-    for place in range(rng.choice((12, 30) if way == "train" else (0, 1, 2, 5, 12, 30))):
+    for number in range(rng.choice((12, 30) if way == "train" else (0, 1, 2, 5, 12, 30))):
         colour = rng.choice(("red", "green", "blue"))
-        row = [str(place), rng.choice(work.smiles), "x", str(rng.gauss(0, 1)), str(place % 2)]
+        row = [str(number), rng.choice(work.smiles), "x", str(rng.gauss(0, 1)), str(number % 2)]
         rows.append([*row, colour])
         while rng.random() < 0.15:
             rows[-1][rng.randrange(1, 6)] = rng.choice(_CELLS)
@@ -75,8 +75,8 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
 
 def check(case: dict[str, Any], work: Work) -> None:
     content = _content(case)
-    for place, length, piece in case["damage"]:
-        start = int(place * len(content))
+    for share, length, piece in case["damage"]:
+        start = int(share * len(content))
         content = content[:start] + piece + content[start + length :]
     content = _packed(content, case["pack"])
     content = content[: math.ceil(case["keep"] * len(content))]
@@ -131,8 +131,8 @@ def _parquet(columns: list[str], rows: list[list[str]], rng: random.Random) -> b
         lambda t: pyarrow.array(range(len(t)), pyarrow.timestamp("ns")),
     )
     arrays = []
-    for place, name in enumerate(columns):
-        texts = [row[place] if place < len(row) else None for row in rows]
+    for i, name in enumerate(columns):
+        texts = [row[i] if i < len(row) else None for row in rows]
         if name != "smiles" and rng.random() < 0.15:
             arrays.append(rng.choice(odd)(texts))
         else:
@@ -143,48 +143,42 @@ def _parquet(columns: list[str], rows: list[list[str]], rng: random.Random) -> b
 
 
 def _packed(content: bytes, pack: str) -> bytes:
-    if pack == "zip":
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            archive.writestr("in.csv", content)
-        return out.getvalue()
-    pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-    return pack_with.get(pack, bytes)(content)
+    if pack != "zip":
+        pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+        return pack_with.get(pack, bytes)(content)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("in.csv", content)
+    return out.getvalue()
 
 
 def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
-    """Return the path for the command, and the process that writes into it, if any."""
+    """Return the path for the command, and the process that writes to it, if there is one."""
     if through not in ("fifo", "pipe"):
         return name, 0
+    read, write = os.pipe()
+    path = f"/dev/fd/{read}" if through == "pipe" else f"fifo.{name[3:]}"
     if through == "fifo":
-        name = f"fifo.{name[3:]}"
-        os.mkfifo(name)
-        ends: tuple[int, ...] = ()
-    else:
-        ends = os.pipe()
-        name = f"/dev/fd/{ends[0]}"
-    writer = os.fork()
-    if not writer:
+        os.mkfifo(path)
+    if not (writer := os.fork()):
         try:
-            if ends:
-                os.close(ends[0])
-            with open(ends[1] if ends else name, "wb") as out:
+            os.close(read)
+            with open(write if through == "pipe" else path, "wb") as out:
                 out.write(content)
         finally:
             os._exit(0)
-    if ends:
-        os.close(ends[1])
-    return name, writer
+    os.close(write)
+    return path, writer
 
 
 def _sound(case: dict[str, Any]) -> bool:
-    """Return whether the rows of the file are certain."""
+    """Return whether every reader must find the same rows."""
     columns, encoding = case["columns"], case["encoding"]
     text = "".join("".join(row) for row in [columns, *case["rows"]])
     return (
         case["suffix"] in ("csv", "tsv")
         and case["pack"] != "zst"
-        and not (case["through"] == "pipe" and case["pack"])  # its name does not tell
+        and not (case["through"] == "pipe" and case["pack"])  # its name has no ending
         and case["keep"] == 1
         and not case["damage"]
         and encoding in ("utf-8", "utf-8-sig", "utf-16")
@@ -200,7 +194,7 @@ def _sound(case: dict[str, Any]) -> bool:
 
 
 def _run(arguments: list[str], left: set[str], stdin: bytes = b"") -> Result:
-    """Run the command; where it fails none of the files in `left` may be there, nor half of one."""
+    """Run the command; if it fails, the files in `left` must not exist. No part of a file may."""
     result = command(arguments, stdin)
     promises.clean_exit(result)
     there = {path.name for path in Path().iterdir()}
@@ -217,7 +211,7 @@ def _predict(case: dict[str, Any], source: str, content: bytes, work: Work) -> N
     result = _run([*arguments, *given], {"out.csv"}, content if stdin else b"")
     if result.code:
         if _sound(case) and (not stdin) and "has a column" not in result.err:
-            raise promises.Broken("rows", f"a sound table is refused: {result.err}")
+            raise promises.Broken("rows", f"a valid table is refused: {result.err}")
         return
     rows = promises.predicted(Path("out.csv"), TARGETS)
     if _sound(case) and (not stdin or "utf-8" in case["encoding"]):
@@ -236,7 +230,7 @@ def _check(case: dict[str, Any], source: str, content: bytes, work: Work) -> Non
     if result.code == 0:
         json.loads(result.out)
     elif _sound(case):
-        raise promises.Broken("rows", f"a sound table is refused: {result.err}", result.err[:60])
+        raise promises.Broken("rows", f"a valid table is refused: {result.err}", result.err[:60])
     if case["through"] == "file":
         _run(["data", "check", source], set())
 

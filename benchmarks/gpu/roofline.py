@@ -1,4 +1,4 @@
-"""What no implementation of a training step of SLIM could be faster than on this GPU."""
+"""Lower bounds of a training step of SLIM on this GPU: kernel launches, bytes, matrix products."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from floors import in_blocks, matrix_products
+from lower_bounds import in_blocks, matrix_products
 
 from gpu.trainers import DEVICE, synchronize
 from molsepnorm.training.loop import Trainer
 
-__all__ = ["bandwidth", "least_bytes", "per_launch", "products", "seconds_of"]
+__all__ = ["bandwidth", "min_bytes", "products", "seconds_of", "seconds_per_launch"]
 
 _COPIED = 2 << 30 if DEVICE == "cuda" else 64 << 20
 _LAUNCHES = 1000
 
 
 def seconds_of(work: Callable[[], Any], repeats: int = 5) -> float:
-    """The median, after a warm-up; the device has finished what it was asked to."""
+    """Return the median time after a warm-up, until the device has finished."""
     taken = []
     for _ in range(repeats + 1):
         synchronize()
@@ -33,14 +33,14 @@ def seconds_of(work: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes a second that a large copy reads and writes together."""
+    """Return the bytes per second that a large copy reads and writes together."""
     source = torch.ones(_COPIED, dtype=torch.uint8, device=DEVICE)
     target = torch.zeros_like(source)
     return 2 * _COPIED / seconds_of(lambda: target.copy_(source))
 
 
-def per_launch(captured: bool) -> float:
-    """Seconds of a kernel that does next to nothing, each waiting for the one before."""
+def seconds_per_launch(captured: bool) -> float:
+    """Return the time of a minimal kernel that depends on the one before."""
     x = torch.zeros(1, device=DEVICE)
 
     def launches() -> None:
@@ -51,8 +51,8 @@ def per_launch(captured: bool) -> float:
 
 
 def products(slots: Sequence[int], blocks: int, precision: str) -> Callable[[], None]:
-    """The matrix products of a step for graphs with these slots, as one graph of launches."""
-    kept = torch.get_default_dtype()
+    """Return the matrix products of a step, for graphs with these slots, as a CUDA graph."""
+    dtype = torch.get_default_dtype()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         if precision == "bf16":
@@ -60,37 +60,36 @@ def products(slots: Sequence[int], blocks: int, precision: str) -> Callable[[], 
         with torch.device(DEVICE):
             work = matrix_products(in_blocks(np.array(slots), blocks), backward=True)
     finally:
-        torch.set_default_dtype(kept)
+        torch.set_default_dtype(dtype)
     return _captured(work)
 
 
-def least_bytes(trainer: Trainer, slots: Sequence[int], blocks: int, number: int = 4) -> int:
-    """Bytes that a step moves though every layer be one kernel forward and one backward.
+def min_bytes(trainer: Trainer, slots: Sequence[int], blocks: int, size: int = 4) -> int:
+    """Return the bytes that a step moves if each layer is one kernel forward and one backward.
 
-    Each layer reads its input and the bias and writes its output; backward it reads all that and
-    its output's gradient, computes the rest again, writes the gradients of its input and of the
-    bias. Parameters are read twice, their gradients written and read, and AdamW's two moments, the
-    parameters and their average read and written. The codes of pairs are read as int16.
+    Forward, a layer reads its input and the bias and writes its output; backward, it reads these
+    and the gradient of its output, and writes the gradients of its input and of the bias.
+    Parameters are read twice and their gradients written and read; AdamW's two moments, the
+    parameters and their average are read and written. The pair codes are int16.
 
     Args:
-        trainer: of which network.
-        slots: of the batch's graphs.
-        blocks: that they are padded in.
-        number: bytes of an activation.
+        trainer: of the network.
+        slots: number of slots of each graph of the batch.
+        blocks: number of padded groups.
+        size: bytes of an activation.
     """
-    rectangles = in_blocks(np.array(slots), blocks)
-    rows = sum(graphs * side for graphs, side in rectangles)
-    pairs = sum(graphs * side**2 for graphs, side in rectangles)
+    groups = in_blocks(np.array(slots), blocks)
+    rows = sum(graphs * side for graphs, side in groups)
+    pairs = sum(graphs * side**2 for graphs, side in groups)
     config = trainer.network.config
-    stream, bias = rows * config.width * number, pairs * config.heads * number
+    stream, bias = rows * config.width * size, pairs * config.heads * size
     parameters = 4 * sum(p.numel() for p in trainer.network.parameters())
-    layers = config.layers * (5 * stream + 3 * bias)
     averaged = 2 if trainer.average is not None else 0
-    return layers + 2 * pairs + parameters * (2 + 2 + 4 + 2 + averaged)
+    return config.layers * (5 * stream + 3 * bias) + 2 * pairs + parameters * (10 + averaged)
 
 
 def _captured(work: Callable[[], None]) -> Callable[[], None]:
-    """The same as one CUDA graph; itself on a CPU."""
+    """Capture the work as a CUDA graph; on a CPU return it unchanged."""
     if DEVICE == "cpu":
         return work
     stream = torch.cuda.Stream()

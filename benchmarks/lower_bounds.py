@@ -1,7 +1,7 @@
-"""What no implementation of a stage could be faster than: its reading, moving or multiplying alone.
+"""The unavoidable part of a stage's work: parsing, copying or multiplying alone.
 
-Each function does the work of a turn. A floor is what this machine, by the same libraries and with
-the same number of threads, needs for that part of a stage's work which nobody can leave out.
+A bound is the time that this machine needs for that part, with the same libraries and the same
+number of threads. Each function does, or returns, the work of one round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WIDTH, _HEADS, _LAYERS = 80, 8, 12  # SLIM
 
 
 def parse(smiles: Sequence[str]) -> int:
-    """RDKit reads each SMILES once; returns how many."""
+    """Parse each SMILES once with RDKit; return their number."""
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
@@ -29,24 +29,20 @@ def parse(smiles: Sequence[str]) -> int:
 
 
 def parse_on_all_cores(pool: Pool, smiles: Sequence[str]) -> int:
-    """The same, in pieces, by processes that wait for them."""
+    """Parse in pieces, in processes that have started before."""
     pieces = [smiles[start : start + 500] for start in range(0, len(smiles), 500)]
     return sum(pool.imap_unordered(parse, pieces))
 
 
 def copying(num_bytes: int) -> Callable[[], None]:
-    """Copies as many bytes from one place of memory to another."""
+    """Copy this number of bytes in memory."""
     source = np.ones(num_bytes, dtype=np.uint8)
     target = np.zeros_like(source)
-
-    def copy() -> None:
-        np.copyto(target, source)
-
-    return copy
+    return lambda: np.copyto(target, source)
 
 
 def in_blocks(slots: np.ndarray, blocks: int) -> list[tuple[int, int]]:
-    """Graphs of these numbers of slots, by size, in `blocks` rectangles: (graphs, slots) of each.
+    """Sort graphs by their number of slots into padded groups; return (graphs, slots) of each.
 
     >>> in_blocks(np.array([5, 9, 6, 8]), blocks=2)
     [(2, 6), (2, 9)]
@@ -54,15 +50,15 @@ def in_blocks(slots: np.ndarray, blocks: int) -> list[tuple[int, int]]:
     return [(len(part), int(part[-1])) for part in np.array_split(np.sort(slots), blocks)]
 
 
-def matrix_products(rectangles: Sequence[tuple[int, int]], backward: bool) -> Callable[[], None]:
-    """SLIM's matrix products for a batch of these rectangles, on random numbers.
+def matrix_products(groups: Sequence[tuple[int, int]], backward: bool) -> Callable[[], None]:
+    """Compute SLIM's matrix products for a batch of these padded groups, on random numbers.
 
-    In each layer the four linear maps over all slots, and each head's QKᵀ and weights times V in
-    each rectangle; backward, two products for each of these. Nothing else: no norm, softmax,
-    bias, dropout, activation, copy or optimiser.
+    Each layer has four linear maps over all slots, and for each head and group QKᵀ and weights
+    times V; the backward pass has two products for each of these. Norms, softmax, bias, dropout,
+    activations, copies and the optimiser are left out.
     """
     size = _WIDTH // _HEADS
-    slots = sum(graphs * side for graphs, side in rectangles)
+    slots = sum(graphs * side for graphs, side in groups)
     linear = [(_WIDTH, 3 * _WIDTH), (_WIDTH, _WIDTH), (_WIDTH, _WIDTH), (_WIDTH, _WIDTH)]
     pairs: list[tuple[Tensor, Tensor]] = []
     for inner, outer in linear:
@@ -70,7 +66,7 @@ def matrix_products(rectangles: Sequence[tuple[int, int]], backward: bool) -> Ca
         pairs.append((x, w))
         if backward:
             pairs += [(grad, w.T), (x.T, grad)]
-    for graphs, side in rectangles:
+    for graphs, side in groups:
         q, k, v, grad = torch.randn(4, graphs * _HEADS, side, size)
         weights = torch.randn(graphs * _HEADS, side, side)
         pairs += [(q, k.mT), (weights, v)]
