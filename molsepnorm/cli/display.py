@@ -268,14 +268,14 @@ def series_table(summary: Mapping[str, Any]) -> Table:
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """A row for each variant, and a row for how each differs from the first one on each split."""
-    first, *_ = ablation.series
-    runs = len(ablation.series[first].runs)
+    first, *_ = ablation.replicates
+    runs = len(ablation.replicates[first].runs)
     label = METRICS[ablation.metric].label
     scores = Table(title=f"{label}: mean ± sd of {runs} run(s)")
     scores.add_column("variant")
     for heading in ("val", "test", "parameters"):
         scores.add_column(heading, justify="right")
-    for name, series in ablation.series.items():
+    for name, series in ablation.replicates.items():
         cells = (_spread(series.summary[split][ablation.metric]) for split in ("val", "test"))
         scores.add_row(cell(name), *cells, f"{series.summary['parameters']:,}")
     differences = Table(title=f"{label}: difference from {first}, by pairs of runs")

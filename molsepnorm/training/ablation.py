@@ -1,9 +1,9 @@
-"""`ablate`: variants of one recipe over the same seeds, and how sure their differences are."""
+"""`ablate`: variants of one recipe over the same seeds, and tests of their differences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -25,41 +25,41 @@ __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of
 
 _SPLITS = ("val", "test")
 _DIFFERENT_NORMS = tuple(
-    f"model.{place}_norm" for place in ("graph", "node", "first_graph", "last_graph")
+    f"model.{name}_norm" for name in ("graph", "node", "first_graph", "last_graph")
 )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a variant from the first one, over runs of the same seeds and splits."""
+    """Difference of a variant from the first one, over pairs of runs with equal seed and split."""
 
     mean: float
     interval: tuple[float, float] | None
-    """95 %, by Student's t; None of a single pair."""
+    """95 % interval by Student's t; None for a single pair."""
     p: float | None
-    """Of a paired t-test; None where it is not defined: a single pair, or all alike."""
+    """p-value of a paired t-test; None if undefined: a single pair, or equal differences."""
     pairs: int
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What the variants came to."""
+    """The result of `ablate`."""
 
     folder: Path
     metric: str
-    """By which the variants are compared: that by which models are chosen."""
-    series: dict[str, Replicates]
-    """By the variants' names, the first one being what the others are compared with."""
+    """The metric that is compared; it also selects the best epochs."""
+    replicates: dict[str, Replicates]
+    """Replicates by variant; the others are compared with the first."""
     differences: dict[str, dict[str, Difference]]
-    """Variant -> split -> difference from the first."""
+    """Variant -> split -> difference from the first variant."""
     finished: bool
-    """False where it was stopped; the same call goes on."""
+    """False if it was stopped; the same call continues it."""
 
     def to_json(self) -> dict[str, Any]:
         """The content of `ablation.json`."""
         return {
             "metric": self.metric,
-            "variants": {name: series.summary for name, series in self.series.items()},
+            "variants": {name: each.summary for name, each in self.replicates.items()},
             "differences": {
                 name: {split: vars(each) for split, each in by_split.items()}
                 for name, by_split in self.differences.items()
@@ -77,78 +77,81 @@ def ablate(
 ) -> Ablation:
     """Train every variant with every seed, one after the other.
 
-    All variants are trained with the first seed, then all with the second, so that what is there
-    can be compared at any time. Runs that are finished are not repeated and one that was stopped
-    goes on. `ablation.json`, and a plot where matplotlib is installed, are written after each seed.
+    All variants are trained with the first seed, then all with the second, and so on. After each
+    seed `ablation.json` is written, and a plot if matplotlib is installed. Finished runs are not
+    repeated, and a stopped run is continued.
 
     >>> config = load_config("zinc", overrides={"run.budget": "8m"})      # doctest: +SKIP
     >>> ablate(config, "runs/norms", {"norm": ["shared", "sep"]}, seeds=range(5))
     ...                                                                   # doctest: +SKIP
 
     Args:
-        config: the recipe that all share.
-        folder: holds a series for each variant.
+        config: the recipe that all variants share.
+        folder: the folder for the results, with a folder per variant.
         vary: settings and their values, see `variants_of`; all combinations are trained.
-        seeds: of initial weights, order and dropout, the same for every variant.
-        callback: is told of each run.
+        seeds: random seeds, the same for every variant.
+        callback: receives the events of every run and may stop it; one or several.
 
     Raises:
-        ConfigError: nothing to compare, an unknown setting, or as `train_replicates`.
-        DataError, ModelError, StorageError: as `train`.
+        ConfigError: fewer than two variants, an unknown setting, or as in `train_replicates`.
+        DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
     configs = {name: config.changed(each) for name, each in variants_of(vary).items()}
     if len(configs) < 2:
-        raise ConfigError("an ablation compares two variants or more, such as norm=shared,sep")
+        raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)
     with hold(config.data.table, config.data.splits_file):
         for count in range(1, max(len(seeds), 1) + 1):
-            series: dict[str, Replicates] = {}
+            replicates: dict[str, Replicates] = {}
             for name, variant in configs.items():
-                some = seeds[:count]
-                each = train_replicates(variant, folder / name, seeds=some, callback=callback)
+                each = train_replicates(
+                    variant, folder / name, seeds=seeds[:count], callback=callback
+                )
                 if not each.finished:
                     return result
-                series[name] = each
-            result = _compared(folder, series, finished=count >= len(seeds))
+                replicates[name] = each
+            result = _compared(folder, replicates, finished=count >= len(seeds))
             write_json(folder / "ablation.json", result.to_json())
             _draw(result)
     return result
 
 
 def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """The settings of every combination, by a name that says what varies.
+    """Return the settings of every combination, by a name with the values that vary.
 
     >>> list(variants_of({"norm": ["shared", "sep"], "model.layers": [4, 8]}))
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm`, for `model.norm` without anything that
-            differs from its name.
+        vary: dotted settings and their values; or `norm`, which sets `model.norm` and removes the
+            norms of single places.
 
     Raises:
-        ConfigError: an unknown norm, a value twice, one text in place of a list of values, or the
-            seed, which is every variant's.
+        ConfigError: an unknown norm, a repeated value, a text instead of a list of values, or the
+            seed.
     """
     for name, values in vary.items():
         require_several(values, name)
     if "run.seed" in vary:
-        raise ConfigError("run.seed cannot vary: all variants have the same seeds, of --seeds")
+        raise ConfigError(
+            "run.seed cannot vary: all variants are trained with the same seeds, see --seeds"
+        )
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
     for name, each in zip(vary, options, strict=True):
-        if len({told for told, _ in each}) < len(each):
+        if len({text for text, _ in each}) < len(each):
             raise ConfigError(f"{name} has a value twice")
     variants = {}
     for chosen in product(*options):
         settings: dict[str, Any] = {}
         for _, own in chosen:
             settings |= own
-        variants[",".join(told for told, _ in chosen)] = settings
+        variants[",".join(text for text, _ in chosen)] = settings
     return variants
 
 
 def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """A value as a part of a name, and as settings."""
+    """Return the part of a variant's name for a value, and the settings."""
     if name != "norm":
         return f"{name.rpartition('.')[2]}={value}", {name: value}
     if value not in NORMS:
@@ -157,7 +160,7 @@ def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Difference:
-    """Of scores from others, pair by pair: their mean, its interval, and a test of no difference.
+    """Compare scores with others in pairs: mean difference, its interval, and a t-test.
 
     >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
     Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
@@ -174,49 +177,43 @@ def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Differe
     return Difference(mean, (mean - reach, mean + reach), p, count)
 
 
-def _compared(folder: Path, series: dict[str, Replicates], finished: bool) -> Ablation:
-    base, *_ = series.values()
+def _compared(folder: Path, replicates: dict[str, Replicates], finished: bool) -> Ablation:
+    base, *_ = replicates.values()
     metric = base.summary["chosen_by"]
     if metric not in base.summary["test"]:
-        metric = next(iter(base.summary["test"]))  # chosen by the loss, which is no score
-    differences = {}
-    for name, each in list(series.items())[1:]:
-        pairs = {split: list(_pairs(each, base, split, metric)) for split in _SPLITS}
-        differences[name] = {
-            split: paired_difference(*zip(*both, strict=True))
-            for split, both in pairs.items()
-            if both
-        }
-    return Ablation(folder, metric, series, differences, finished)
-
-
-def _pairs(
-    series: Replicates, base: Replicates, split: str, metric: str
-) -> Iterator[tuple[float, float]]:
-    """Scores of runs of the same seed and split, where both are defined."""
-    for name, run in series.runs.items():
-        both = run[split][metric], base.runs[name][split][metric]
-        if None not in both:
-            yield both
+        metric = next(iter(base.summary["test"]))  # the loss selects, but is not a score
+    differences: dict[str, dict[str, Difference]] = {}
+    for name, each in list(replicates.items())[1:]:
+        differences[name] = {}
+        for split in _SPLITS:
+            pairs = [
+                (run[split][metric], base.runs[seed][split][metric])
+                for seed, run in each.runs.items()
+            ]
+            defined = [both for both in pairs if None not in both]
+            if defined:
+                scores, others = zip(*defined, strict=True)
+                differences[name][split] = paired_difference(scores, others)
+    return Ablation(folder, metric, replicates, differences, finished)
 
 
 def _draw(ablation: Ablation) -> None:
-    """A dot for each run, mean and standard deviation beside them, for each variant."""
+    """Plot the score of each run, with mean and standard deviation of each variant."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    names = list(ablation.series)
+    names = list(ablation.replicates)
     figure = Figure(figsize=(7, 1.2 + 0.5 * len(names)), layout="constrained")
     for axes, split in zip(figure.subplots(1, 2, sharey=True), _SPLITS, strict=True):
-        for place, name in enumerate(names):
-            spread = ablation.series[name].summary[split][ablation.metric]
+        for index, name in enumerate(names):
+            spread = ablation.replicates[name].summary[split][ablation.metric]
             values = [value for value in spread["values"] if value is not None]
-            axes.plot(values, [place] * len(values), "o", alpha=0.5, color="tab:blue")
+            axes.plot(values, [index] * len(values), "o", alpha=0.5, color="tab:blue")
             if values:
                 reach = spread["sd"] or 0.0
                 look = {"fmt": "d", "color": "black", "capsize": 3}
-                axes.errorbar(spread["mean"], place + 0.2, xerr=reach, **look)
+                axes.errorbar(spread["mean"], index + 0.2, xerr=reach, **look)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         better = "higher" if METRICS[ablation.metric].higher_is_better else "lower"

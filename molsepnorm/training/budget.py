@@ -1,4 +1,4 @@
-"""How many epochs fit into a time: the speed is measured, then the schedule is that of so many."""
+"""The number of epochs that fit into a time budget, from the measured speed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from molsepnorm.training.loop import Trainer
 __all__ = ["epochs_within"]
 
 _WARM_UPS, _STEPS = 3, 100
-_SHARE = 0.03  # of the budget, that measuring may take at most
-_MARGIN = 0.95  # a machine slows down as it gets warm, or busy
+_MAX_SHARE = 0.03  # of the budget that measuring may take
+_MARGIN = 0.95  # machines slow down when they get warm or busy
 
 
 def epochs_within(trainer: Trainer, seconds: float) -> int:
-    """The epochs that a run can take in this time, validations and the final scores included.
+    """Return the number of epochs that fit, including validations and the final scores.
 
-    Steps are taken and a validation is done to see how long they take; the run is left as it was.
+    Some steps and a validation are timed; the state of the run does not change.
 
     Args:
-        trainer: of a run that is about to take its first step.
-        seconds: from now to the end.
+        trainer: the trainer before its first step.
+        seconds: the time from now to the end of the run.
 
     Raises:
         ConfigError: not even one epoch fits, or several processes train together.
@@ -33,10 +33,10 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
         raise ConfigError(
             f"run.budget is for one process, and there are {trainer.world.size}: give --epochs"
         )
-    begun = time.perf_counter()
-    step, validation = _measure(trainer, seconds * _SHARE)
+    started = time.perf_counter()
+    step, validation = _measure(trainer, seconds * _MAX_SHARE)
     epoch = step * len(trainer.schedule.batches(0))
-    left = seconds * _MARGIN - (time.perf_counter() - begun) - 2 * validation  # the final scores
+    left = seconds * _MARGIN - (time.perf_counter() - started) - 2 * validation  # the final scores
     epochs = int(left / (epoch + validation / trainer.config.run.validate_every))
     if epochs < 1:
         raise ConfigError(
@@ -48,18 +48,18 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
 
 
 def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
-    """Seconds of a step and of a validation."""
+    """Return the seconds of a step and of a validation."""
     batches = cycle(trainer.schedule.batches(0))
-    found: list[float] = []
+    times: list[float] = []
 
     def time_of(work: Callable[[], object]) -> float:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         work()
         trainer.wait()
-        return time.perf_counter() - begun
+        return time.perf_counter() - started
 
     def step(number: int) -> float:
-        """Seconds of each of so many."""
+        """Return the mean seconds of a step."""
         trainer.objective.train()
         some = trainer.step.lay_out(list(islice(batches, number)))
 
@@ -72,7 +72,7 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
     def measure() -> None:
         step(_WARM_UPS)
         number = min(_STEPS, max(1, int(max_seconds / step(1))))
-        found.extend([step(number), time_of(trainer.validate)])
+        times.extend([step(number), time_of(trainer.validate)])
 
     run_unnoticed(measure, trainer.step.state)
-    return found[0], found[1]
+    return times[0], times[1]

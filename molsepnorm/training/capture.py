@@ -11,32 +11,31 @@ from molsepnorm.errors import MolsepnormError
 
 __all__ = ["CaptureFailed", "can_capture", "record", "run_unnoticed"]
 
-_WARM_UPS = 3  # kernels are compiled and libraries choose theirs before anything is recorded
+_WARM_UPS = 3  # kernels must be compiled and selected before recording
 
 
 class CaptureFailed(MolsepnormError):
-    """The work cannot be recorded; everything is as it was before."""
+    """The work cannot be recorded; all state is unchanged."""
 
 
 def can_capture(device: torch.device) -> bool:
-    """Whether work on the device can be recorded at all."""
+    """Return whether the device supports recording."""
     return device.type == "cuda"
 
 
 def record(work: Callable[[], None], state: Callable[[], Iterable[Tensor]]) -> Callable[[], None]:
-    """Record what a function does on the current GPU; returns what does it again.
+    """Record the GPU work of a function; return a function that repeats it.
 
-    The function reads and writes tensors that stay in place. What it computes on the host is
-    recorded as it was, so it must not depend on anything that changes; random numbers are drawn
-    anew in every replay.
+    Tensors that the function reads and writes must stay in place. Values computed on the host are
+    recorded as constants. Random numbers are drawn anew in every replay.
 
     Args:
-        work: must not wait for the device.
-        state: every tensor that `work` changes and that outlives it. Recording leaves them, and the
-            random generators, as they are.
+        work: the function; it must not synchronise with the device.
+        state: returns every tensor that `work` changes and that outlives it. Recording leaves them
+            and the random generators unchanged.
 
     Raises:
-        CaptureFailed: `work` does something that a graph cannot hold.
+        CaptureFailed: a CUDA graph cannot hold the work.
     """
 
     def warm_up() -> None:
@@ -58,10 +57,10 @@ def record(work: Callable[[], None], state: Callable[[], Iterable[Tensor]]) -> C
 
 
 def run_unnoticed(work: Callable[[], None], state: Callable[[], Iterable[Tensor]]) -> None:
-    """Run a function, and put everything back that it changed.
+    """Run a function and restore all state afterwards.
 
-    A tensor of the state that it made, such as an optimiser's moments at the first step, becomes
-    zero, which is how moments begin.
+    A tensor that the function adds to the state, such as an optimiser's moments at the first step,
+    is set to zero, its initial value.
     """
     before = [(tensor, tensor.clone()) for tensor in state()]
     known = {id(tensor) for tensor, _ in before}

@@ -1,8 +1,8 @@
-"""The processes that train one model together: who they are, and how they agree.
+"""Data-parallel training with several processes.
 
-Under `torchrun --nproc-per-node N -m molsepnorm train …` every process draws the same weights and
-plans the same epochs, and takes its share of each batch. The first process alone writes. Outside
-torchrun there is one process, `DistributedContext()`, and `torch.distributed` is not touched.
+Under `torchrun --nproc-per-node N -m molsepnorm train …` every process draws the same weights,
+computes the same schedule and takes its share of each batch. Only the first process writes files.
+Without torchrun there is one process, `DistributedContext()`, and `torch.distributed` is not used.
 """
 
 from __future__ import annotations
@@ -29,14 +29,10 @@ __all__ = ["DistributedContext", "device_of_rank"]
 
 T = TypeVar("T")
 
-_TORCHRUN = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-)  # a DistributedContext's, in order
+# in the order of the fields of DistributedContext
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-_PATIENCE = timedelta(hours=12)  # the first process may have a large data set to prepare
+_TIMEOUT = timedelta(hours=12)  # the first process may prepare a large data set
 
 
 class _LostProcess(MolsepnormError):
@@ -45,9 +41,9 @@ class _LostProcess(MolsepnormError):
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """The processes of a run, as one of them sees them.
+    """One process among those of a run.
 
-    All of them call the same methods in the same order: each waits for the others.
+    All processes must call the same methods in the same order; each call waits for the others.
 
     >>> import numpy as np
     >>> DistributedContext(rank=1, size=2).share(np.array([7, 8, 9]))
@@ -55,28 +51,28 @@ class DistributedContext:
     """
 
     rank: int = 0
-    """This process's number, from 0."""
+    """Number of this process, from 0."""
     size: int = 1
-    """How many there are, on all machines."""
+    """Number of processes on all machines."""
     local_rank: int = 0
-    """This process's number on its machine, which is also its GPU's."""
+    """Number of this process on its machine, and of its GPU."""
     local_size: int = 1
-    """How many there are on its machine."""
+    """Number of processes on this machine."""
 
     @staticmethod
     @contextmanager
     def join(device: str) -> Iterator[DistributedContext]:
-        """Meet the other processes that torchrun started, if it did, and take leave at the end.
+        """Join the processes that torchrun started, if any, and leave them at the end.
 
-        Where the program has initialised `torch.distributed` by itself, that is used as it is.
+        A process group that the program has already initialised is used as it is.
 
         Args:
-            device: which they will compute on, as in `run.device`.
+            device: the device to compute on, as in `run.device`.
 
         Raises:
-            ConfigError: the device cannot be had by all, or the program's own process group
-                cannot exchange CPU tensors.
-            MolsepnormError: another process is gone.
+            ConfigError: there are not enough devices, or the program's own process group cannot
+                exchange CPU tensors.
+            MolsepnormError: another process has ended.
         """
         if dist.is_available() and dist.is_initialized():
             yield _of_the_program()
@@ -85,31 +81,27 @@ class DistributedContext:
         if world.size == 1:
             yield world
             return
-        place = device_of_rank(device, world)
-        if place.type == "cuda":
-            torch.cuda.set_device(place)
+        chosen = device_of_rank(device, world)
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)
         _let_groups_end_before_python()
         try:
-            with _lost_processes_told(world):
-                dist.init_process_group(_BACKENDS[place.type], timeout=_PATIENCE)
+            with _clear_lost_process(world):
+                dist.init_process_group(_BACKENDS[chosen.type], timeout=_TIMEOUT)
                 yield world
         except MolsepnormError as error:
-            if place.type == "cpu" or not isinstance(error, _LostProcess):
-                _leave()  # NCCL might wait for the lost one
-            raise  # after anything unforeseen, taking leave could wait for the others
+            if chosen.type == "cpu" or not isinstance(error, _LostProcess):
+                _leave()  # NCCL might wait for the lost process
+            raise  # after any other error, leaving could wait for the other processes
         _leave()
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes and reports."""
+        """True for the process that writes and reports."""
         return self.rank == 0
 
     def require_batch(self, batch_size: int) -> None:
-        """Check that every process gets two molecules of a batch or more.
-
-        Raises:
-            ConfigError: it does not.
-        """
+        """Raise a ConfigError unless every process gets at least two molecules of a batch."""
         if self.size > 1 and batch_size < 2 * self.size:
             raise ConfigError(
                 "run.batch_size counts the molecules of a step over all processes together, and "
@@ -117,17 +109,17 @@ class DistributedContext:
                 f"--batch-size {2 * self.size} or more, or fewer processes"
             )
 
-    def share(self, graphs: np.ndarray, least: int = 0) -> np.ndarray:
-        """This process's part of `graphs`: each belongs to exactly one process.
+    def share(self, graphs: np.ndarray, min_size: int = 0) -> np.ndarray:
+        """Return this process's part of `graphs`; each molecule belongs to exactly one process.
 
         Args:
             graphs: the same on every process.
-            least: how many each process needs; a network cannot be trained on none.
+            min_size: the number of molecules that each process needs.
 
         Raises:
-            ConfigError: there are too few, on every process alike.
+            ConfigError: there are too few; raised by every process.
         """
-        if len(graphs) < least * self.size:
+        if len(graphs) < min_size * self.size:
             raise ConfigError(
                 f"a step of {len(graphs)} molecules cannot be divided among {self.size} processes: "
                 "use fewer of them, more training molecules or, where large molecules make small "
@@ -136,10 +128,10 @@ class DistributedContext:
         return graphs[self.rank :: self.size]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Undo `share`: from each process's rows those of all, in order, on the CPU, bit for bit.
+        """Undo `share`: gather the rows of all processes, in order, on the CPU, bit for bit.
 
         Args:
-            rows: (g, …), one for each molecule of this process's share.
+            rows: (g, …), one row per molecule of this process's share.
 
         Returns:
             (G, …), the same on every process.
@@ -149,7 +141,7 @@ class DistributedContext:
         parts = self._exchange(rows.cpu())
         whole = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
         for rank, part in enumerate(parts):
-            if len(part):  # a share of nothing may not know the other dimensions
+            if len(part):  # an empty share may lack the other dimensions
                 whole[rank :: self.size] = part
         return whole
 
@@ -160,20 +152,17 @@ class DistributedContext:
                 dist.all_reduce(tensor)
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says so. No GPU is waited for."""
+        """Return whether the flag is set in any process, without waiting for a GPU."""
         if self.size == 1:
             return flag
-        said = torch.tensor(int(flag))
-        dist.all_reduce(said, dist.ReduceOp.MAX)
-        return bool(said)
+        flags = torch.tensor(int(flag))
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return bool(flags)
 
     def on_main_process(self, action: Callable[[], T]) -> T:
-        """The first process does this for all, while the others wait: its result, or error.
+        """Run the action in the first process and return its result, or raise its error, in all.
 
-        For what must happen once: choosing a folder, writing a file. The result must be picklable.
-
-        Raises:
-            MolsepnormError: the action raised it; the same on every process.
+        Used for what must happen once, such as writing a file. The result must be picklable.
         """
         if self.size == 1:
             return action()
@@ -184,30 +173,27 @@ class DistributedContext:
         return cast(T, results[0])
 
     def main_process_first(self, action: Callable[[], T]) -> T:
-        """The first process does this, and then the others, which find what it left in a cache.
-
-        Raises:
-            MolsepnormError: on one of them the action raised it; the same on every process.
-        """
+        """Run the action in the first process, then in the others, which find its results in a
+        cache. An error in one process is raised in all."""
         if self.size == 1:
             return action()
-        result, error = _attempt(action) if self.first else (None, None)
-        self._agree(error)
-        if not self.first:
-            result, error = _attempt(action)
-        self._agree(error)
+        result, error = None, None
+        for turn in (True, False):
+            if self.first == turn:
+                result, error = _attempt(action)
+            self._agree(error)
         return cast(T, result)
 
     def spread_random(self, *key: int) -> None:
-        """Give every process random numbers (dropout) of its own, which follow from `key`. Those
-        of the first one stay as they are, so that a run of one process knows nothing of this."""
+        """Seed the random numbers (dropout) of each process differently, by `key` and rank. The
+        first process keeps its state, so a run with one process is not affected."""
         if not self.first:
             seed = np.random.SeedSequence((*key, self.rank)).generate_state(1, np.uint64)
             torch.manual_seed(int(seed[0]))
 
     def random_states(self) -> dict[str, Tensor]:
-        """The states of all processes' generators, for a checkpoint, by name: `cpu`, and `cuda`
-        where there is one; from the second process on `cpu.1` and so on."""
+        """Return the random states of all processes for a checkpoint: `cpu` and, with a GPU,
+        `cuda`; those of the second process are `cpu.1` and so on."""
         own = {self._name("cpu"): torch.get_rng_state()}
         if torch.cuda.is_available():
             own[self._name("cuda")] = torch.cuda.get_rng_state()
@@ -217,8 +203,8 @@ class DistributedContext:
         return states
 
     def restore_random(self, states: Mapping[str, Tensor], *key: int) -> None:
-        """Take this process's states from those of `random_states`. A process that has none, as
-        the run had fewer of them, draws from `spread_random(*key)`: let the step be part of it."""
+        """Restore this process's states from those of `random_states`. A process without a saved
+        state calls `spread_random(*key)`; the key should contain the step."""
         if self._name("cpu") not in states:
             self.spread_random(*key)
             return
@@ -230,11 +216,11 @@ class DistributedContext:
         return kind if self.first else f"{kind}.{self.rank}"
 
     def _agree(self, error: BaseException | None) -> None:
-        """Raise on every process what was raised on one, so that nobody waits in vain."""
-        told = error
+        """Raise an error of one process in all processes, so that none waits forever."""
+        shared = error
         if error is not None and not isinstance(error, MolsepnormError):
-            told = MolsepnormError(f"process {self.rank} failed: {type(error).__name__}: {error}")
-        errors = self._exchange(told)
+            shared = MolsepnormError(f"process {self.rank} failed: {type(error).__name__}: {error}")
+        errors = self._exchange(shared)
         if error is not None:
             raise error
         for other in errors:
@@ -242,17 +228,17 @@ class DistributedContext:
                 raise other
 
     def _exchange(self, value: T) -> list[T]:
-        """What every process has, in order."""
+        """Return the values of all processes, in order."""
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value)
         return values
 
 
 def device_of_rank(name: str, world: DistributedContext) -> torch.device:
-    """What `pick_device` gives one process; of several, each has a GPU of its own.
+    """Return the device of a process; each of several processes has a GPU of its own.
 
     Raises:
-        ConfigError: there is no such device, or not one for each process.
+        ConfigError: there is no such device, or there are too few.
     """
     if world.size == 1:
         return pick_device(name)
@@ -273,14 +259,14 @@ def device_of_rank(name: str, world: DistributedContext) -> torch.device:
 
 
 def _of_torchrun() -> DistributedContext | None:
-    """What torchrun told this process; None where it did not start it."""
+    """Read the variables that torchrun sets; None if it did not start this process."""
     if not all(name in os.environ for name in _TORCHRUN):
         return None
     return DistributedContext(*(int(os.environ[name]) for name in _TORCHRUN))
 
 
 def _of_the_program() -> DistributedContext:
-    """The processes of a program that has initialised `torch.distributed` by itself."""
+    """Return the context of a process group that the program has initialised."""
     backends = dist.get_backend_config()
     if "cpu" not in backends:
         raise ConfigError(
@@ -288,24 +274,24 @@ def _of_the_program() -> DistributedContext:
             f"it by torch.distributed.init_process_group('{_BACKENDS['cuda']}')"
         )
     rank, size = dist.get_rank(), dist.get_world_size()
-    told = _of_torchrun() or DistributedContext(rank, size, rank, size)  # all on this machine
-    return DistributedContext(rank, size, told.local_rank, told.local_size)
+    local = _of_torchrun() or DistributedContext(rank, size, rank, size)  # one machine
+    return DistributedContext(rank, size, local.local_rank, local.local_size)
 
 
 def _let_groups_end_before_python() -> None:
-    """See to it that nothing keeps a group that was left, nor its threads, until Python ends.
+    """Ensure that no process group, nor its threads, is kept alive until Python ends.
 
-    One of them that lets go of a tensor in that moment aborts the process, whose work is done
+    A thread that releases a tensor at that moment aborts the process
     (https://github.com/pytorch/pytorch/issues/190489).
     """
-    # its functions' default arguments are the group that there is when DDP imports it: now, none
+    # default arguments of its functions hold the group that exists when DDP imports it: none now
     importlib.import_module("torch.distributed.nn.functional")
     atexit.unregister(gc.collect)
-    atexit.register(gc.collect)  # DDP is in cycles of references
+    atexit.register(gc.collect)  # DDP objects are in reference cycles
 
 
 def _leave() -> None:
-    if dist.is_initialized():  # what failed may have been the meeting
+    if dist.is_initialized():  # joining itself may have failed
         dist.destroy_process_group()
 
 
@@ -317,8 +303,8 @@ def _attempt(action: Callable[[], T]) -> tuple[T | None, BaseException | None]:
 
 
 @contextmanager
-def _lost_processes_told(world: DistributedContext) -> Iterator[None]:
-    """An error of torch's that another process is gone, as one of ours."""
+def _clear_lost_process(world: DistributedContext) -> Iterator[None]:
+    """Raise a clear error in place of torch's if another process has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -326,6 +312,6 @@ def _lost_processes_told(world: DistributedContext) -> Iterator[None]:
             raise
         what = str(error).strip().partition("\n")[0].partition(". ")[0]
         raise _LostProcess(
-            f"process {world.rank} of {world.size} lost another one, which may have said why: "
-            f"{what}. Go on with the run by --resume"
+            f"process {world.rank} of {world.size} lost another process, whose output may say why: "
+            f"{what}. Continue the run with --resume"
         ) from error

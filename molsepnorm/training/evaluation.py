@@ -22,16 +22,16 @@ __all__ = ["Evaluation", "Selection", "evaluate", "select"]
 
 
 class Evaluation(NamedTuple):
-    """What `evaluate` found."""
+    """The result of `evaluate`."""
 
     dataset: Dataset
     split: str
     molecules: int
-    """How many were scored."""
+    """Number of molecules that were scored."""
     not_finite: int
-    """Number of molecules with a prediction that is not finite: their targets have no scores."""
+    """Number of molecules with a prediction that is not finite; its target has no scores."""
     scores: dict[str, float]
-    """By metric, see `molsepnorm.tasks.Task.scores`."""
+    """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
 
 
 class Selection(NamedTuple):
@@ -41,7 +41,7 @@ class Selection(NamedTuple):
     dataset: Dataset
     split: str
     graphs: np.ndarray
-    """int64 [n]: which molecules of the data set's store."""
+    """int64 [n]: indices into the data set's store."""
 
 
 def evaluate(
@@ -54,45 +54,44 @@ def evaluate(
     """Score a model on a split of a data set, or on all its molecules.
 
     Args:
-        model: a model, or its folder. A run's folder knows how its own table was split, so that
-            "test" are the molecules that were not trained on.
-        data: what to score it on.
-        split: train, val, test, or all. By default test; for a table that the folder's run has
-            not been trained on, all.
-        device: where to run it, and where the model stays: auto (a GPU where there is one), cpu,
-            cuda, cuda:1, …
-        precision: of matrix products: fp32, tf32 on a GPU, or bf16.
+        model: a model, or its folder. With a run folder and the table of that run, the split is
+            the same as in training.
+        data: the data set to score the model on.
+        split: train, val, test or all. The default is test; for a table that the run was not
+            trained on it is all.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
+        precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
 
     Raises:
-        ConfigError: no such split or device, or the data set lacks one of the model's targets.
-        DataError: the data cannot be had or used, or changed since the run began.
-        ModelError: the folder holds no complete model.
+        ConfigError: unknown split or device, or the data set lacks one of the model's targets.
+        DataError: the data cannot be loaded or used, or changed since the run began.
+        ModelError: the folder does not hold a complete model.
     """
-    place = pick_device(device)
+    chosen = pick_device(device)
     model, dataset, split, graphs = select(model, data, split)
     labels = dataset.store.labels[graphs]
     check_labels(model.task.targets, labels)
-    model.network.to(place)
-    predictions = predict(model, GraphTensors.of(dataset.store, place), graphs, precision)
+    model.network.to(chosen)
+    predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
-    odd = int((~np.isfinite(predictions).all(axis=1)).sum())
-    return Evaluation(dataset, split, len(graphs), odd, scores)
+    not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
+    return Evaluation(dataset, split, len(graphs), not_finite, scores)
 
 
 def select(
     model: PropertyModel | Path | str,
     data: DataConfig,
     split: str | None = None,
-    usual: str = "test",
+    default: str = "test",
     labelled: bool = True,
 ) -> Selection:
-    """Molecules to show a model; errors as in `evaluate`, and arguments too.
+    """Load a model and the molecules of a split, encoded for it; errors as in `evaluate`.
 
     Args:
         model: a model, or its folder.
-        data: where the molecules come from.
-        split: which of them.
-        usual: the split in place of None, where the data have splits.
+        data: the data set.
+        split: train, val, test or all.
+        default: the split if `split` is None and the data have splits.
         labelled: whether a table must have the model's targets, as in `datasets.load`.
     """
     names = (*datasets.SPLITS, "all")
@@ -102,8 +101,8 @@ def select(
     if not isinstance(model, PropertyModel):
         folder, model = model, PropertyModel.from_pretrained(model)
         if data.table is not None:
-            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, usual)
-    split = split or usual
+            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
+    split = split or default
     data = _fit_to_model(data, model)
     dataset = datasets.load(
         data.model_copy(update={"split": None}) if split == "all" else data,
@@ -122,16 +121,16 @@ def select(
 
 
 def _own_split(
-    run: RunFolder | None, data: DataConfig, split: str | None, usual: str
+    run: RunFolder | None, data: DataConfig, split: str | None, default: str
 ) -> tuple[DataConfig, str, RunFolder | None]:
-    """The table with the split of the run, if it was trained on it; otherwise all of it."""
+    """Return the table with the split of the run that was trained on it; otherwise all rows."""
     assert data.table is not None
     own = load_config(config=run.config).data if run else None
     if own is not None and own.table is not None and own.table == data.table.resolve():
         assert run is not None
-        if own.splits_file is not None:  # the run kept what it said
+        if own.splits_file is not None:  # the run folder has a copy
             own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
-        return own, split or usual, run
+        return own, split or default, run
     if split not in (None, "all"):
         raise ConfigError(
             f"{data.table} has no split '{split}': the model was not trained on this table, so all "
@@ -141,7 +140,7 @@ def _own_split(
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
-    """The data with the model's features and targets."""
+    """Return the data with the model's features and targets."""
     if datasets.featurizer_of(data) != model.featurizer:
         if data.dataset is not None:
             raise ConfigError(

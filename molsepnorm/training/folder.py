@@ -1,17 +1,17 @@
-"""The folder of a run, file by file.
+"""The folder of a run and its files.
 
 ::
 
     RUN/
-    ├── config.yaml            what was asked for; `--config` reads it back
+    ├── config.yaml            the configuration; `--config` reads it
     ├── environment.json       versions, machine, command
     ├── splits.json            rows of the source in each split
-    ├── rejected.csv           rows left out, with the reason
+    ├── rejected.csv           rows that were left out, with the reason
     ├── history.csv            a line per epoch
     ├── metrics.json           scores of the finished run
     ├── predictions_test.csv   truth and prediction of every test molecule
     ├── model/                 the best model by validation; `predict` and `evaluate` read it
-    └── checkpoints/           last.safetensors, from which `--resume` goes on
+    └── checkpoints/           last.safetensors, from which `--resume` continues
 """
 
 from __future__ import annotations
@@ -53,18 +53,16 @@ from molsepnorm.files.writing import (
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
-from molsepnorm.training.checkpoint import Progress, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.lock import LOCK
 from molsepnorm.training.objectives import Objective, Results
-from molsepnorm.training.optim import WeightAverage
 
 __all__ = ["RunFolder"]
 
 
 class RunFolder:
-    """Names and writes the files of a run; each is replaced whole, so none is ever half written."""
+    """Reads and writes the files of a run. Files are replaced as a whole, never partly written."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -79,7 +77,7 @@ class RunFolder:
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
-        """The run whose folder, or whose model folder, this is; None for a model on its own."""
+        """Return the run of a run folder or its model folder; None for any other model folder."""
         for path in (Path(model), Path(model).resolve().parent):
             if (path / "config.yaml").is_file() and (path / "splits.json").is_file():
                 return RunFolder(path)
@@ -87,42 +85,34 @@ class RunFolder:
 
     @staticmethod
     def numbered(name: str, under: Path | str = "runs") -> Path:
-        """The first of <under>/<name>-1, -2, … that does not exist."""
+        """Return the first of <under>/<name>-1, -2, … that does not exist."""
         number = 1
         while (path := Path(under) / f"{name}-{number}").exists():
             number += 1
         return path
 
     def require_new(self) -> None:
-        """Check that nothing would be overwritten but a beginning without a checkpoint, which a
-        full disk or a kill leaves and nobody can go on from.
-
-        Raises:
-            ConfigError: something is there already.
-        """
-        begun = {path.name for path in (self.environment, self.config, self.splits)}
-        begun |= {"rejected.csv", self.checkpoint.parent.name}
+        """Raise a ConfigError if the folder has files; those of a run that ended before its first
+        checkpoint may be overwritten."""
+        initial = {path.name for path in (self.environment, self.config, self.splits)}
+        initial |= {"rejected.csv", self.checkpoint.parent.name}
         with clear_errors(self.path, "write"):
             if self.path.is_dir():
                 remove_leftovers(self.path)
-            there = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-            ours = self.environment.name in there and not self.checkpoint.exists()
-            if there - {LOCK} - (begun if ours else set()):
-                resume = f", or go on with that run by --resume {self.path}"
+            present = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+            unfinished = self.environment.name in present and not self.checkpoint.exists()
+            if present - {LOCK} - (initial if unfinished else set()):
+                resume = f", or continue that run with --resume {self.path}"
                 raise ConfigError(
                     f"{self.path} exists and is not empty: choose another folder"
                     f"{resume if self.checkpoint.exists() else ''}"
                 )
 
     def require_started(self) -> None:
-        """Check that there is a run to go on with.
-
-        Raises:
-            ModelError: there is none.
-        """
+        """Raise a ModelError unless the folder holds a run that can be resumed."""
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
-                f"{self.path} is no run to resume: it needs {self.config.name} and "
+                f"{self.path} is not a run that can be resumed: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
 
@@ -144,11 +134,11 @@ class RunFolder:
             _write_csv(scratch, rejected)
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
-        """Check that the data, and with `splits` their split, are those the run began with.
+        """Check that the data, and with `splits` their splits, are those of the start of the run.
 
         Raises:
-            DataError: they are not.
-            ModelError: the files that say what they were are damaged.
+            DataError: they have changed.
+            ModelError: the files that describe them are damaged.
         """
         environment = read_json(self.environment)
         recorded = environment.get("data", "") if isinstance(environment, dict) else None
@@ -158,22 +148,19 @@ class RunFolder:
             earlier = fingerprint_unsealed(dataset.store.path)
             if recorded != _fingerprint(dataset, earlier):
                 raise self._other_data("")
-        if splits and (kept := read_json(self.splits)) != _splits(dataset):
-            check_types(list[dict[str, list[int]]], kept, f"{self.splits} is damaged")
-            raise self._other_data(", or are split in another way")
+        if splits and (saved := read_json(self.splits)) != _splits(dataset):
+            check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
+            raise self._other_data(" or have another split")
 
     def _other_data(self, why: str) -> DataError:
         return DataError(
-            f"the data are no longer those that {self.path} began with{why}: put the old file "
-            "back, or start a new run"
+            f"the data are no longer those that {self.path} began with{why}: restore the old file, "
+            "or start a new run"
         )
 
     def finished_metrics(self) -> dict[str, Any] | None:
-        """The scores of a run that finished before: the test split is not looked at again.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Return the scores of a finished run, so that the test split is not scored again; None
+        if the run is not finished."""
         if not self.metrics.exists():
             return None
         metrics = read_json(self.metrics)
@@ -202,18 +189,6 @@ class RunFolder:
                 raise ModelError(f"{self._own} is damaged: {error}") from error
         return PropertyModel.from_pretrained(self.model), own
 
-    def save_checkpoint(
-        self,
-        progress: Progress,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        average: WeightAverage | None,
-        random: Mapping[str, Tensor],
-    ) -> None:
-        """Write the checkpoint, with the history so far."""
-        history = self.read_history()
-        save_checkpoint(self.checkpoint, progress, objective, optimizer, average, random, history)
-
     def finish(
         self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
     ) -> None:
@@ -223,12 +198,12 @@ class RunFolder:
         write_json(self.metrics, metrics)
 
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, dropping those of epochs that a resumed run takes again."""
+        """Add a line, and remove lines of epochs that a resumed run repeats."""
         row = {key: value for key, value in asdict(record).items() if key != "scores"}
         row |= {f"val_{name}": score for name, score in record.scores.items()}
         row["best"] = int(record.best)
-        kept = [old for old in self._history() if int(old["epoch"]) < record.epoch]
-        if kept and list(kept[0]) != list(row):
+        earlier = [old for old in self._history() if int(old["epoch"]) < record.epoch]
+        if earlier and list(earlier[0]) != list(row):
             raise self._damaged_history(f"its columns are not {', '.join(row)}")
         with (
             replacing(self.history) as scratch,
@@ -236,20 +211,16 @@ class RunFolder:
         ):
             writer = csv.DictWriter(file, fieldnames=list(row))
             writer.writeheader()
-            writer.writerows([*kept, row])
+            writer.writerows([*earlier, row])
 
     def read_history(self) -> bytes:
-        """The content of the history; none before the first line."""
+        """Return the content of the history; empty before the first line."""
         with clear_errors(self.history, "read"):
             return self.history.read_bytes() if self.history.exists() else b""
 
     def restore_history(self, content: bytes | None) -> None:
-        """Put the checkpoint's history in the place of what is there, which may have been changed.
-
-        Raises:
-            ModelError: the checkpoint is of an earlier version and has none, and the one that is
-                there is damaged.
-        """
+        """Replace the history by the checkpoint's. A checkpoint of an earlier version has none;
+        then a ModelError is raised if the file is damaged."""
         if content is None:
             self._history()
         elif content != self.read_history():
@@ -257,7 +228,7 @@ class RunFolder:
                 scratch.write_bytes(content)
 
     def _history(self) -> list[dict[str, str]]:
-        """The lines so far, each with an epoch and a cell for every column."""
+        """Return the lines so far; each has an epoch and a value for every column."""
         try:
             lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
             if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
@@ -268,14 +239,14 @@ class RunFolder:
 
     def _damaged_history(self, why: str) -> ModelError:
         return ModelError(
-            f"{self.history} is damaged: {why}. Put a good copy back, or remove it, and it begins "
-            "anew"
+            f"{self.history} is damaged: {why}. Restore a good copy, or remove the file to "
+            "start a new history"
         )
 
     def write_predictions(self, dataset: Dataset, task: Task, predictions: np.ndarray) -> None:
-        """Truth and prediction (G, O) of every test molecule, in the source's order.
+        """Write label and prediction (G, O) of every test molecule, in the order of the source.
 
-        A target called like another column has its truth in <target>_true.
+        If a target has the name of another column, its labels are in <target>_true.
         """
         graphs = dataset.splits["test"]
         rows = dataset.store.rows[graphs]
@@ -311,7 +282,7 @@ def _readable(labels: np.ndarray, target: Target) -> np.ndarray:
 
 @dataclass
 class _Metrics:
-    """The types in `metrics.json` that a resumed run or a series relies on."""
+    """Types of the entries of `metrics.json` that are read back."""
 
     data: str
     chosen_by: str
@@ -330,14 +301,14 @@ class _Metrics:
 
 
 def _fingerprint(dataset: Dataset, of_store: str) -> str:
-    """Stands for the encoded molecules, their labels and their weights."""
+    """Return a fingerprint of the encoded molecules, their labels and their weights."""
     if dataset.weights is None:
         return of_store
     return fingerprint(of_store, dataset.weights.tobytes().hex())
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
-    """Rows of the source in each split, in the form of chemprop's `splits.json`."""
+    """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
     rows = dataset.store.rows
     return [{name: rows[graphs].tolist() for name, graphs in dataset.splits.items()}]
 

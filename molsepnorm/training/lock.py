@@ -1,4 +1,4 @@
-"""A lock on a run's folder, so that two trainings never write into one."""
+"""A lock on a run folder, so that two processes never train into the same one."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ __all__ = ["LOCK", "locked"]
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 LOCK = ".lock"
-"""Name of the lock file, which lies in the folder as long as a training runs."""
+"""Name of the lock file; it exists while a process trains into the folder."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that no other process trains into it. The folder is made if need be.
+    """Lock a folder, which is created if necessary and removed again if it stays empty.
 
-    The system releases the lock when the process ends, even if it is killed, so a lock file that a
-    killed process leaves has no effect. On a disk without locks nothing is locked. If the folder is
-    empty at the end, it is removed.
+    The system releases the lock when the process ends, even if it is killed, so the lock file of a
+    killed process has no effect. On a file system without locks, nothing is locked.
 
     Raises:
         ConfigError: another process holds the lock.
         StorageError: the folder cannot be written.
     """
     path = folder / LOCK
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    created = [each for each in (folder, *folder.parents) if not each.exists()]
     lock = FileLock(path, timeout=0)
     with clear_errors(folder, "write"):
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
-            # the text of a soft lock, with which filelock makes do on some disks, is its own
+            # filelock uses soft locks on some disks and writes their content itself
             if not isinstance(lock, SoftFileLock):
                 path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
         except Timeout:
@@ -50,7 +49,7 @@ def locked(folder: Path) -> Iterator[None]:
                 "choose another folder"
             ) from None
         except NotImplementedError:
-            pass  # earlier versions of filelock raise this for ENOSYS
+            pass  # earlier versions of filelock raise this in place of ENOSYS
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
@@ -58,15 +57,15 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            path.unlink()  # before the release: afterwards it may be another's
+            path.unlink()  # before the release; after it, the file may belong to another process
         lock.release()
         with suppress(OSError):
-            for place in made:
-                place.rmdir()
+            for each in created:
+                each.rmdir()
 
 
 def _holder(path: Path) -> str:
-    """The process that holds the lock, as far as it is known."""
+    """Return the process that holds the lock, if it is known."""
     with suppress(OSError, UnicodeDecodeError):
         text = path.read_text(encoding="utf-8")
         if text.strip():

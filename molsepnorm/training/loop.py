@@ -17,7 +17,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.checkpoint import Progress, load_checkpoint
+from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import Body
@@ -135,10 +135,14 @@ class Trainer:
         return None
 
     def save(self) -> None:
-        """Write the checkpoint from which `resume` continues."""
-        random = self.world.random_states()
-        parts = (self.progress, self.objective, self.optimizer, self.average, random)
-        self.world.on_main_process(lambda: self.folder.save_checkpoint(*parts))
+        """Write the checkpoint from which `resume` continues; a run in memory has none."""
+        folder = self.folder
+        if isinstance(folder, RunFolder):
+            random = self.world.random_states()
+            parts = (self.progress, self.objective, self.optimizer, self.average, random)
+            self.world.on_main_process(
+                lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
+            )
 
     def fit(self) -> bool:
         """Train to the last epoch, or until patience ends or a callback stops the run.
@@ -148,12 +152,12 @@ class Trainer:
         """
         progress = self.progress
         while not self._finished():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             stopped = self._train_epoch()
             validate = not stopped and self._validates(progress.epoch + 1)
             if validate or stopped:
                 self._collect()
-            progress.epoch_seconds += time.perf_counter() - begun
+            progress.epoch_seconds += time.perf_counter() - started
             if stopped:
                 self.save()
                 return False
@@ -180,7 +184,7 @@ class Trainer:
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
         if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
             self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
@@ -189,7 +193,7 @@ class Trainer:
             progress.graphs += molecules
             if self._reads_losses:
                 self._collect()
-            seconds = progress.epoch_seconds + time.perf_counter() - begun
+            seconds = progress.epoch_seconds + time.perf_counter() - started
             done, rate = progress.step_in_epoch, progress.graphs / seconds
             stop = self.callback.on_step(progress.epoch, done, len(batches), self._last_loss, rate)
             if self.world.any(bool(stop)):
@@ -239,7 +243,9 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective, blocks = self.trained_objective(), self.config.run.blocks
-        shares = (self.world.share(batch, least=1) for batch in self.schedule.statistics_batches())
+        shares = (
+            self.world.share(batch, min_size=1) for batch in self.schedule.statistics_batches()
+        )
         if not self.body.frozen:
             batches = (self.graphs.cut(each, blocks) for each in shares)
             estimate_statistics(objective.network, batches)
@@ -247,7 +253,7 @@ class Trainer:
 
     def _end_epoch(self) -> bool:
         """Validate, keep the best model, write the history; return whether a callback stops."""
-        progress, begun = self.progress, time.perf_counter()
+        progress, started = self.progress, time.perf_counter()
         val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
@@ -267,7 +273,7 @@ class Trainer:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
         self.world.on_main_process(lambda: self._write(record))
-        progress.seconds += progress.epoch_seconds + time.perf_counter() - begun
+        progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))

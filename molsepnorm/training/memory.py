@@ -45,9 +45,6 @@ class RunInMemory:
     def append_history(self, record: EpochRecord) -> None:
         """Do nothing."""
 
-    def save_checkpoint(self, *parts: Any) -> None:
-        """Do nothing."""
-
     def finished_metrics(self) -> None:
         """Return None: there is no earlier run."""
 

@@ -24,15 +24,15 @@ __all__ = ["Replicates", "train_replicates"]
 
 @dataclass(frozen=True)
 class Replicates:
-    """What the runs came to."""
+    """The result of `train_replicates`."""
 
     folder: Path
     runs: dict[str, dict[str, Any]]
-    """The content of each finished run's `metrics.json`, by the name of its folder."""
+    """The content of `metrics.json` of every finished run, by the name of its folder."""
     summary: dict[str, Any]
     """The content of `summary.json`: mean and unbiased standard deviation of every score."""
     finished: bool
-    """False where it was stopped; the same call goes on."""
+    """False if it was stopped; the same call continues it."""
 
 
 def train_replicates(
@@ -43,30 +43,30 @@ def train_replicates(
     splits: int | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> Replicates:
-    """Train with each seed, on each of several splits where asked, one after the other.
+    """Train with each seed, and on each of several splits, one run after the other.
 
-    Runs that are finished are not repeated and one that was stopped goes on, so a series can be
-    broken off at any time, and more seeds can be added later.
+    Finished runs are not repeated, and a stopped run is continued. So the call can be interrupted
+    at any time, and more seeds can be added later.
 
     >>> config = load_config("ogbg-molhiv")
-    >>> series = train_replicates(config, "runs/molhiv", seeds=range(10))     # doctest: +SKIP
-    >>> series.summary["test"]["roc_auc"]                                 # doctest: +SKIP
+    >>> replicates = train_replicates(config, "runs/molhiv", seeds=range(10))  # doctest: +SKIP
+    >>> replicates.summary["test"]["roc_auc"]                             # doctest: +SKIP
     {'mean': 0.771, 'sd': 0.009, 'values': [0.768, ...]}
 
     Args:
-        config: what to do; its `run.seed` and `data.fold` are replaced.
-        folder: holds a folder for each run, and `summary.json`.
-        seeds: of initial weights, order and dropout.
-        splits: how many: the first entries of `data.splits_file`, or replicates, which draw
-            training and validation molecules anew. None for the configured one alone, or for all
-            folds where `data.folds` is set.
-        callback: is told of each run.
+        config: the configuration; `run.seed` and `data.fold` are replaced.
+        folder: the folder for the results, with a folder per run and `summary.json`.
+        seeds: random seeds for initialisation, shuffling and dropout.
+        splits: number of splits: the first entries of `data.splits_file`, or replicates with other
+            training and validation molecules. None for the configured split, or for all folds if
+            `data.folds` is set.
+        callback: receives the events of every run and may stop it; one or several.
 
     Raises:
-        ConfigError: no seed, a seed twice, splits that cannot be had, or the folder holds runs of
-            another configuration.
-        DataError: it holds runs on other data; or as `train`.
-        ModelError, StorageError: as `train`.
+        ConfigError: no seed, a repeated seed, splits that do not exist, or the folder holds runs
+            of another configuration.
+        DataError: the folder holds runs on other data, or as in `train`.
+        ModelError, StorageError: as in `train`.
     """
     with hold(config.data.table, config.data.splits_file):
         return _train_replicates(config, Path(folder), seeds, splits, callback)
@@ -80,17 +80,17 @@ def _train_replicates(
     callback: Callback | Iterable[Callback] | None,
 ) -> Replicates:
     if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ConfigError("a series needs one seed or more, each once, such as 0-9 or 0,1,2")
+        raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
     if splits is not None:
         _require_several(config, splits)
-    planned = dict(_plan(config, seeds, splits or config.data.folds))
-    for name, each in planned.items():
+    configs = dict(_configurations(config, seeds, splits or config.data.folds))
+    for name, each in configs.items():
         _require_same(RunFolder(folder / name), each)
     if config.data.table is not None:
-        *_, last = planned.values()
-        _require_same_data([RunFolder(folder / name) for name in planned], last)
+        *_, last = configs.values()
+        _require_same_data([RunFolder(folder / name) for name in configs], last)
     runs: dict[str, dict[str, Any]] = {}
-    for name, each in planned.items():
+    for name, each in configs.items():
         run = RunFolder(folder / name)
         metrics = run.finished_metrics()
         if metrics is None:
@@ -104,10 +104,10 @@ def _train_replicates(
     return Replicates(folder, runs, _summary(config, runs), finished=True)
 
 
-def _plan(
+def _configurations(
     config: TrainConfig, seeds: Sequence[int], splits: int | None
 ) -> Iterator[tuple[str, TrainConfig]]:
-    """Name and configuration of each run."""
+    """Yield the name and the configuration of each run."""
     kind = "fold" if config.data.folds else "split"
     for fold in [config.data.fold] if splits is None else range(splits):
         data = config.data.model_copy(update={"fold": fold})
@@ -118,27 +118,27 @@ def _plan(
 
 
 def _require_several(config: TrainConfig, splits: int) -> None:
-    """Check, as far as can be told without the data, that there are so many splits."""
+    """Check the number of splits, as far as possible without the data."""
     data = config.data
     if splits < 1:
-        raise ConfigError(f"a series needs one split or more; got {splits}")
+        raise ConfigError(f"at least one split is needed; got {splits}")
     if data.folds is not None and splits != data.folds:
-        raise ConfigError(f"data.folds is {data.folds}, which is how many splits there are")
+        raise ConfigError(
+            f"data.folds is {data.folds}, which is the number of splits; got {splits}"
+        )
     if data.table is None or data.splits_column is not None:
         owner = data.dataset or f"the column '{data.splits_column}'"
-        raise ConfigError(f"{owner} says how to split, so there is one split and no replicates")
+        raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 
 def _require_same(run: RunFolder, config: TrainConfig) -> None:
     if run.config.exists() and load_config(config=run.config) != config.resolved():
-        raise ConfigError(
-            f"{run.path} is a run of another configuration: choose another folder for this series"
-        )
+        raise ConfigError(f"{run.path} is a run of another configuration: choose another folder")
 
 
 def _require_same_data(runs: Sequence[RunFolder], last: TrainConfig) -> None:
-    """Check, before hours of training, that the table is that of the runs which are there, and that
-    it can be split in the last way planned."""
+    """Check, before hours of training, that existing runs have the same table, and that it can be
+    split as the last configuration says."""
     dataset = datasets.load(last.data, encoding_of(architecture(last)))
     for run in runs:
         if run.environment.exists():
@@ -166,5 +166,5 @@ def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]]) -> dict[str, 
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """Mean and standard deviation, and what they are of."""
+    """Return mean and standard deviation with the values themselves."""
     return {**mean_and_sd(values), "values": list(values)}

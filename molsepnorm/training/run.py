@@ -62,7 +62,7 @@ def train(
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if config is None and not resume:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     if resume:
@@ -81,7 +81,7 @@ def train(
             start = None if resume else _start(config)
             encoding = encoding_of(architecture(config))
             dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(config, dataset, storage, start, resume, callback, world, begun)
+            return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def train_on(
@@ -109,7 +109,7 @@ def train_on(
         ConfigError: the model does not fit the data set, or as in `train`.
         DataError, ModelError, StorageError: as in `train`.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
     with (
@@ -118,7 +118,7 @@ def train_on(
     ):
         _require_device(config, world)
         start = None if resume else _start(config, model)
-        return _train(config, dataset, storage, start, resume, callback, world, begun)
+        return _train(config, dataset, storage, start, resume, callback, world, started)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -159,7 +159,7 @@ def _train(
     resume: bool,
     callback: Callback | Iterable[Callback] | None,
     world: DistributedContext,
-    begun: float,
+    started: float,
 ) -> TrainingResult:
     callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
     gpus = [device] if device.type == "cuda" else []
@@ -184,7 +184,7 @@ def _train(
             trainer.resume()
         else:
             if config.run.budget is not None:
-                left = seconds_of(config.run.budget) - (time.perf_counter() - begun)
+                left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
             world.on_main_process(lambda: run.begin(config, dataset, loaded))
             trainer.save()

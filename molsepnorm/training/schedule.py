@@ -6,9 +6,10 @@ import numpy as np
 
 from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
 from molsepnorm.training.config import RunConfig
-from molsepnorm.training.statistics import statistics_batches
 
 __all__ = ["Schedule"]
+
+_SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
 
 
 class Schedule:
@@ -30,14 +31,18 @@ class Schedule:
 
     def batches(self, epoch: int) -> list[np.ndarray]:
         """Return the molecules of each step of an epoch, over all processes."""
-        run, rng = self.run, np.random.default_rng((self.run.seed, epoch))
-        return epoch_batches(
-            self.graphs, self.sizes, run.batch_size, rng, run.blocks, run.max_pairs, self.min_batch
-        )
+        return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
     def statistics_batches(self) -> list[np.ndarray]:
-        """Return the batches from which batch-norm statistics are estimated."""
-        return statistics_batches(self.graphs, self.sizes, self.run, self.min_batch)
+        """Return random batches of some molecules, for `estimate_statistics`."""
+        rng = np.random.default_rng(self.run.seed)
+        return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
+
+    def _batches(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+        run = self.run
+        return epoch_batches(
+            graphs, self.sizes, run.batch_size, rng, run.blocks, run.max_pairs, self.min_batch
+        )
 
     def count_steps(self, epochs: int) -> int:
         """Return the number of steps in the first epochs."""

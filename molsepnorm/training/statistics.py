@@ -1,51 +1,29 @@
-"""Batch-norm statistics of the weights as they are, not as they were."""
+"""Batch-norm statistics of the current weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.training.config import RunConfig
 
-__all__ = ["estimate_statistics", "statistics_batches"]
-
-_SAMPLE = 1024  # molecules that say enough
-
-
-def statistics_batches(
-    graphs: np.ndarray, sizes: np.ndarray, run: RunConfig, fewest: int = 2
-) -> list[np.ndarray]:
-    """Random batches of some of the training molecules, for `estimate_statistics`.
-
-    Args:
-        graphs: int64 [n]: the training molecules.
-        sizes: int64 [G]: atoms of every molecule.
-        run: batches are like those of its steps; the same ones for the same seed.
-        fewest: molecules of a batch.
-    """
-    rng = np.random.default_rng(run.seed)
-    some = rng.permutation(graphs)[:_SAMPLE]
-    return epoch_batches(some, sizes, run.batch_size, rng, run.blocks, run.max_pairs, fewest)
+__all__ = ["estimate_statistics"]
 
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
     """Replace the running statistics of every batch norm by their mean over these batches.
 
-    Running averages lag behind: in the first hundred steps they still hold their initial values,
-    which spoils the evaluation of a small data set, and under an average of weights they belong
-    to other weights. This is done without dropout, as in evaluation; the network is left in
-    evaluation mode.
+    Running averages lag behind the weights. In the first hundred steps they are still close to
+    their initial values, which degrades scores on small data sets, and an average of the weights
+    has no running averages of its own. Dropout is off. The network is left in evaluation mode.
 
     Args:
-        network: whose statistics to replace.
-        batches: random ones, of the training molecules, such as those of `statistics_batches`.
+        network: the network with the batch norms.
+        batches: random batches of training molecules, as `Schedule.statistics_batches` returns.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

@@ -39,7 +39,7 @@ class StepBatch:
     """int64 [B], on the device, sorted by size."""
     layout: Layout
     fixed: bool
-    """Whether the layout is one of the few fixed ones."""
+    """True if the layout is one of the few fixed ones."""
 
 
 class TrainStep:
@@ -86,7 +86,7 @@ class TrainStep:
         """Lay out the batches of several steps; all indices are copied to the device at once."""
         if not batches:
             return
-        laid_out = [self._lay_out(self.world.share(batch, least=1)) for batch in batches]
+        laid_out = [self._lay_out(self.world.share(batch, min_size=1)) for batch in batches]
         flat = torch.from_numpy(np.concatenate([graphs for graphs, *_ in laid_out]))
         parts = flat.to(self.device).split([len(graphs) for graphs, *_ in laid_out])
         for part, (_, layout, fixed) in zip(parts, laid_out, strict=True):

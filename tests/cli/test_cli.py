@@ -459,7 +459,11 @@ BAD = {
         "quantum",
         lambda p, t: ("train", "--data", p / "data.csv", *TINY, "--device", "quantum"),
     ),
-    "nothing to resume": (1, "no run to resume", lambda p, t: ("train", "--resume", t)),
+    "nothing to resume": (
+        1,
+        "not a run that can be resumed",
+        lambda p, t: ("train", "--resume", t),
+    ),
     "resume and more": (
         2,
         "takes no other option than --quiet; got --epochs",

@@ -1,4 +1,4 @@
-"""Variants of one recipe: what is trained, and what their differences say."""
+"""Ablations: the runs of every variant, and the differences between variants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NORMS = {"norm": ["shared", "sep", "sep-ln"]}
 
 
 class _Order(Callback):
-    """The runs as they finish."""
+    """Records the runs in the order in which they finish."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -36,14 +36,13 @@ def norms(configure, tmp_path) -> Ablation:
     return ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 2])
 
 
-def test_each_run_is_what_train_would_do(configure, tmp_path, norms, outcome):
-    """The variant's settings and the seed are all that differs."""
+def test_each_run_equals_train_with_its_settings_and_seed(configure, tmp_path, norms, outcome):
     settings = {
         "shared": {"model.norm": "shared"},
         "sep": {"model.norm": "sep"},
         "sep-ln": {"model.norm": "sep-ln"},
     }
-    assert list(norms.series) == list(settings)
+    assert list(norms.replicates) == list(settings)
     for name, own in settings.items():
         for seed in (0, 2):
             alone = tmp_path / f"{name}-{seed}"
@@ -51,27 +50,27 @@ def test_each_run_is_what_train_would_do(configure, tmp_path, norms, outcome):
             assert outcome(norms.folder / name / f"seed-{seed}") == outcome(alone)
 
 
-def test_differences_are_of_the_same_seeds(norms):
-    """From the first variant; the file says the same."""
+def test_differences_pair_runs_of_the_same_seed(norms):
+    """They are relative to the first variant; ablation.json has the same values."""
     assert norms.finished
     assert norms.metric == "rmse"
     assert list(norms.differences) == ["sep", "sep-ln"]
     told = json.loads((norms.folder / "ablation.json").read_text())
     for name, by_split in norms.differences.items():
         for split, difference in by_split.items():
-            runs = [norms.series[each].runs for each in (name, "shared")]
+            runs = [norms.replicates[each].runs for each in (name, "shared")]
             scores = [[run[split]["rmse"] for run in each.values()] for each in runs]
             assert difference == paired_difference(*scores)
             assert difference.pairs == 2
             assert told["differences"][name][split]["mean"] == difference.mean
     assert told["variants"]["sep"]["test"]["rmse"]["values"] == [
-        run["test"]["rmse"] for run in norms.series["sep"].runs.values()
+        run["test"]["rmse"] for run in norms.replicates["sep"].runs.values()
     ]
     assert (norms.folder / "ablation.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_all_variants_get_a_seed_before_the_next(configure, tmp_path):
-    """So that what is there can be compared; given again nothing is repeated."""
+def test_all_variants_train_a_seed_before_the_next_seed(configure, tmp_path):
+    """So they can be compared at any time; the same call repeats no finished run."""
     order = _Order()
     vary = {"norm": ["shared", "sep"], "model.layers": [1, 2]}
     for seeds in ([3, 1], [3, 1], [3, 1, 0]):
@@ -80,8 +79,8 @@ def test_all_variants_get_a_seed_before_the_next(configure, tmp_path):
     assert order.runs == [f"{name} seed-{seed}" for seed in (3, 1, 0) for name in names]
 
 
-def test_a_stopped_ablation_goes_on_by_the_same_call(configure, tmp_path, stop_at, norms):
-    """And comes to the same."""
+def test_the_same_call_continues_a_stopped_ablation(configure, tmp_path, stop_at, norms):
+    """The result equals that of an uninterrupted ablation."""
     folder, steps = tmp_path / "stopped", 3 * 4 + 1  # in the second seed's second variant
     first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], callback=stop_at(steps))
     assert not first.finished
@@ -93,7 +92,7 @@ def test_a_stopped_ablation_goes_on_by_the_same_call(configure, tmp_path, stop_a
 
 
 @pytest.mark.parametrize("number", [2, 3, 10])
-def test_the_paired_difference_is_scipys(number):
+def test_the_paired_difference_equals_scipys(number):
     rng = np.random.default_rng(number)
     base = rng.normal(0.3, 0.05, number)
     scores = base + rng.normal(-0.01, 0.01, number)
@@ -105,8 +104,8 @@ def test_the_paired_difference_is_scipys(number):
     assert found.p == pytest.approx(test.pvalue)
 
 
-def test_what_a_test_cannot_say():
-    """Of one pair there is no interval; runs that are all alike give no p."""
+def test_undefined_intervals_and_p_values_are_none():
+    """A single pair has no interval; equal differences have no p-value."""
     one = paired_difference([0.5], [0.4])
     assert (one.mean, one.interval, one.p) == (pytest.approx(0.1), None, None)
     alike = paired_difference([0.5, 0.25], [0.5, 0.25])
@@ -119,24 +118,24 @@ def test_what_a_test_cannot_say():
         ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "norm has a value twice"),
         ({"norm": "sep"}, "norm must be a list, and is one text: write"),
-        ({"norm": ["sep"]}, "compares two variants or more, such as norm=shared,sep"),
-        ({}, "compares two variants or more"),
+        ({"norm": ["sep"]}, "needs at least two variants, such as norm=shared,sep"),
+        ({}, "needs at least two variants"),
         ({"model.layer": [1, 2]}, "unknown setting 'model.layer'"),
         ({"model.layers": [1, 0]}, "model.layers must be at least 1; got 0"),
     ],
 )
-def test_nothing_is_trained_where_there_is_nothing_to_compare(configure, tmp_path, vary, message):
+def test_a_single_variant_is_refused_before_training(configure, tmp_path, vary, message):
     with pytest.raises(ConfigError, match=message):
         ablate(configure(ONE), tmp_path / "none", vary, seeds=[0])
     assert not (tmp_path / "none").exists()
 
 
 def test_seeds_are_needed(configure, tmp_path):
-    with pytest.raises(ConfigError, match="needs one seed or more"):
+    with pytest.raises(ConfigError, match="at least one seed is needed"):
         ablate(configure(ONE), tmp_path / "none", NORMS, seeds=[])
 
 
-def test_a_variants_name_says_what_varies():
+def test_a_variants_name_contains_the_values_that_vary():
     vary = {"norm": ["sep-bn"], "optim.lr": [1e-3, 5e-4]}
     plain = dict.fromkeys(
         f"model.{place}_norm" for place in ("graph", "node", "first_graph", "last_graph")
@@ -147,7 +146,7 @@ def test_a_variants_name_says_what_varies():
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_norm_is_what_its_name_says_whatever_the_recipe_has(name):
+def test_a_norm_replaces_the_norms_of_the_recipe(name):
     settings = variants_of({"norm": [name]})[name]
     options = {key.removeprefix("model."): value for key, value in settings.items()}
     recipe = {"graph_norm": "mix", "node_norm": "rms", "last_graph_norm": "none"}

@@ -1,4 +1,4 @@
-"""Runs that fit into a time."""
+"""Runs with a time budget."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from molsepnorm.training.step import TrainStep
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("640s", 640), ("11m", 660), ("1.5h", 5400)])
-def test_times(text, seconds):
+def test_durations_are_parsed(text, seconds):
     assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "11", "m", "-3m", "0s", "nanm", "infh", "11 minutes"])
-def test_no_times(table, text):
+def test_invalid_durations_are_refused(table, text):
     with pytest.raises(ConfigError, match=rf"run.budget: a time looks like 640s, .* got '{text}'"):
         load_config(table, overrides={"run.budget": text})
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time passes by what a step and a validation are said to take, in seconds."""
+    """A clock that advances by the given seconds per step and per validation."""
     now = [0.0]
 
     def slow(kind, name, seconds):
@@ -52,8 +52,8 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("every", [1, 4])
 @pytest.mark.parametrize(("step", "validation"), [(0.5, 1.0), (0.01, 3.0), (2.0, 0.1)])
-def test_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):
-    """Measuring and final scores included, and hardly less than what was given."""
+def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):
+    """This includes measuring and the final scores, and uses almost all of the time."""
     now = clock(step, validation)
     config = configure({"run.budget": "600s", "run.epochs": 1, "run.validate_every": every})
     result = train(config, tmp_path / "run")
@@ -61,7 +61,9 @@ def test_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validati
     assert 600 - 0.08 * 600 - 3 * step - every * validation < now[0] + 2 * validation <= 600
 
 
-def test_the_schedule_is_that_of_the_epochs_that_fit(configure, tmp_path, rows_of, monkeypatch):
+def test_the_learning_rate_schedule_has_the_measured_number_of_epochs(
+    configure, tmp_path, rows_of, monkeypatch
+):
     monkeypatch.setattr(module, "epochs_within", lambda trainer, seconds: 5)
     train(configure({"run.budget": "1h", "run.epochs": 2}), tmp_path / "budget")
     train(configure({"run.epochs": 5}), tmp_path / "plain")
@@ -72,8 +74,8 @@ def test_the_schedule_is_that_of_the_epochs_that_fit(configure, tmp_path, rows_o
     assert len(rates[0]) == 5
 
 
-def test_measuring_leaves_no_trace(configure, tmp_path, outcome, monkeypatch):
-    """With dropout, an average and batch norms: the run is that of so many epochs, to the bit."""
+def test_measuring_does_not_change_the_run(configure, tmp_path, outcome, monkeypatch):
+    """With dropout, an average and batch norms, the run equals one with that number of epochs."""
 
     def measured(trainer, seconds):
         assert epochs_within(trainer, seconds) > 5
@@ -85,8 +87,10 @@ def test_measuring_leaves_no_trace(configure, tmp_path, outcome, monkeypatch):
     assert outcome(tmp_path / "budget") == outcome(tmp_path / "plain")
 
 
-def test_a_stopped_run_keeps_its_plan(configure, tmp_path, outcome, stop_at, monkeypatch):
-    """It does not measure again; what was asked for stays in config.yaml."""
+def test_a_resumed_run_keeps_its_number_of_epochs(
+    configure, tmp_path, outcome, stop_at, monkeypatch
+):
+    """It does not measure again, and config.yaml keeps the configured value."""
     monkeypatch.setattr(module, "epochs_within", lambda trainer, seconds: 4)
     config = configure({"run.budget": "1h"})
     train(config, tmp_path / "whole")
@@ -97,13 +101,13 @@ def test_a_stopped_run_keeps_its_plan(configure, tmp_path, outcome, stop_at, mon
     assert load_config(config=tmp_path / "parts" / "config.yaml") == config.resolved()
 
 
-def test_too_short_a_time_is_told_before_anything_is_written(configure, tmp_path):
+def test_too_short_a_budget_is_refused_before_any_file_is_written(configure, tmp_path):
     with pytest.raises(ConfigError, match=r"budget is too short: an epoch .* are left of 0.001s"):
         train(configure({"run.budget": "0.001s"}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_several_processes_are_refused(configure, tmp_path):
+def test_a_budget_for_several_processes_is_refused(configure, tmp_path):
     class Several:
         world = DistributedContext(0, 2, 0, 2)
 

@@ -1,4 +1,4 @@
-"""Work that leaves no trace, as warming up must not."""
+"""Warming up and recording leave the state unchanged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _state(layer, optimizer):
 
 @pytest.mark.parametrize("steps_before", [0, 3])
 def test_later_steps_know_nothing_of_it(steps_before):
-    """Weights, moments (also those that the work made) and random numbers, to the bit."""
+    """Weights, moments (also new ones) and random states are restored exactly."""
     results = []
     for unnoticed in (False, True):
         parts = _parts()
@@ -44,7 +44,7 @@ def test_later_steps_know_nothing_of_it(steps_before):
         assert torch.equal(one, other)
 
 
-def test_a_failure_is_raised_and_leaves_no_trace_either():
+def test_a_failure_is_raised_and_the_state_is_restored():
     layer, optimizer = _parts()
     before = [parameter.clone() for parameter in layer.parameters()]
 
@@ -58,6 +58,6 @@ def test_a_failure_is_raised_and_leaves_no_trace_either():
         assert torch.equal(parameter, old)
 
 
-def test_graphs_are_for_gpus():
+def test_only_gpus_support_capture():
     assert not can_capture(torch.device("cpu"))
     assert can_capture(torch.device("cuda:0"))

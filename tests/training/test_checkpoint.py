@@ -1,4 +1,4 @@
-"""A checkpoint holds all that decides the next step, and a bad one says that it is bad."""
+"""Checkpoints restore the state exactly, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def _step(objective, optimizer, average) -> float:
 
 
 def save_checkpoint(path, progress, objective, optimizer, average) -> None:
-    """With the state of torch's generator."""
+    """Save with the state of torch's generator."""
     random = {"cpu": torch.get_rng_state()}
     checkpoint.save_checkpoint(path, progress, objective, optimizer, average, random)
 
 
 def load_checkpoint(path, objective, optimizer, average) -> Progress:
-    """And put the generator's state back."""
+    """Load and restore the state of torch's generator."""
     progress, random, _ = checkpoint.load_checkpoint(path, objective, optimizer, average)
     torch.set_rng_state(random["cpu"])
     return progress
 
 
-def test_going_on_takes_the_same_steps_bit_by_bit(tmp_path):
-    """Weights, moments, average, random numbers and progress: five more steps are the same."""
+def test_training_continues_with_exactly_the_same_steps(tmp_path):
+    """Weights, moments, average, random states and progress are restored: five steps are equal."""
     parts = _parts()
     for _ in range(4):
         _step(*parts)
@@ -80,8 +80,8 @@ def test_going_on_takes_the_same_steps_bit_by_bit(tmp_path):
         assert all(torch.equal(there[name], here[name]) for name in there)
 
 
-def test_before_the_first_step_there_are_no_moments(tmp_path):
-    """A run may be stopped there too."""
+def test_a_checkpoint_before_the_first_step_has_no_moments(tmp_path):
+    """A run may be stopped there, too."""
     parts = _parts()
     save_checkpoint(tmp_path / "last", Progress(), *parts)
     losses = [_step(*parts) for _ in range(3)]
@@ -90,7 +90,7 @@ def test_before_the_first_step_there_are_no_moments(tmp_path):
     assert [_step(*fresh) for _ in range(3)] == losses
 
 
-def test_without_an_average(tmp_path):
+def test_a_checkpoint_without_an_average_loads(tmp_path):
     objective, optimizer, _ = _parts()
     save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
     other, its_optimizer, _ = _parts(seed=1)
@@ -150,7 +150,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         load_checkpoint(tmp_path / "last", *_parts(width=7))
 
 
-def test_a_checkpoint_without_the_average_that_is_asked_for_is_refused(tmp_path):
+def test_a_checkpoint_without_the_configured_average_is_refused(tmp_path):
     objective, optimizer, _ = _parts()
     save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
     with pytest.raises(ModelError, match="belongs to another configuration"):
@@ -166,8 +166,8 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("history", [b"", b"epoch,step\n1,\xc3\xa9\n"])
-def test_the_history_is_kept(tmp_path, history):
-    """Byte by byte; an earlier version's checkpoint has none."""
+def test_the_history_is_saved_and_loaded(tmp_path, history):
+    """It is equal byte by byte; checkpoints of earlier versions have none."""
     path, random = tmp_path / "last", {"cpu": torch.get_rng_state()}
     checkpoint.save_checkpoint(path, PROGRESS, *_parts(), random, history)
     assert checkpoint.load_checkpoint(path, *_parts())[2] == history
@@ -178,13 +178,13 @@ def test_the_history_is_kept(tmp_path, history):
     assert checkpoint.load_checkpoint(path, *_parts())[2] is None
 
 
-def test_a_missing_checkpoint_says_so(tmp_path):
+def test_a_missing_checkpoint_is_reported(tmp_path):
     with pytest.raises((StorageError, ModelError), match="none"):
         load_checkpoint(tmp_path / "none", *_parts())
 
 
 def test_a_full_disk_keeps_the_last_checkpoint(small_disk):
-    """The real thing: safetensors has an error of its own for it."""
+    """On a disk that is really full; safetensors raises its own error there."""
     path = small_disk / "last"
     save_checkpoint(path, PROGRESS, *_parts())
     before = path.read_bytes()
@@ -211,8 +211,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
 
 
 def _rewrite(path, change, digest: bool) -> None:
-    """Change the schema and the progress of a checkpoint, which then has its right digest or none,
-    as one of before there were digests."""
+    """Change schema and progress of a checkpoint; without a digest it is like an earlier one."""
     with safe_open(path, framework="pt") as file:
         content = json.loads(file.metadata()["molsepnorm"])
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -226,7 +225,7 @@ def _rewrite(path, change, digest: bool) -> None:
         path.write_bytes(save(tensors, metadata=metadata))
 
 
-def test_a_checkpoint_from_before_there_were_digests_is_read(tmp_path):
+def test_an_earlier_checkpoint_without_a_digest_loads(tmp_path):
     parts = _parts()
     _step(*parts)
     save_checkpoint(tmp_path / "last", PROGRESS, *parts)
@@ -236,7 +235,7 @@ def test_a_checkpoint_from_before_there_were_digests_is_read(tmp_path):
     assert torch.equal(fresh[0].network[0].weight, parts[0].network[0].weight)
 
 
-def test_a_checkpoint_of_today_needs_its_digest(tmp_path):
+def test_a_current_checkpoint_without_its_digest_is_refused(tmp_path):
     path = tmp_path / "last"
     save_checkpoint(path, PROGRESS, *_parts())
     with safe_open(path, framework="pt") as file:
@@ -265,7 +264,7 @@ def test_a_checkpoint_of_today_needs_its_digest(tmp_path):
         ({"best_score": "x"}, "best_score: .*valid number"),
     ],
 )
-def test_progress_that_cannot_be_is_refused(tmp_path, entries, message, digest):
+def test_impossible_progress_is_refused(tmp_path, entries, message, digest):
     path = tmp_path / "last"
     save_checkpoint(path, PROGRESS, *_parts())
     _rewrite(path, lambda progress: progress.update(entries), digest)
@@ -279,15 +278,15 @@ def test_progress_that_cannot_be_is_refused(tmp_path, entries, message, digest):
 @pytest.mark.parametrize(
     "text", ["", "[]", "3", "{}", "[" * 100_000, '{"schema": 3, "progress": []}']
 )
-def test_metadata_that_are_not_ours_are_refused(tmp_path, text):
+def test_foreign_metadata_are_refused(tmp_path, text):
     path = tmp_path / "last"
     path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
     with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
         load_checkpoint(path, *_parts())
 
 
-def test_a_network_that_is_converted_when_it_is_loaded_cannot_go_on(tmp_path):
-    """The optimiser's state belongs to the parameters that it had."""
+def test_a_checkpoint_of_a_network_that_would_be_converted_is_refused(tmp_path):
+    """The optimiser's state belongs to the parameters before the conversion."""
     config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, node_walks=3)
     objective = _Objective(Graphormer(config), nn.Identity())
     optimizer = make_optimizer(objective, OptimConfig(lr=0.01))

@@ -1,4 +1,4 @@
-"""The metric by which the best epoch is chosen: the usual one, the one asked for, or the loss."""
+"""The metric that selects the best epoch: the default, the configured one, or the loss."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ class _Remarks(Callback):
         (["y", "a", "c"], "mcc", "mcc"),
     ],
 )
-def test_the_best_epoch_is_the_best_by_that_metric(
+def test_the_best_epoch_has_the_best_value_of_the_metric(
     with_columns, tmp_path, rows_of, targets, metric, wanted
 ):
-    """As the history has it, the first of equals; it is the one that the scores are of, and the
-    model says so."""
+    """The first of equal epochs is selected; the scores and the model folder belong to it."""
     settings = {
         "data.targets": targets,
         "data.split": [0.5, 0.3, 0.2],
@@ -60,11 +59,11 @@ def test_the_best_epoch_is_the_best_by_that_metric(
 
 
 @pytest.mark.parametrize(("loss", "wanted"), [("l1", "mae"), ("mse", "rmse")])
-def test_numbers_have_the_metric_of_their_loss(
+def test_regression_is_selected_by_the_metric_of_its_loss(
     with_columns, tmp_path, rows_of, split_rows, loss, wanted
 ):
-    """Which is the mean absolute, or squared, error in units of the training labels' standard
-    deviation; the model keeps both for itself."""
+    """The loss is the mean absolute or squared error in standard deviations of the training labels;
+    the model folder records the loss and the metric."""
     settings = {
         "data.targets": ["y"],
         "data.split": [0.5, 0.3, 0.2],
@@ -83,7 +82,7 @@ def test_numbers_have_the_metric_of_their_loss(
         )
 
 
-def test_squares_and_absolutes_train_differently(with_columns, tmp_path, outcome):
+def test_l1_and_mse_train_differently(with_columns, tmp_path, outcome):
     for loss in ("l1", "mse"):
         settings = {"data.targets": ["y"], "optim.regression_loss": loss, "run.epochs": 1}
         train(with_columns(COLUMNS, settings), tmp_path / loss)
@@ -121,10 +120,10 @@ def test_a_metric_that_does_not_fit_is_refused_before_anything_is_written(
         ("c", "mcc", ["red"], "MCC"),
     ],
 )
-def test_where_it_is_undefined_on_validation_the_loss_chooses(
+def test_the_loss_selects_if_the_metric_is_undefined_on_validation(
     with_columns, tmp_path, rows_of, target, metric, validation, label
 ):
-    """A remark says so and why; scores that are undefined are null."""
+    """A warning gives the reason; undefined scores are null."""
     parts = ["train"] * 8 + ["val", "test"]
     cells = [*(COLUMNS[target] * 2)[:8], *validation, COLUMNS[target][1]]
     columns = {target: cells, "part": parts}
@@ -142,15 +141,15 @@ def test_where_it_is_undefined_on_validation_the_loss_chooses(
 
 
 @pytest.mark.parametrize("targets", [["y"], ["a"], ["c"], ["y", "a", "c"]])
-def test_where_it_is_defined_nothing_is_remarked(with_columns, tmp_path, targets):
+def test_a_defined_metric_causes_no_warning(with_columns, tmp_path, targets):
     seen = _Remarks()
     settings = {"data.targets": targets, "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
     train(with_columns(COLUMNS, settings), tmp_path / "run", callback=seen)
     assert not [remark for remark in seen.remarks if "undefined" in remark]
 
 
-def test_one_target_of_several_that_is_undefined_is_left_out_of_the_mean(with_columns, tmp_path):
-    """And is null by itself; the others choose."""
+def test_an_undefined_target_is_left_out_of_the_mean(with_columns, tmp_path):
+    """Its own score is null; the other targets select the epoch."""
     parts = ["train"] * 8 + ["val"] * 4 + ["test"] * 3
     a = [0, 1, 0, 0, 1, 0, 1, 1, *[0, 0, 0, 0], *[0, 1, 1]]
     b = [1, 0, 0, 1, 1, 0, 0, 1, *[0, 1, 1, 0], *[1, 1, 0]]
@@ -162,8 +161,7 @@ def test_one_target_of_several_that_is_undefined_is_left_out_of_the_mean(with_co
     assert metrics["val"]["roc_auc"] == metrics["val"]["roc_auc/b"] is not None
 
 
-def test_a_fallback_lasts_over_an_interruption(with_columns, tmp_path, outcome, stop_at):
-    """The choice is the same when the run goes on."""
+def test_a_resumed_run_keeps_the_fallback_metric(with_columns, tmp_path, outcome, stop_at):
     columns = {"a": [0, 1, 0, 0, 1, 0, 1, 1, 0, 1], "part": ["train"] * 8 + ["val", "test"]}
     config = with_columns(columns, {"data.targets": ["a"], "data.splits_column": "part"})
     train(config, tmp_path / "whole")

@@ -1,5 +1,6 @@
-"""Two processes on one model: the same as one. All that needs them is run once, by
-tests/two_processes.py, and looked at here."""
+"""Training with two processes equals training with one. Everything that needs two processes runs
+once, in tests/two_processes.py, and is checked here.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _free_ports(count: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the two processes have written to."""
+    """The folder with the output of both processes."""
     folder = tmp_path_factory.mktemp("two")
     port, second_port = _free_ports(2)
     here = Path(two_processes.__file__)
@@ -66,13 +67,13 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(out: Path) -> list[dict[str, Any]]:
-    """What each of the two processes found, by scenario."""
+    """The results of both processes by scenario."""
     return [torch.load(out / f"{rank}.pt", weights_only=False) for rank in range(2)]
 
 
 @pytest.fixture(scope="module")
 def both(found: list[dict[str, Any]]):
-    """`both(scenario)`: what the first and the second process found."""
+    """`both(scenario)`: the results of the first and the second process."""
     return lambda scenario: tuple(each[scenario] for each in found)
 
 
@@ -82,7 +83,7 @@ def both(found: list[dict[str, Any]]):
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("cut", CUTS)
 def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: str) -> None:
-    """Outputs, gradients of input and parameters, running statistics; however rows are divided."""
+    """Outputs, gradients and running statistics are equal for every division of the rows."""
     whole, (one, other) = (
         norm_steps(DistributedContext(), cut, options),
         both(f"norm {cut} {options}"),
@@ -98,8 +99,8 @@ def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: 
         assert torch.equal(one["state"][name], other["state"][name])
 
 
-def test_synchronised_statistics_lose_no_digits(both) -> None:
-    """In float32, of rows whose mean is fifty times their deviation: within a few roundings."""
+def test_synchronised_statistics_are_accurate(both) -> None:
+    """In float32, for rows whose mean is fifty times their deviation, to a few roundings."""
     exact = norm_steps(DistributedContext(), "uneven", "default")["state"]["running_var"].float()
     for each in both("norm float32"):
         torch.testing.assert_close(each["state"]["running_var"], exact, rtol=2e-6, atol=0)
@@ -110,7 +111,7 @@ def test_a_single_graph_on_each_process_can_train(both) -> None:
     torch.testing.assert_close(torch.cat(both("one_graph_each")), whole.detach())
 
 
-def test_a_single_graph_in_all_is_refused_by_all(both) -> None:
+def test_a_single_graph_in_total_is_refused_by_all_processes(both) -> None:
     """None of them is left waiting."""
     for message in both("one_graph_in_all"):
         assert message.startswith("ValueError: a batch norm cannot train on 1 token")
@@ -121,13 +122,13 @@ def test_a_single_graph_in_all_is_refused_by_all(both) -> None:
 
 @pytest.fixture(scope="module", params=NETWORKS)
 def trained(request: pytest.FixtureRequest, both) -> tuple[dict, tuple[dict, dict]]:
-    """Of a kind of network: what one process found, and what each of two did."""
+    """For a kind of network: the results of one process and of each of two processes."""
     return training_steps(DistributedContext(), request.param), both(f"training {request.param}")
 
 
 @pytest.mark.parametrize("part", ["gradients", "trained", "estimated"])
-def test_two_halves_of_a_batch_train_as_the_whole(trained, part: str) -> None:
-    """Gradients, weights with running statistics, and statistics estimated afterwards."""
+def test_two_halves_of_a_batch_train_like_the_whole_batch(trained, part: str) -> None:
+    """Gradients, weights, running statistics and estimated statistics are equal."""
     whole, halves = trained
     for half in halves:
         assert set(half[part]) == set(whole[part])
@@ -138,7 +139,7 @@ def test_two_halves_of_a_batch_train_as_the_whole(trained, part: str) -> None:
         assert torch.equal(value, other[part][name]), name
 
 
-def test_losses_are_those_of_the_whole_batch(trained) -> None:
+def test_losses_are_summed_over_the_whole_batch(trained) -> None:
     whole, halves = trained
     for half in halves:
         torch.testing.assert_close(half["losses"], whole["losses"], rtol=1e-12, atol=0)
@@ -147,7 +148,7 @@ def test_losses_are_those_of_the_whole_batch(trained) -> None:
 # --- the world -----------------------------------------------------------------------------------
 
 
-def test_who_they_are(both) -> None:
+def test_ranks_and_sizes_are_those_of_torchrun(both) -> None:
     assert both("world") == (DistributedContext(0, 2, 0, 2), DistributedContext(1, 2, 1, 2))
     assert both("own_program") == both("world")
     assert both("left") == (True, True)
@@ -164,7 +165,7 @@ def test_shares_are_whole_without_duplicates_and_gathered_bit_for_bit(both) -> N
             assert torch.equal(each["gathered"].flatten(), each["rows"].flatten())
 
 
-def test_sums_flags_and_choices_are_common(both) -> None:
+def test_sums_flags_and_results_are_equal_in_all_processes(both) -> None:
     for rank, each in enumerate(both("agreed")):
         assert each["sums"] == (torch.tensor([3.0]), torch.tensor(1))
         assert each["any"] == [True, True, False]
@@ -172,12 +173,12 @@ def test_sums_flags_and_choices_are_common(both) -> None:
         assert each["first"] is (rank == 0)
 
 
-def test_the_second_process_finds_what_the_first_one_left(both) -> None:
+def test_the_second_process_finds_the_results_of_the_first(both) -> None:
     assert both("in_turn") == ([], ["0"])
 
 
-def test_an_error_of_one_process_reaches_the_other(both) -> None:
-    """As what it was, if it is one of ours."""
+def test_an_error_of_one_process_is_raised_in_the_other(both) -> None:
+    """The package's own errors keep their class."""
     one, other = both("errors")
     ours = {
         "config": "ConfigError: no such column",
@@ -191,7 +192,7 @@ def test_an_error_of_one_process_reaches_the_other(both) -> None:
     assert other == {**ours, "bug": bug, "exit": leave}
 
 
-def test_each_process_draws_its_own_random_numbers_and_goes_on_with_them(both) -> None:
+def test_each_process_has_its_own_random_state_and_restores_it(both) -> None:
     one, other = both("random_numbers")
     torch.manual_seed(5)
     assert torch.equal(one["alike"], torch.rand(3))
@@ -206,17 +207,17 @@ def test_each_process_draws_its_own_random_numbers_and_goes_on_with_them(both) -
     assert not torch.equal(other["new"], other["apart"])
 
 
-def test_a_process_that_is_gone_is_told(out: Path) -> None:
+def test_a_lost_process_is_reported(out: Path) -> None:
     message = (out / "lost.txt").read_text()
-    assert message.startswith("process 0 of 2 lost another one, which may have said why: ")
-    assert message.endswith("Go on with the run by --resume")
+    assert message.startswith("process 0 of 2 lost another process, whose output may say why: ")
+    assert message.endswith("Continue the run with --resume")
 
 
 def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> None:
-    """One that lets go of a tensor then aborts the process, now and then."""
+    """Otherwise a thread that releases a tensor then may abort the process."""
     before, after = ((out / f"threads{when}.txt").read_text() for when in ("-before", ""))
     if not before:
-        pytest.skip("threads are told by name in /proc, which is Linux's")
+        pytest.skip("only Linux lists the names of threads in /proc")
     assert before.count("gloo") > 0
     assert after.count("gloo") == after.count("tcpstore") == 0
 
@@ -231,8 +232,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("size", [None, "1"])
-def test_a_plain_program_never_touches_torch_distributed(alone, monkeypatch, size) -> None:
-    """Nor does one that a cluster told a WORLD_SIZE alone, or torchrun's only process."""
+def test_a_single_process_does_not_use_torch_distributed(alone, monkeypatch, size) -> None:
+    """This includes a cluster that sets only WORLD_SIZE, and torchrun with one process."""
     if size is not None:
         for name, value in zip(TORCHRUN, ("0", size, "0", "1"), strict=False):
             monkeypatch.setenv(name, value)
@@ -245,7 +246,7 @@ def test_a_plain_program_never_touches_torch_distributed(alone, monkeypatch, siz
         assert world == DistributedContext()
 
 
-def test_alone_everything_is_a_matter_of_course() -> None:
+def test_every_method_works_with_a_single_process() -> None:
     world, rows = DistributedContext(), torch.randn(3, 2)
     assert world.first
     assert world.share(np.arange(3)).tolist() == [0, 1, 2]
@@ -265,7 +266,7 @@ def test_alone_everything_is_a_matter_of_course() -> None:
     assert torch.equal(states["cpu"], torch.get_rng_state())
 
 
-def test_a_process_needs_two_molecules_of_a_batch() -> None:
+def test_a_batch_size_below_two_per_process_is_refused() -> None:
     DistributedContext(1, 4).require_batch(8)
     with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
         DistributedContext(1, 4).require_batch(7)
@@ -274,10 +275,10 @@ def test_a_process_needs_two_molecules_of_a_batch() -> None:
 def test_a_step_needs_a_molecule_for_every_process() -> None:
     """Evaluation does not: a share may be empty."""
     graphs = np.arange(3)
-    assert DistributedContext(2, 3).share(graphs, least=1).tolist() == [2]
+    assert DistributedContext(2, 3).share(graphs, min_size=1).tolist() == [2]
     assert len(DistributedContext(3, 4).share(graphs)) == 0
     with pytest.raises(ConfigError, match="a step of 3 molecules cannot be divided among 4 proc"):
-        DistributedContext(0, 4).share(graphs, least=1)
+        DistributedContext(0, 4).share(graphs, min_size=1)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> N
         ("tpu", 2, "there is no device 'tpu'"),
     ],
 )
-def test_devices_that_cannot_be_had(monkeypatch, name, gpus, message) -> None:
+def test_unavailable_devices_are_refused(monkeypatch, name, gpus, message) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(ConfigError, match=message):
         device_of_rank(name, DistributedContext(3, 4, 1, 2))

@@ -1,4 +1,4 @@
-"""`evaluate` gives the scores of the run, however the table was split and whatever is predicted."""
+"""`evaluate` returns the scores of the run, for every kind of split and target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import StopWhen, evaluate, load_config, train
-from molsepnorm.training.evaluation import score_on
+from molsepnorm.training.objectives.supervised import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -24,14 +24,14 @@ COLOURS = ["red", "blue", "green", "red", "", "blue", "red"]
 
 @pytest.fixture
 def coloured(with_columns, tmp_path):
-    """A finished run on a number, a yes/no and three classes, together."""
+    """A finished run with a regression, a binary and a three-class target."""
     columns = {"y": NUMBERS, "a": YES_NO, "c": COLOURS}
     settings = {"data.targets": ["y", "a", "c"], "data.split": [0.4, 0.3, 0.3]}
     config = with_columns(columns, settings)
     return config, train(config, tmp_path / "run")
 
 
-def test_classes_are_scored_as_scikit_learn_does(coloured, rows_of):
+def test_class_scores_equal_scikit_learns(coloured, rows_of):
     """From predictions_test.csv alone."""
     _, result = coloured
     rows = [row for row in rows_of(result.folder / "predictions_test.csv") if row["c"]]
@@ -49,8 +49,8 @@ def test_classes_are_scored_as_scikit_learn_does(coloured, rows_of):
     assert "mae/y" not in test  # there is one of them alone
 
 
-def test_the_constant_prediction_knows_classes_too(coloured, rows_of, split_rows):
-    """The share of each among the training labels."""
+def test_the_baseline_predicts_the_share_of_each_class(coloured, rows_of, split_rows):
+    """The shares are those of the training labels."""
     config, result = coloured
     colours = [row["c"] for row in rows_of(config.data.table)]
     splits = split_rows(result.folder)
@@ -60,8 +60,8 @@ def test_the_constant_prediction_knows_classes_too(coloured, rows_of, split_rows
     assert result.metrics["test_constant"]["log_loss/c"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_intervals_hold_the_scores_of_the_test_split(coloured):
-    """For every score that is defined, as lists in JSON and in what `train` returns alike."""
+def test_intervals_contain_the_scores_of_the_test_split(coloured):
+    """For every defined score, in metrics.json and in the result of `train`."""
     _, result = coloured
     written = json.loads((result.folder / "metrics.json").read_text())
     assert written == result.metrics
@@ -74,7 +74,7 @@ def test_intervals_hold_the_scores_of_the_test_split(coloured):
 
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_evaluation_gives_the_scores_of_the_run(coloured, split):
-    """From its folder, told no more than the table; and from its configuration."""
+    """With only the table, or with the configuration of the run."""
     config, result = coloured
     for data in (DataConfig(table=config.data.table), config.data):
         found = evaluate(result.folder, data, split)
@@ -91,7 +91,7 @@ def _new_table(path, rows, header="smiles,y,a,c"):
 
 
 def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
-    """It need not hold all of them, nor as many yes as no, nor look like numbers."""
+    """It may lack classes, have other proportions, or class names that look like numbers."""
     _, result = coloured
     rows = [("CCO", 1, 1, "red"), ("CCN", 0, 1, "red"), ("CCCl", 1, 1, "")]
     found = evaluate(result.folder, _new_table(tmp_path / "new.csv", rows))
@@ -110,15 +110,15 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
         (("CCO", "much", 1, "red"), "column 'y': 'much' is not a number"),
     ],
 )
-def test_a_label_that_the_model_does_not_know_is_refused(coloured, tmp_path, row, message):
+def test_a_label_outside_the_models_classes_is_refused(coloured, tmp_path, row, message):
     _, result = coloured
     data = _new_table(tmp_path / "new.csv", [("CCN", 0, 1, "red"), row])
     with pytest.raises(DataError, match=message):
         evaluate(result.folder, data)
 
 
-def test_columns_in_another_order_are_the_same_targets(coloured, tmp_path):
-    """And other columns are none."""
+def test_the_order_of_columns_does_not_matter(coloured, tmp_path):
+    """Other columns are ignored."""
     config, result = coloured
     with open(config.data.table, newline="") as file:
         rows = [(r["c"], r["a"], "1", r["smiles"], r["y"]) for r in csv.DictReader(file)]
@@ -139,10 +139,10 @@ PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_runs_own_splits_file_gives_the_same_run_again(
+def test_the_splits_file_of_a_run_reproduces_it_exactly(
     with_columns, tmp_path, outcome, split_rows, way
 ):
-    """Bit by bit, in whatever way the first was split; and the run's own table knows its split."""
+    """For every kind of split; `evaluate` finds the split of the run for its own table."""
     columns = {"y": NUMBERS, "part": PARTS}
     first = with_columns(columns, {"data.targets": ["y"], "run.epochs": 2, **WAYS[way]})
     result = train(first, tmp_path / "first")
@@ -161,8 +161,7 @@ def test_a_runs_own_splits_file_gives_the_same_run_again(
         assert found.scores == pytest.approx(result.metrics["test"], nan_ok=True)
 
 
-def test_all_of_a_runs_own_table_is_more_than_its_splits(with_columns, tmp_path):
-    """Rows that are in none of them are scored too."""
+def test_the_split_all_includes_rows_outside_the_splits(with_columns, tmp_path):
     settings = {"data.targets": ["y"], "data.splits_column": "part", "run.epochs": 1}
     config = with_columns({"y": NUMBERS, "part": PARTS}, settings)
     train(config, tmp_path / "run")
@@ -170,8 +169,8 @@ def test_all_of_a_runs_own_table_is_more_than_its_splits(with_columns, tmp_path)
     assert (found.split, found.molecules) == ("all", 30)
 
 
-def test_a_splits_file_that_changed_or_went(with_columns, tmp_path, split_rows):
-    """A run does not go on with another split than it began with; it is scored with its own."""
+def test_a_changed_or_missing_splits_file_stops_only_a_resume(with_columns, tmp_path, split_rows):
+    """A run does not resume with another split; `evaluate` uses the copy in its folder."""
     first = with_columns({"y": NUMBERS}, {"data.targets": ["y"], "run.epochs": 1})
     train(first, tmp_path / "first")
     path = tmp_path / "splits.json"
@@ -192,15 +191,15 @@ def test_a_splits_file_that_changed_or_went(with_columns, tmp_path, split_rows):
         train(folder=tmp_path / "run", resume=True)
 
 
-def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
-    """On the metric that it is known by, and on no other."""
+def test_a_data_sets_own_evaluator_replaces_the_score_of_its_metric(coloured):
+    """Other metrics do not change."""
     from dataclasses import replace
 
     config, result = coloured
     found = evaluate(result.folder, config.data, "test")
     labels = found.dataset.store.labels[found.dataset.splits["test"]]
     predictions = np.full((len(labels), result.model.task.outputs), 0.25)
-    plain = score_on(found.dataset, result.model.task, predictions, labels)
+    plain = dataset_scores(found.dataset, result.model.task, predictions, labels)
     given = []
 
     def official(*both):
@@ -208,7 +207,7 @@ def test_a_set_with_an_evaluation_of_its_own_has_the_last_word(coloured):
         return 0.125
 
     theirs = replace(found.dataset, metric="roc_auc", official=official)
-    scores = score_on(theirs, result.model.task, predictions, labels)
+    scores = dataset_scores(theirs, result.model.task, predictions, labels)
     assert scores == pytest.approx({**plain, "roc_auc": 0.125}, nan_ok=True)
     ((asked, about),) = given
     assert asked is predictions
@@ -224,8 +223,8 @@ def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
         evaluate(result.folder, data.model_copy(update={"table": other}))
 
 
-def test_predictions_that_are_not_finite_are_counted_and_told(coloured, capsys):
-    """Neither a traceback nor a better mean; the targets beside it keep their scores."""
+def test_predictions_that_are_not_finite_are_counted(coloured, capsys):
+    """Their target has no scores; the scores of other targets stay."""
     config, result = coloured
     good = evaluate(result.folder, config.data)
     model = PropertyModel.from_pretrained(result.folder)

@@ -1,4 +1,4 @@
-"""`predictions_test.csv`, whatever targets and classes are called."""
+"""The files of a run folder: predictions, history and what `--resume` checks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _trained(with_columns, folder, targets, columns, **settings):
         (["unit, in [mol/L]"], ["unit, in [mol/L]", "unit, in [mol/L]_pred"]),
     ],
 )
-def test_a_target_called_like_another_column_keeps_its_truth(
+def test_a_target_with_the_name_of_another_column_keeps_its_labels(
     with_columns, tmp_path, rows_of, targets, header
 ):
-    """No column stands in another's place, and predictions have the names they always have."""
+    """Every column has its own name, and predictions have their usual names."""
     columns = {name: NUMBERS[i:] for i, name in enumerate(targets)}
     result = _trained(with_columns, tmp_path / "run", targets, columns)
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
@@ -60,10 +60,10 @@ def test_a_target_called_like_another_column_keeps_its_truth(
 @pytest.mark.parametrize(
     "targets", [["a", "a_pred", "a_pred_true"], ["row", "row_true"], ["row_true", "row"]]
 )
-def test_no_truth_is_lost_to_a_target_called_like_its_other_name(
+def test_a_target_named_like_a_renamed_column_keeps_its_labels(
     with_columns, tmp_path, rows_of, targets
 ):
-    """Each of the targets has two columns of its own."""
+    """Each target has two columns of its own."""
     columns = {name: [value + 10 * i for value in NUMBERS] for i, name in enumerate(targets)}
     _trained(with_columns, tmp_path / "run", targets, columns)
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
@@ -74,7 +74,7 @@ def test_no_truth_is_lost_to_a_target_called_like_its_other_name(
     assert [row[name] for name in others] == pytest.approx(truths)
 
 
-def test_a_target_may_be_called_smiles_where_the_smiles_are_not(with_columns, tmp_path, rows_of):
+def test_a_target_may_be_named_smiles_if_the_smiles_column_is_not(with_columns, tmp_path, rows_of):
     settings = {"data.smiles_column": "structure"}
     _trained(with_columns, tmp_path / "run", ["smiles"], {"smiles": NUMBERS}, **settings)
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
@@ -82,9 +82,8 @@ def test_a_target_may_be_called_smiles_where_the_smiles_are_not(with_columns, tm
     assert rows[0]["smiles"].startswith("C")
 
 
-def test_classes_stand_by_their_names_with_a_probability_each(with_columns, tmp_path, rows_of):
-    """Truth and prediction are words, blanks blank; the most probable class is predicted, and the
-    probabilities sum to one."""
+def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_path, rows_of):
+    """The most probable class is predicted, probabilities sum to 1, missing labels are empty."""
     colours = ["red", "dark, blue", "", "[green]", "", 'say "no"', "red", "dark, blue"]
     columns = {"colour": colours, "y": NUMBERS}
     result = _trained(
@@ -110,7 +109,7 @@ def test_classes_stand_by_their_names_with_a_probability_each(with_columns, tmp_
 
 
 def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tmp_path, rows_of):
-    """Class 3 is no 3.0."""
+    """Class 3 is not written as 3.0."""
     settings = {"data.task_type": "multiclass", "data.classes": {"n": ["10", "3", "07"]}}
     result = _trained(
         with_columns, tmp_path / "run", ["n"], {"n": ["3", "10", "07", "3"]}, **settings
@@ -123,13 +122,13 @@ def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tm
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run that was stopped after its second epoch; the tests change copies of it."""
+    """A run that was stopped in its third epoch; the tests change copies of it."""
     return tmp_path_factory.mktemp("stopped")
 
 
 @pytest.fixture
 def resumable(stopped, configure, stop_at, tmp_path):
-    """A copy of it."""
+    """A copy of the stopped run."""
     config = configure({"run.epochs": 3})
     if not (stopped / "run").exists():
         train(config, stopped / "run", callback=stop_at(7))
@@ -175,7 +174,7 @@ NO_DATA = "environment.json is damaged"
         ("metrics.json", b'{"data": "x", "val": {"mae": "0.1"}}', "metrics.json is damaged: "),
     ],
 )
-def test_a_damaged_file_is_named_when_a_run_is_resumed(resumable, name, text, message):
+def test_resuming_names_a_damaged_file(resumable, name, text, message):
     (resumable / name).write_bytes(text)
     with pytest.raises(ModelError, match=message) as caught:
         train(folder=resumable, resume=True)
@@ -193,7 +192,7 @@ OTHER_HISTORIES = [
 
 @pytest.mark.parametrize("text", [*OTHER_HISTORIES, "without a line in the middle"])
 def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
-    """It is in the checkpoint, whatever became of the file."""
+    """It is in the checkpoint, even if the file was changed."""
     path = resumable / "history.csv"
     before = path.read_bytes()
     if text is None:
@@ -218,8 +217,8 @@ def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
         b"epoch\n1" + b"0" * 5000 + b"\n",
     ],
 )
-def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, text):
-    """As those of earlier versions."""
+def test_a_damaged_history_is_refused_if_the_checkpoint_has_none(resumable, text):
+    """As in checkpoints of earlier versions."""
     path = resumable / "checkpoints" / "last.safetensors"
     with safe_open(path, framework="pt") as file:
         metadata = {**file.metadata(), KEY: BLANK}
@@ -227,7 +226,7 @@ def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, tex
     write_sealed(path, [save(tensors, metadata=metadata)])
     history = (resumable / "history.csv").read_bytes()
     (resumable / "history.csv").write_bytes(text)
-    with pytest.raises(ModelError, match="history.csv is damaged: .*Put a good copy back, or rem"):
+    with pytest.raises(ModelError, match="history.csv is damaged: .*Restore a good copy, or rem"):
         train(folder=resumable, resume=True)
     (resumable / "history.csv").write_bytes(b"epoch,step\n1,2\n")
     with pytest.raises(ModelError, match="history.csv is damaged: its columns are not epoch, s"):
@@ -236,28 +235,26 @@ def test_a_damaged_history_is_named_where_the_checkpoint_has_none(resumable, tex
     assert train(folder=resumable, resume=True).finished
 
 
-def test_other_data_or_another_split_are_no_damage(configure, stop_at, tmp_path):
-    """The message does not call the files damaged."""
+def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_path):
     run = tmp_path / "run"
     train(configure(), run, callback=stop_at(2))
     splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
     (run / "splits.json").write_text('[{"train": [0], "val": [1], "test": [2]}]')
-    with pytest.raises(DataError, match="that .*run began with, or are split in another way: put"):
+    with pytest.raises(DataError, match="that .*run began with or have another split: restore"):
         train(folder=run, resume=True)
     (run / "splits.json").write_text(splits)
     (run / "environment.json").write_text(re.sub('"data": ".*"', '"data": "0"', environment))
-    with pytest.raises(DataError, match="the data are no longer those that .*run began with: put"):
+    with pytest.raises(
+        DataError, match="the data are no longer those that .*run began with: restore"
+    ):
         train(folder=run, resume=True)
     (run / "environment.json").write_text(environment)
     assert train(folder=run, resume=True).finished
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_run_from_before_there_were_digests_goes_on(
-    with_columns, stop_at, tmp_path, cache, weighted
-):
-    """Its environment.json has the fingerprint that its store had, whether that store is still in
-    the cache or was made anew."""
+def test_an_earlier_run_without_digests_resumes(with_columns, stop_at, tmp_path, cache, weighted):
+    """Its environment.json has the earlier fingerprint; the store may be cached or made anew."""
     settings = {"data.targets": ["y"]} | ({"data.weight_column": "w"} if weighted else {})
     config = with_columns({"y": NUMBERS, "w": [1, 2, 3]}, settings)
     if not weighted:
@@ -285,8 +282,8 @@ def test_a_run_from_before_there_were_digests_goes_on(
     assert store.read_bytes() == new
 
 
-def test_carriage_returns_split_no_row(with_columns, tmp_path):
-    """In the rows left out, and in the names of classes."""
+def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
+    """In rejected rows and in class names."""
     words = ["sweet\ror sour", "bitter"] * 4
     config = with_columns({"taste": words}, {"data.targets": ["taste"], "run.epochs": 1})
     with open(config.data.table, "ab") as file:

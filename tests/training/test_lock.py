@@ -1,4 +1,4 @@
-"""One training at a time in a folder, also after a kill."""
+"""Only one process trains into a folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with locked(Path(sys.argv[1])):
 
 @pytest.fixture
 def holder(tmp_path: Path):
-    """Another process that holds `tmp_path / "run"`."""
+    """Another process that holds the lock of `tmp_path / "run"`."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -39,8 +39,8 @@ def holder(tmp_path: Path):
         process.kill()
 
 
-def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure, tmp_path):
-    """The message names the folder and the process; after a SIGKILL the folder is free."""
+def test_a_second_training_is_refused_until_the_first_ends(holder, configure, tmp_path):
+    """The message names folder and process; after a SIGKILL the folder is free."""
     with pytest.raises(
         ConfigError, match=rf"another process \({holder.pid} on .*\) is training into .*run: wait"
     ):
@@ -53,7 +53,7 @@ def test_a_second_training_is_refused_until_the_first_is_gone(holder, configure,
     assert not (tmp_path / "run" / LOCK).exists()
 
 
-def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
+def test_a_run_cannot_be_resumed_by_two_processes(configure, stop_at, tmp_path):
     train(configure(), tmp_path / "run", callback=stop_at(2))
     code = (
         "import sys; from molsepnorm import training as t; t.train(None, sys.argv[1], resume=True)"
@@ -66,7 +66,7 @@ def test_a_run_cannot_be_resumed_twice_at_once(configure, stop_at, tmp_path):
 
 
 def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
-    """From the first step to the last, and no longer."""
+    """From the first step to the last, and not longer."""
     seen = []
 
     def stop() -> bool:
@@ -81,8 +81,8 @@ def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
         pass
 
 
-def test_the_lock_is_no_content_of_a_folder(tmp_path):
-    """Nor a half-written file: a folder where a process was killed at once can be trained into."""
+def test_a_folder_with_only_a_lock_file_counts_as_empty(tmp_path):
+    """So does one with partly written files of a killed process."""
     (tmp_path / LOCK).write_text("1 on a machine")
     scratch, lock = files._new_scratch(tmp_path / "splits.json", "partial", folder=False)
     assert lock is not None
@@ -93,7 +93,7 @@ def test_the_lock_is_no_content_of_a_folder(tmp_path):
     assert not scratch.exists()
 
 
-def test_folders_that_were_made_for_nothing_go(tmp_path, tree):
+def test_folders_that_stay_empty_are_removed(tmp_path, tree):
     (tmp_path / "mine").mkdir()
     for folder in (tmp_path / "mine", tmp_path / "runs" / "a"):
         with pytest.raises(KeyError), locked(folder):
@@ -101,7 +101,7 @@ def test_folders_that_were_made_for_nothing_go(tmp_path, tree):
     assert tree(tmp_path) == {"mine": None}
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
+def test_a_path_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(StorageError, match="cannot write .*run: .*is a file, not a folder"),
@@ -113,7 +113,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize(
     "error", [NotImplementedError(), OSError(errno.ENOLCK, "no"), OSError(errno.EOPNOTSUPP, "no")]
 )
-def test_a_disk_without_locks_can_be_trained_on(tmp_path, monkeypatch, error):
+def test_training_works_on_a_disk_without_locks(tmp_path, monkeypatch, error):
     def fail(self):
         raise error
 
@@ -123,7 +123,7 @@ def test_a_disk_without_locks_can_be_trained_on(tmp_path, monkeypatch, error):
     assert (tmp_path / "run" / "file").exists()
 
 
-def test_another_error_is_told(tmp_path, monkeypatch):
+def test_another_error_is_reported(tmp_path, monkeypatch):
     def fail(self):
         raise OSError(errno.EACCES, "no")
 

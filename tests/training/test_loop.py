@@ -1,4 +1,4 @@
-"""Training repeats itself bit by bit, goes on where it was, learns, and keeps the best model."""
+"""Training is repeatable bit by bit, resumes exactly, learns, and keeps the best model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from molsepnorm.training import Callback, load_config, train
 
 
 def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcome):
-    """And another seed another one."""
+    """Another seed gives another run."""
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):
         train(configure({"run.seed": seed}), tmp_path / name)
     one, same, other = (outcome(tmp_path / name) for name in ("one", "same", "other"))
@@ -30,7 +30,7 @@ def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcom
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 8])
 def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outcome, stop_at):
-    """Within an epoch, at its end (3 steps each), before the last step; dropout and EMA are on."""
+    """Within an epoch, at its end (3 steps each) and before the last step; with dropout and EMA."""
     config = configure({"model.dropout": 0.2, "model.attention_dropout": 0.2})
     train(config, tmp_path / "whole")
     stopped = train(config, tmp_path / "parts", callback=stop_at(steps))
@@ -41,7 +41,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outc
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_run_may_be_stopped_again_and_again(configure, tmp_path, outcome, stop_at):
+def test_a_run_may_be_stopped_repeatedly(configure, tmp_path, outcome, stop_at):
     """After every second step."""
     config = configure()
     train(config, tmp_path / "whole")
@@ -54,7 +54,7 @@ def test_a_run_may_be_stopped_again_and_again(configure, tmp_path, outcome, stop
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path, outcome, stop_at):
+def test_a_run_stopped_at_its_last_step_resumes_exactly(configure, tmp_path, outcome, stop_at):
     config = configure({"run.epochs": 2})
     train(config, tmp_path / "whole")
     result = train(config, tmp_path / "parts", callback=stop_at(6))
@@ -78,7 +78,7 @@ def test_stopping_at_the_very_last_step_loses_nothing(configure, tmp_path, outco
 def test_counters_that_do_not_fit_the_run_are_refused(
     configure, tmp_path, stop_at, entries, message
 ):
-    """Whatever the digest says; a hang, or another learning rate, would follow."""
+    """Even with a valid digest; otherwise the learning rate would be wrong, or the run endless."""
     run = tmp_path / "run"
     train(configure({"run.epochs": 3}), run, callback=stop_at(4))
     path = run / "checkpoints" / "last.safetensors"
@@ -92,14 +92,14 @@ def test_counters_that_do_not_fit_the_run_are_refused(
 
 
 class _Killed(BaseException):
-    """As if the process had ended there."""
+    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize("at", ["model saved", "history written", "checkpoint writing"])
-def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
+def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(
     configure, tmp_path, monkeypatch, at, outcome
 ):
-    """What was written after the last checkpoint is written again, not twice."""
+    """Files written after the last checkpoint are written again, without duplicates."""
     from molsepnorm.training import loop
     from molsepnorm.training.folder import RunFolder
 
@@ -134,8 +134,7 @@ def test_a_run_killed_at_any_moment_of_an_epochs_end_goes_on_the_same(
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_the_callers_random_numbers_stay_as_they_are(configure, tmp_path, stop_at):
-    """A library that trains in between changes nothing else."""
+def test_the_random_state_of_the_caller_does_not_change(configure, tmp_path, stop_at):
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
@@ -172,8 +171,8 @@ class _Snapshots(Callback):
 def test_the_best_model_is_kept(
     configure, tmp_path, scripted, target, metric, scores, best, rows_of
 ):
-    """Lower is better for errors, higher for ROC-AUC; a score beats one that is not defined; of
-    equals the first is kept."""
+    """Lower errors and higher ROC-AUC are better; a defined score is better than an undefined one;
+    the first of equal scores is kept."""
     scripted(metric, scores)
     seen = _Snapshots()
     config = configure({"data.targets": [target], "run.epochs": 4, "optim.ema": None})
@@ -187,8 +186,8 @@ def test_the_best_model_is_kept(
     assert [row["best"] for row in rows_of(tmp_path / "run" / "history.csv")][best - 1] == "1"
 
 
-def test_targets_of_two_kinds_are_chosen_by_their_loss(configure, tmp_path, rows_of):
-    """And every score of both is told."""
+def test_targets_of_two_kinds_are_selected_by_their_loss(configure, tmp_path, rows_of):
+    """The scores of both kinds are reported."""
     result = train(configure({"data.targets": ["y", "active"]}), tmp_path / "run")
     assert result.metrics["chosen_by"] == "loss"
     assert set(result.metrics["val"]) >= {"mae", "rmse", "r2", "roc_auc", "pr_auc", "mcc"}
@@ -198,7 +197,7 @@ def test_targets_of_two_kinds_are_chosen_by_their_loss(configure, tmp_path, rows
 
 
 def test_the_model_folder_can_be_loaded_after_every_epoch(configure, tmp_path):
-    """Also while the run goes on."""
+    """Even during training."""
     loaded = []
 
     class Look(Callback):
@@ -209,8 +208,8 @@ def test_the_model_folder_can_be_loaded_after_every_epoch(configure, tmp_path):
     assert loaded == [("y",)] * 3
 
 
-def test_ten_molecules_are_learnt_by_heart(tmp_path, table):
-    """The training loss falls far below that of the constant prediction; all dropout off."""
+def test_a_network_overfits_ten_molecules(tmp_path, table):
+    """Without dropout the training loss falls far below that of a constant prediction."""
     lines = table.read_text().splitlines()
     picked = [line for line in lines[1:] if line.split(",")[1]][::3][:12]
     (tmp_path / "ten.csv").write_text("\n".join([lines[0], *picked]) + "\n")
@@ -241,8 +240,8 @@ def test_ten_molecules_are_learnt_by_heart(tmp_path, table):
     "settings",
     [{"run.batch_size": 8}, {"run.batch_size": 64}, {"run.epochs": 1, "run.batch_size": 64}],
 )
-def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
-    """Be it in the loss of a step or in the scores of an epoch."""
+def test_divergence_is_reported(configure, tmp_path, settings):
+    """In the loss of a step or in the outputs of a validation."""
     config = configure(
         {
             "optim.clip_norm": None,
@@ -257,7 +256,7 @@ def test_a_run_that_diverges_says_so(configure, tmp_path, settings):
         train(config, tmp_path / "run")
 
 
-def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path, monkeypatch):
+def test_a_nan_loss_ends_the_run_at_its_step(configure, tmp_path, monkeypatch):
     """The message has the step and the settings to change."""
     plain, calls = Loss.__call__, []
 
@@ -273,8 +272,7 @@ def test_a_loss_that_is_no_number_stops_the_run_at_its_step(configure, tmp_path,
         train(configure(), tmp_path / "run")
 
 
-def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, monkeypatch):
-    """What was best until then can be used."""
+def test_a_diverged_run_keeps_the_best_model_so_far(configure, tmp_path, monkeypatch):
     plain, calls = Loss.__call__, []
 
     def bad(*args):
@@ -290,7 +288,7 @@ def test_a_run_that_diverged_leaves_the_last_good_model(configure, tmp_path, mon
 
 @pytest.mark.parametrize("count", [5, 7, 9, 30])
 def test_batches_of_two_train_on_any_number_of_molecules(tmp_path, table, count):
-    """No molecule is left alone with a batch norm."""
+    """No batch has a single molecule, on which a batch norm cannot be trained."""
     lines = table.read_text().splitlines()
     picked = [line for line in lines[1:] if line.split(",")[1]][:count]
     (tmp_path / "few.csv").write_text("\n".join([lines[0], *picked]) + "\n")
@@ -310,8 +308,7 @@ def test_batches_of_two_train_on_any_number_of_molecules(tmp_path, table, count)
     assert train(config, tmp_path / "run").finished
 
 
-def test_an_epoch_whose_batch_has_no_labels_goes_on(tmp_path, table):
-    """Blanks count for nothing, also where a whole batch is blank."""
+def test_a_batch_without_labels_is_no_error(tmp_path, table):
     lines = [line.split(",") for line in table.read_text().splitlines()]
     for number, cells in enumerate(lines[1:]):
         cells[1] = str(number) if number in (0, 1, 2, 3) else ""

@@ -1,4 +1,4 @@
-"""`run.max_pairs`: batches that are too large are halved, and all else goes on as it should."""
+"""`run.max_pairs`: large batches are halved, and everything else stays exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGE = {3: "C" * 40, 9: "C" * 33 + "O", 15: "N" + "C" * 25, 21: "CO" * 18}
 
 
 class _Steps(Callback):
-    """Of each epoch the steps it was said to have, and those it had; and all records."""
+    """Records the reported and the actual number of steps of each epoch, and all records."""
 
     def __init__(self) -> None:
         self.said: list[int] = []
@@ -57,7 +57,7 @@ def mixed(table):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """`watched`: of each step its molecules and its slot pairs, padding included."""
+    """`watched`: molecules and slot pairs, including padding, of each step."""
     plain, seen = Trainer._steps, []
 
     def steps(self, batches):
@@ -75,7 +75,8 @@ def watched(monkeypatch):
     ("blocks", "max_pairs"), [(1, 4), (1, 2000), (1, 8000), (4, 4), (4, 2000), (4, 3000)]
 )
 def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, blocks, max_pairs):
-    """Those of two or three molecules cannot, as a batch norm needs two; no molecule is lost."""
+    """Batches of two or three molecules are not halved, since a batch norm needs two; no molecule
+    is lost."""
     settings = {"run.epochs": 2, "run.blocks": blocks}
     train(mixed(max_pairs, **settings), tmp_path / "run")
     for batch, pairs, _ in watched:
@@ -91,7 +92,7 @@ def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, bloc
 
 @pytest.mark.parametrize("max_pairs", [4, 2000, 4000, 1 << 20])
 def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
-    """Also where epochs have different numbers of them: the last step has the last rate."""
+    """Epochs may differ in their number of steps; the last step has the final rate."""
     seen = _Steps()
     config = mixed(max_pairs, **{"run.blocks": 1})
     result = train(config, tmp_path / "run", callback=seen)
@@ -105,7 +106,7 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
 
 @pytest.mark.parametrize("steps", [1, 5, 10])
 def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at, steps):
-    """Bit by bit, though its epochs have different numbers of steps."""
+    """Bit by bit, although epochs differ in their number of steps."""
     config = mixed(3000, **{"model.dropout": 0.2, "run.blocks": 2})
     train(config, tmp_path / "whole")
     assert not train(config, tmp_path / "parts", callback=stop_at(steps)).finished
@@ -113,8 +114,8 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_a
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_where_no_batch_is_too_large_it_changes_nothing(mixed, tmp_path, outcome, watched):
-    """Bit by bit; the least that this holds for is the largest batch's pairs."""
+def test_a_limit_above_all_batches_changes_nothing(mixed, tmp_path, outcome, watched):
+    """Bit by bit; the smallest such limit is the number of pairs of the largest batch."""
     train(mixed(1 << 20), tmp_path / "plain")
     largest = max(pairs for _, pairs, _ in watched)
     train(mixed(largest), tmp_path / "just")

@@ -1,4 +1,4 @@
-"""Patience ends a run when it should, and a run that it ended is finished like any other."""
+"""Early stopping: `run.patience` ends a run at the right epoch, and the run is complete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import pytest
 
 from molsepnorm.training import Callback, StopWhen, train
-from molsepnorm.training import run as module
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.objectives import supervised
 
 NAN = float("nan")
 
@@ -25,10 +26,10 @@ NAN = float("nan")
         ([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], None, 1, 6),
     ],
 )
-def test_it_ends_after_so_many_epochs_without_a_better_one(
+def test_a_run_ends_after_the_configured_epochs_without_a_better_one(
     configure, tmp_path, scripted, rows_of, scores, patience, best, epochs
 ):
-    """Neither sooner nor later; history and metrics say so."""
+    """History and metrics have the same number of epochs."""
     scripted("rmse", scores)
     result = train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / "run")
     assert result.finished
@@ -38,8 +39,8 @@ def test_it_ends_after_so_many_epochs_without_a_better_one(
     assert result.metrics["steps"] == 3 * epochs == int(history[-1]["step"])
 
 
-def test_between_validations_patience_does_not_run_out(configure, tmp_path, scripted, rows_of):
-    """Epoch 6 might be better than epoch 3: the run waits for it, and ends there if it is not."""
+def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted, rows_of):
+    """Epoch 6 might be better than epoch 3, so the run continues until then."""
     scripted("rmse", [0.9, 0.9, 0.5, 0.9, 0.9, 0.6, 0.9, 0.9, 0.1])
     settings = {"run.epochs": 9, "run.validate_every": 3, "run.patience": 2}
     metrics = train(configure(settings), tmp_path / "run").metrics
@@ -47,15 +48,15 @@ def test_between_validations_patience_does_not_run_out(configure, tmp_path, scri
     assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["3", "6"]
 
 
-def test_higher_may_be_better(configure, tmp_path, scripted):
+def test_patience_respects_metrics_where_higher_is_better(configure, tmp_path, scripted):
     scripted("roc_auc", [0.5, 0.6, 0.7, 0.6, 0.7])
     config = configure({"data.targets": ["active"], "run.epochs": 5, "run.patience": 2})
     metrics = train(config, tmp_path / "run").metrics
     assert (metrics["best_epoch"], metrics["epochs"]) == (3, 5)
 
 
-def test_until_it_ends_a_run_is_as_it_is_without(configure, tmp_path, scripted, outcome):
-    """The same steps at the same rates: the schedule is that of all epochs asked for."""
+def test_patience_does_not_change_the_steps_before_the_end(configure, tmp_path, scripted, outcome):
+    """The learning-rate schedule is that of all configured epochs."""
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     for name, patience in (("whole", None), ("patient", 2)):
         train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / name)
@@ -65,10 +66,10 @@ def test_until_it_ends_a_run_is_as_it_is_without(configure, tmp_path, scripted, 
 
 
 @pytest.mark.parametrize("steps", [2, 7, 12])
-def test_a_run_stopped_in_between_ends_where_it_would_have(
+def test_a_resumed_run_ends_at_the_same_epoch(
     configure, tmp_path, scripted, outcome, stop_at, steps
 ):
-    """Within an epoch and at its end, within the very last step too; bit by bit."""
+    """Stopped within an epoch, at its end, or in the last step; equal bit by bit."""
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
     train(config, tmp_path / "whole")
@@ -81,25 +82,25 @@ def test_a_run_stopped_in_between_ends_where_it_would_have(
 def test_resuming_a_run_that_patience_ended_does_nothing(
     configure, tmp_path, scripted, tree, monkeypatch
 ):
-    """No step, no epoch, and no second look at the test split."""
+    """There is no further step, and the test split is not scored again."""
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     result = train(configure({"run.epochs": 6, "run.patience": 2}), tmp_path / "run")
     before = tree(tmp_path / "run")
-    told = []
+    events = []
 
     class Spy(Callback):
         def on_step(self, *args) -> None:
-            told.append(args)
+            events.append(args)
 
         def on_epoch(self, *args) -> None:
-            told.append(args)
+            events.append(args)
 
     def look(*args):
         raise AssertionError("predicts once more")
 
-    monkeypatch.setattr(module, "predict", look)
+    monkeypatch.setattr(supervised, "predict", look)
     again = train(folder=tmp_path / "run", resume=True, callback=Spy())
-    assert (again.finished, again.metrics, told) == (True, result.metrics, [])
+    assert (again.finished, again.metrics, events) == (True, result.metrics, [])
     assert tree(tmp_path / "run") == before
 
 
@@ -116,7 +117,7 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_json", killed)
+        patch.setattr(RunFolder, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             train(config, tmp_path / "parts")
     assert not (tmp_path / "parts" / "metrics.json").exists()
@@ -124,8 +125,8 @@ def test_a_run_killed_before_its_scores_are_written_is_scored_when_resumed(
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_the_saved_configuration_says_how_patient_the_run_is(configure, tmp_path, scripted):
-    """So that nothing needs to be said again when it is resumed."""
+def test_the_saved_configuration_has_the_patience(configure, tmp_path, scripted):
+    """So resuming needs no option."""
     scripted("rmse", [0.5, 0.6])
     train(
         configure({"run.epochs": 9, "run.patience": 1}),

@@ -1,4 +1,4 @@
-"""A series: which runs it is made of, that it goes on where it was, and what they come to."""
+"""Replicates: their runs, how they continue after a stop, and their summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _folders(series) -> list[str]:
 
 
 def _times(folder) -> dict[str, int]:
-    """When each file of the runs was written; summary.json is written anew each time."""
+    """Modification times of all files but summary.json, which is always written anew."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(p): p.stat().st_mtime_ns for p in files if p.name != "summary.json"}
 
@@ -35,8 +35,8 @@ def _summary(folder) -> dict:
 # --- which runs -----------------------------------------------------------------------------------
 
 
-def test_seeds_are_runs_of_that_seed(configure, tmp_path, outcome):
-    """Each as `train` would do it, bit by bit."""
+def test_each_seed_equals_a_run_of_train(configure, tmp_path, outcome):
+    """Bit by bit."""
     series = train_replicates(configure(ONE), tmp_path / "series", seeds=[3, 1])
     assert series.finished
     assert _folders(series) == ["seed-1", "seed-3"]
@@ -47,10 +47,8 @@ def test_seeds_are_runs_of_that_seed(configure, tmp_path, outcome):
     assert [series.runs[name]["seed"] for name in series.runs] == [3, 1]
 
 
-def test_every_fold_validates_once_and_the_test_molecules_are_the_same(
-    configure, tmp_path, split_rows
-):
-    """With each seed; `data.fold` is no more than where one would begin."""
+def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_path, split_rows):
+    """With each seed; `data.fold` has no effect."""
     config = configure({"data.folds": 3, "data.fold": 2, **ONE})
     series = train_replicates(config, tmp_path / "series", seeds=[0, 4])
     assert _folders(series) == [f"fold-{fold}-seed-{seed}" for fold in range(3) for seed in (0, 4)]
@@ -65,8 +63,8 @@ def test_every_fold_validates_once_and_the_test_molecules_are_the_same(
     assert again.summary == series.summary
 
 
-def test_replicates_draw_anew_what_trains_and_validates(configure, tmp_path, split_rows):
-    """The first is the plain split; the test molecules are the same."""
+def test_replicates_draw_new_training_and_validation_molecules(configure, tmp_path, split_rows):
+    """The first one is the plain split; the test molecules are the same."""
     config = configure(ONE)
     series = train_replicates(config, tmp_path / "series", seeds=[0], splits=3)
     assert _folders(series) == [f"split-{number}-seed-0" for number in range(3)]
@@ -77,8 +75,8 @@ def test_replicates_draw_anew_what_trains_and_validates(configure, tmp_path, spl
     assert splits[0] == split_rows(tmp_path / "plain")
 
 
-def test_entries_of_a_splits_file_are_splits(configure, tmp_path, split_rows):
-    """The first of them, or the configured one alone."""
+def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_rows):
+    """Either the first ones, or the configured one alone."""
     entries = [{"train": [*range(20)], "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
     (tmp_path / "splits.json").write_text(json.dumps(entries))
     config = configure({"data.splits_file": tmp_path / "splits.json", "data.fold": 1, **ONE})
@@ -89,7 +87,7 @@ def test_entries_of_a_splits_file_are_splits(configure, tmp_path, split_rows):
     assert split_rows(series.folder / "seed-0") == entries[1]
 
 
-def test_the_listener_hears_of_every_run(configure, tmp_path):
+def test_the_callback_receives_the_events_of_every_run(configure, tmp_path):
     heard = []
 
     class Spy(Callback):
@@ -107,9 +105,9 @@ def test_the_listener_hears_of_every_run(configure, tmp_path):
 
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
-def test_a_series_goes_on_where_it_was_stopped(configure, tmp_path, outcome, stop_at, steps):
-    """3 steps a run: within the first, at its very end, within the third. Runs that were finished
-    are not touched, the others end as if nothing had happened."""
+def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_at, steps):
+    """With 3 steps per run: within the first, at its end, and within the third. Finished runs are
+    not changed."""
     config = configure({"model.dropout": 0.2, **ONE})
     whole = train_replicates(config, tmp_path / "whole", seeds=range(3))
     parts = train_replicates(config, tmp_path / "parts", seeds=range(3), callback=stop_at(steps))
@@ -130,8 +128,8 @@ def test_a_series_goes_on_where_it_was_stopped(configure, tmp_path, outcome, sto
     assert again.summary["test"] == whole.summary["test"]
 
 
-def test_a_finished_series_is_not_repeated(configure, tmp_path, tree, monkeypatch):
-    """Nothing is trained, and the same is returned and written."""
+def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeypatch):
+    """Nothing is trained; result and files are the same."""
     from molsepnorm.training import replicates as module
 
     first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
@@ -154,9 +152,8 @@ def test_seeds_may_be_added_later(configure, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["no metrics", "no checkpoint", "half begun"])
-def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypatch, what):
-    """Before a run's scores are written, and before its first checkpoint is."""
-    from molsepnorm.training import run as module
+def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, what):
+    """Killed before the scores or before the first checkpoint of a run."""
     from molsepnorm.training.loop import Trainer
 
     config = configure(ONE)
@@ -167,7 +164,7 @@ def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypa
 
     with monkeypatch.context() as patch:
         if what == "no metrics":
-            patch.setattr(module, "write_json", killed)
+            patch.setattr(RunFolder, "finish", killed)
         elif what == "no checkpoint":
             patch.setattr(Trainer, "save", killed)
         else:
@@ -180,8 +177,8 @@ def test_a_series_that_was_killed_goes_on(configure, tmp_path, outcome, monkeypa
         assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
 
 
-def test_what_a_full_disk_left_is_no_hindrance(configure, small_disk):
-    """The real thing: the second time the disk is told again, not what is there already."""
+def test_files_left_by_a_full_disk_are_overwritten(configure, small_disk):
+    """On a disk that is really full: the second error is about the disk again."""
     (small_disk / "ballast").write_bytes(b"x" * 40_000)
     with pytest.raises(StorageError, match="the disk is full"):
         train_replicates(configure(ONE), small_disk / "series", seeds=[0])
@@ -191,8 +188,7 @@ def test_what_a_full_disk_left_is_no_hindrance(configure, small_disk):
     assert not list(small_disk.rglob("*.partial"))
 
 
-def test_a_beginning_of_another_s_is_never_overwritten(configure, tmp_path, tree):
-    """A folder with files that a run would not have begun with is left as it is."""
+def test_a_folder_with_other_files_is_never_overwritten(configure, tmp_path, tree):
     run = tmp_path / "series" / "seed-0"
     run.mkdir(parents=True)
     (run / "notes.txt").write_text("mine")
@@ -225,7 +221,7 @@ def test_a_beginning_of_another_s_is_never_overwritten(configure, tmp_path, tree
     ],
 )
 def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
-    """Before anything is trained, also where the run that differs comes last."""
+    """Before anything is trained, even if only the last run differs."""
     train_replicates(configure(ONE), tmp_path / "series", seeds=[1])
     before = tree(tmp_path / "series")
     with pytest.raises(ConfigError, match="seed-1 is a run of another configuration: choose ano"):
@@ -233,8 +229,8 @@ def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tre
     assert tree(tmp_path / "series") == before
 
 
-def test_the_same_configuration_from_another_folder_is_the_same(configure, tmp_path, monkeypatch):
-    """Paths are compared in full, whatever they were named from."""
+def test_paths_relative_to_another_folder_are_recognised(configure, tmp_path, monkeypatch):
+    """Paths are compared in absolute form."""
     monkeypatch.chdir(tmp_path)
     train_replicates(configure({"data.table": "data.csv", **ONE}), "series", seeds=[0])
     (tmp_path / "elsewhere").mkdir()
@@ -243,8 +239,8 @@ def test_the_same_configuration_from_another_folder_is_the_same(configure, tmp_p
     assert train_replicates(config, "../series", seeds=[0, 1]).finished
 
 
-def test_a_configuration_read_from_yaml_is_the_same_as_one_from_options(configure, tmp_path):
-    """Numbers as YAML writes them, tuples as lists."""
+def test_a_configuration_read_from_yaml_equals_one_from_options(configure, tmp_path):
+    """Also for floats in YAML notation and tuples written as lists."""
     config = configure({**ONE, "optim.lr": 1e-7, "data.task_type": {"y": "regression"}})
     config.save(tmp_path / "config.yaml")
     train_replicates(config, tmp_path / "series", seeds=[0])
@@ -252,8 +248,8 @@ def test_a_configuration_read_from_yaml_is_the_same_as_one_from_options(configur
     assert train_replicates(read, tmp_path / "series", seeds=[0]).finished
 
 
-def test_more_seeds_on_a_table_that_changed_are_refused(configure, tmp_path, table, tree):
-    """Their mean would be of two data sets; nothing is trained before it is told."""
+def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, tree):
+    """Nothing is trained before the error."""
     train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
     before = tree(tmp_path / "series")
     table.write_text(table.read_text().replace("CCO,", "CCS,"))
@@ -265,21 +261,21 @@ def test_more_seeds_on_a_table_that_changed_are_refused(configure, tmp_path, tab
 @pytest.mark.parametrize(
     ("seeds", "splits", "settings", "message"),
     [
-        ([], None, {}, "needs one seed or more, each once, such as 0-9 or 0,1,2"),
-        ([0, 1, 0], None, {}, "needs one seed or more, each once"),
-        ([-1], None, {}, "needs one seed or more, each once, such as"),
-        ([0], 0, {}, "needs one split or more; got 0"),
-        ([0], -2, {}, "needs one split or more; got -2"),
-        ([0], 4, {"data.folds": 3}, "data.folds is 3, which is how many splits there are"),
-        ([0], 2, {"data.splits_column": "active"}, "the column 'active' says how to split, so"),
+        ([], None, {}, "at least one seed is needed, each once, such as 0-9 or 0,1,2"),
+        ([0, 1, 0], None, {}, "at least one seed is needed, each once"),
+        ([-1], None, {}, "at least one seed is needed, each once, such as"),
+        ([0], 0, {}, "at least one split is needed; got 0"),
+        ([0], -2, {}, "at least one split is needed; got -2"),
+        ([0], 4, {"data.folds": 3}, "data.folds is 3, which is the number of splits; got 4"),
+        ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 2, {"data.split_type": "scaffold-ogb"}, "scaffold-ogb draws nothing"),
         ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 split\(s\)"),
     ],
 )
-def test_a_plan_that_makes_no_sense_is_refused(
+def test_invalid_seeds_and_splits_are_refused(
     configure, tmp_path, monkeypatch, tree, seeds, splits, settings, message
 ):
-    """Before hours of training, not after."""
+    """Before anything is trained."""
     monkeypatch.chdir(tmp_path)
     entry = {"train": [*range(20)], "val": [20, 24], "test": [25, 29]}
     (tmp_path / "two.json").write_text(json.dumps([entry, entry]))
@@ -291,14 +287,14 @@ def test_a_plan_that_makes_no_sense_is_refused(
     assert tree(tmp_path) == before
 
 
-def test_a_named_set_has_one_split(tmp_path):
-    """Its own: three replicates of it would be three times the same."""
-    with pytest.raises(ConfigError, match="zinc says how to split, so there is one split and no r"):
+def test_replicates_of_a_fixed_split_are_refused(tmp_path):
+    """They would all be equal."""
+    with pytest.raises(ConfigError, match="zinc defines the split, so there is one split and no r"):
         train_replicates(load_config("zinc"), tmp_path / "series", seeds=[0], splits=3)
     assert not (tmp_path / "series").exists()
 
 
-def test_a_file_in_the_folder_s_place_is_told(configure, table, tree):
+def test_a_file_instead_of_a_folder_is_reported(configure, table, tree):
     with pytest.raises(StorageError, match=r"data.csv/seed-0"):
         train_replicates(configure(ONE), table, seeds=[0])
 
@@ -306,8 +302,8 @@ def test_a_file_in_the_folder_s_place_is_told(configure, table, tree):
 # --- the summary ----------------------------------------------------------------------------------
 
 
-def test_the_summary_is_the_mean_and_the_unbiased_deviation(configure, tmp_path):
-    """Of every score of both splits and of the time, against numpy."""
+def test_the_summary_has_mean_and_unbiased_standard_deviation(configure, tmp_path):
+    """For every score of both splits and for the time, compared with numpy."""
     config = configure({"data.targets": ["y", "active"], "data.split": [0.4, 0.3, 0.3], **ONE})
     series = train_replicates(config, tmp_path / "series", seeds=range(3))
     written = _summary(tmp_path / "series")
@@ -350,7 +346,7 @@ def test_one_run_has_no_deviation(configure, tmp_path):
 
 
 def test_undefined_scores_are_null_and_left_out(with_columns, tmp_path):
-    """Of a fold whose molecules are all of one class; how each was chosen is told."""
+    """For a fold with molecules of a single class; the summary lists the metrics that selected."""
     columns = {"a": [1, 1, 1, 1, 1, *([0] * 25)]}
     settings = {"data.targets": ["a"], "data.folds": 5, "data.split_seed": 2, **ONE}
     series = train_replicates(with_columns(columns, settings), tmp_path / "series", seeds=[0])
@@ -374,7 +370,7 @@ def test_scores_undefined_in_every_run_have_no_mean(with_columns, tmp_path):
 
 
 def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, table, outcome):
-    """Also for one that goes on."""
+    """Also for a run that is resumed."""
     expected = train_replicates(configure(ONE), tmp_path / "expected", seeds=[0, 1])
     for stop in (True, False):
         read, end = os.pipe()

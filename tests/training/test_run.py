@@ -1,4 +1,4 @@
-"""`train` and `evaluate` as a caller sees them: the folder, its files, and what is refused."""
+"""`train` and `evaluate` as a caller uses them: the run folder, its files, and the errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _rows(path) -> list[dict[str, str]]:
 
 @pytest.fixture
 def run(configure, tmp_path, table):
-    """A finished run on a table with two rows that cannot be read; both targets."""
+    """A finished run with both targets, on a table with two invalid rows."""
     lines = table.read_text().splitlines()
     lines[3], lines[10] = "C1CC,1,1", '"not, a molecule",1,1'
     table.write_text("\n".join(lines) + "\n")
@@ -52,13 +52,13 @@ def run(configure, tmp_path, table):
     return config, train(config, tmp_path / "run")
 
 
-def test_the_folder_has_every_file_and_no_other(run, tree):
+def test_the_folder_has_exactly_the_documented_files(run, tree):
     _, result = run
     assert set(tree(result.folder)) == FILES
 
 
-def test_the_splits_share_out_the_rows_that_could_be_read(run):
-    """In chemprop's form; rejected.csv has the others, with their reasons."""
+def test_the_splits_contain_all_valid_rows(run):
+    """In chemprop's format; rejected.csv has the other rows with the reasons."""
     _, result = run
     (splits,) = json.loads((result.folder / "splits.json").read_text())
     assert list(splits) == ["train", "val", "test"]
@@ -70,8 +70,8 @@ def test_the_splits_share_out_the_rows_that_could_be_read(run):
     assert [len(part) for part in splits.values()] == [14, 7, 7]
 
 
-def test_predictions_of_the_test_rows_stand_beside_their_truth(run, table):
-    """In the order of the table, blanks blank."""
+def test_test_predictions_are_written_with_their_labels(run, table):
+    """In the order of the table; missing labels are empty."""
     _, result = run
     (splits,) = json.loads((result.folder / "splits.json").read_text())
     source, predictions = _rows(table), _rows(result.folder / "predictions_test.csv")
@@ -100,8 +100,8 @@ def test_the_scores_can_be_computed_from_the_predictions(run):
     assert test["roc_auc"] == pytest.approx(sk.roc_auc_score(*zip(*active, strict=True)))
 
 
-def test_the_predictions_are_those_that_predict_gives(run):
-    """The model folder alone, from SMILES to the same numbers."""
+def test_the_predictions_equal_those_of_predictor(run):
+    """From the model folder and SMILES alone."""
     _, result = run
     rows = _rows(result.folder / "predictions_test.csv")
     predictions = Predictor.from_pretrained(result.folder).predict(row["smiles"] for row in rows)
@@ -112,8 +112,8 @@ def test_the_predictions_are_those_that_predict_gives(run):
             )
 
 
-def test_metrics_say_what_was_done(run):
-    """And are what `train` returns."""
+def test_metrics_describe_the_run(run):
+    """They are equal to those that `train` returns."""
     _, result = run
     written = json.loads((result.folder / "metrics.json").read_text())
     assert written == result.metrics
@@ -125,7 +125,7 @@ def test_metrics_say_what_was_done(run):
 
 
 def test_the_history_has_a_line_for_every_epoch(run):
-    """With numbers that fit each other."""
+    """Its values are consistent."""
     _, result = run
     rows = _rows(result.folder / "history.csv")
     assert [row["epoch"] for row in rows] == ["1", "2", "3"]
@@ -140,15 +140,14 @@ def test_the_history_has_a_line_for_every_epoch(run):
     assert result.metrics["val"]["mae"] == pytest.approx(float(kept["val_mae"]), rel=1e-5)
 
 
-def test_the_configuration_reads_back_and_repeats_the_run(run, tmp_path):
-    """From nothing but the folder."""
+def test_the_saved_configuration_reproduces_the_run(run, tmp_path):
     config, result = run
     assert load_config(config=result.folder / "config.yaml") == config
     again = train(load_config(config=result.folder / "config.yaml"), tmp_path / "again")
     assert again.metrics["test"] == result.metrics["test"]
 
 
-def test_the_environment_is_told(run):
+def test_the_environment_is_recorded(run):
     _, result = run
     told = json.loads((result.folder / "environment.json").read_text())
     assert {
@@ -165,7 +164,7 @@ def test_the_environment_is_told(run):
 
 
 def test_a_target_without_validation_labels_still_trains(configure, tmp_path, table):
-    """Its scores are null, so that metrics.json stays JSON."""
+    """Its scores are null, so metrics.json is valid JSON."""
     config = configure({"data.targets": ["active"]})
     first = train(config, tmp_path / "first")
     (splits,) = json.loads((first.folder / "splits.json").read_text())
@@ -182,7 +181,7 @@ def test_a_target_without_validation_labels_still_trains(configure, tmp_path, ta
 
 
 def test_a_folder_that_is_not_empty_is_refused(configure, tmp_path, tree):
-    """And left as it is."""
+    """It is not changed."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
@@ -190,8 +189,8 @@ def test_a_folder_that_is_not_empty_is_refused(configure, tmp_path, tree):
     assert tree(tmp_path / "run") == {"notes.txt": b"mine"}
 
 
-def test_resuming_is_offered_only_where_there_is_something_to_resume(configure, tmp_path):
-    """A folder of someone's notes is no run."""
+def test_the_message_offers_resuming_only_for_a_run(configure, tmp_path):
+    """A folder with other files is not a run."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError) as caught:
@@ -200,10 +199,10 @@ def test_resuming_is_offered_only_where_there_is_something_to_resume(configure, 
 
 
 @pytest.mark.parametrize("killed", ["Trainer.save", "RunFolder.begin"])
-def test_a_beginning_without_a_checkpoint_is_begun_anew(
+def test_a_run_without_a_checkpoint_is_started_anew(
     configure, tmp_path, monkeypatch, outcome, killed
 ):
-    """What a kill or a full disk leaves there cannot be resumed, and holds nothing to lose."""
+    """Files of a run that was killed before its first checkpoint are overwritten."""
     from molsepnorm.training import folder, loop
 
     config = configure({"run.epochs": 1})
@@ -220,14 +219,14 @@ def test_a_beginning_without_a_checkpoint_is_begun_anew(
         with pytest.raises(KeyboardInterrupt):
             train(config, tmp_path / "run")
     assert (tmp_path / "run" / "config.yaml").exists()
-    with pytest.raises(ModelError, match="no run to resume"):
+    with pytest.raises(ModelError, match="not a run that can be resumed"):
         train(folder=tmp_path / "run", resume=True)
     assert train(config, tmp_path / "run").finished
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
 def test_a_folder_with_a_configuration_alone_is_refused(configure, tmp_path, tree):
-    """It may be someone's own, from which the run is to be made."""
+    """It may be the user's own configuration."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("# mine")
     with pytest.raises(ConfigError, match="run exists and is not empty"):
@@ -235,7 +234,7 @@ def test_a_folder_with_a_configuration_alone_is_refused(configure, tmp_path, tre
     assert tree(tmp_path / "run") == {"config.yaml": b"# mine"}
 
 
-def test_an_empty_folder_is_fine(configure, tmp_path):
+def test_an_empty_folder_is_accepted(configure, tmp_path):
     (tmp_path / "run").mkdir()
     assert train(configure({"run.epochs": 1}), tmp_path / "run").finished
 
@@ -246,24 +245,26 @@ def test_a_folder_below_a_file_is_refused(configure, tmp_path, table):
             train(configure({"run.epochs": 1}), place)
 
 
-def test_without_a_configuration_it_says_how_to_make_one(tmp_path):
+def test_the_error_without_a_configuration_names_load_config(tmp_path):
     with pytest.raises(ConfigError, match=r"load_config\('zinc'\) makes one"):
         train(folder=tmp_path / "run")
 
 
 @pytest.mark.parametrize("what", ["missing", "empty", "no checkpoint"])
-def test_there_must_be_something_to_resume(configure, tmp_path, what):
+def test_resuming_needs_a_run(configure, tmp_path, what):
     folder = tmp_path / "run"
     if what != "missing":
         folder.mkdir()
     if what == "no checkpoint":
         configure().save(folder / "config.yaml")
-    with pytest.raises(ModelError, match="run is no run to resume: it needs config.yaml and check"):
+    with pytest.raises(
+        ModelError, match="run is not a run that can be resumed: it needs config.yaml"
+    ):
         train(folder=folder, resume=True)
 
 
 def test_resuming_a_finished_run_returns_its_results(run, tree):
-    """And changes nothing but, at most, the time."""
+    """No file changes."""
     _, result = run
     before = tree(result.folder)
     again = train(folder=result.folder, resume=True)
@@ -273,8 +274,8 @@ def test_resuming_a_finished_run_returns_its_results(run, tree):
 
 
 @pytest.mark.parametrize("change", ["row", "label", "smiles", "row gone"])
-def test_a_run_does_not_go_on_with_other_data(configure, tmp_path, table, change):
-    """Not only where the number of rows differs: a label mended in between changes the run too."""
+def test_a_run_does_not_resume_with_changed_data(configure, tmp_path, table, change):
+    """Even if only a label was corrected and the number of rows is the same."""
     train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
     lines = table.read_text().splitlines()
     if change == "row":
@@ -290,8 +291,8 @@ def test_a_run_does_not_go_on_with_other_data(configure, tmp_path, table, change
         train(folder=tmp_path / "run", resume=True)
 
 
-def test_a_run_goes_on_from_any_folder(configure, tmp_path, table, monkeypatch):
-    """Though its table was named from where it began."""
+def test_a_run_resumes_from_any_working_directory(configure, tmp_path, table, monkeypatch):
+    """Although its table was given as a relative path."""
     monkeypatch.chdir(tmp_path)
     config = configure({"data.table": "data.csv", "run.epochs": 1})
     train(config, "run", callback=StopWhen(lambda: True))
@@ -310,8 +311,7 @@ def test_a_damaged_checkpoint_is_refused(configure, tmp_path, damage):
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "splits.json"])
-def test_a_damaged_folder_is_refused(configure, tmp_path, name):
-    """With the name of the file that is damaged."""
+def test_a_damaged_file_of_the_folder_is_named(configure, tmp_path, name):
     train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
     (tmp_path / "run" / name).write_text("{")
     with pytest.raises((ConfigError, ModelError, DataError), match=name):
@@ -319,8 +319,8 @@ def test_a_damaged_folder_is_refused(configure, tmp_path, name):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:7", "gpu", "tpu"])
-def test_a_device_that_is_not_there_is_refused_before_anything_is_done(configure, tmp_path, device):
-    """With what can be chosen, not with torch's traceback."""
+def test_an_unavailable_device_is_refused_before_any_work(configure, tmp_path, device):
+    """The message lists the available devices."""
     import torch
 
     if device.startswith("cuda") and torch.cuda.is_available() and device != "cuda:7":
@@ -331,7 +331,7 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_done(configure
 
 
 def test_evaluation_gives_the_scores_of_the_run(run):
-    """On each split; "all" takes every molecule that can be read."""
+    """On each split; "all" includes every valid molecule."""
     config, result = run
     for split in ("val", "test"):
         dataset, *_, scores = evaluate(result.model, config.data, split)
@@ -353,7 +353,7 @@ def test_evaluation_refuses_an_unknown_split(run):
 
 
 def test_evaluation_refuses_other_targets(run, table):
-    """Or a table without the model's."""
+    """Also a table without the model's targets."""
     config, result = run
     with pytest.raises(ConfigError, match="the model predicts y, active, and the data have active"):
         evaluate(result.model, config.data.model_copy(update={"targets": ["active"]}))
@@ -369,8 +369,7 @@ def test_evaluation_refuses_a_data_set_of_other_features(configure, tmp_path):
         evaluate(result.model, DataConfig(dataset="zinc"))
 
 
-def test_evaluation_of_a_table_takes_the_models_own_features(run, table):
-    """Whatever the configuration of the table says."""
+def test_evaluation_of_a_table_uses_the_features_of_the_model(run, table):
     config, result = run
     assert result.model.featurizer == "zinc"
     other = DataConfig(table=table, featurizer="ogb", split=config.data.split)
@@ -379,8 +378,7 @@ def test_evaluation_of_a_table_takes_the_models_own_features(run, table):
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_all_of_a_table_needs_no_split(run, tmp_path, rows):
-    """A table of a few new molecules can be scored."""
+def test_the_split_all_works_on_a_few_molecules(run, tmp_path, rows):
     _, result = run
     lines = ["smiles,y,active", "CCO,1.5,1", "CCN,0.5,0", "CCCl,1,1"][: rows + 1]
     (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
@@ -389,8 +387,7 @@ def test_all_of_a_table_needs_no_split(run, tmp_path, rows):
     assert np.isfinite(scores["mae"])
 
 
-def test_numbers_where_the_model_predicts_yes_or_no_are_refused(run, tmp_path):
-    """Not scored, and no traceback of scikit-learn's."""
+def test_numbers_for_a_binary_target_are_refused(run, tmp_path):
     _, result = run
     text = "smiles,y,active\n" + "".join(f"{'C' * i},1,{i % 3}\n" for i in range(1, 20))
     (tmp_path / "new.csv").write_text(text)
@@ -398,8 +395,8 @@ def test_numbers_where_the_model_predicts_yes_or_no_are_refused(run, tmp_path):
         evaluate(result.model, DataConfig(table=tmp_path / "new.csv"), "all")
 
 
-def test_evaluation_of_a_folder_knows_the_runs_own_split(run, table):
-    """Its own table is split as for the run, and refused once it is another one."""
+def test_evaluation_of_a_run_folder_uses_the_split_of_the_run(run, table):
+    """A changed table is refused."""
     _, result = run
     found = evaluate(result.folder, DataConfig(table=table))
     assert (found.split, found.molecules) == (
@@ -412,8 +409,8 @@ def test_evaluation_of_a_folder_knows_the_runs_own_split(run, table):
         evaluate(result.folder, DataConfig(table=table), "val")
 
 
-def test_evaluation_of_a_folder_on_other_data(run, configure, table, tmp_path):
-    """Another table is scored whole; a data set by its own split."""
+def test_evaluation_of_a_run_folder_on_other_data(run, configure, table, tmp_path):
+    """All rows of another table are scored; a data set has its own split."""
     _, result = run
     other = tmp_path / "other.csv"
     other.write_text(table.read_text())
@@ -440,15 +437,15 @@ def test_evaluation_loads_a_model_from_its_folder(run):
 
 
 def _pipe(content: bytes) -> Path:
-    """Such as a shell's <(…) makes; it stays open, as the shell's does."""
+    """Return a pipe like that of a shell's <(…); it stays open."""
     read, end = os.pipe()
     os.write(end, content)
     os.close(end)
     return Path(f"/dev/fd/{read}")
 
 
-def test_a_run_that_began_with_a_pipe_resumes_from_a_file_only(configure, table, tmp_path):
-    """And is then the same run."""
+def test_a_run_on_a_pipe_resumes_only_from_a_file(configure, table, tmp_path):
+    """The result is the same."""
     expected = train(configure(ONE), tmp_path / "expected").metrics["test"]
     settings = {**ONE, "data.table": _pipe(table.read_bytes())}
     stopped = train(configure(settings), tmp_path / "run", callback=StopWhen(lambda: True))
@@ -460,7 +457,7 @@ def test_a_run_that_began_with_a_pipe_resumes_from_a_file_only(configure, table,
     assert train(folder=tmp_path / "run", resume=True).metrics["test"] == expected
 
 
-def test_a_splits_file_from_a_pipe_is_gone_when_the_run_resumes(configure, tmp_path):
+def test_a_run_with_a_splits_file_from_a_pipe_does_not_resume(configure, tmp_path):
     split = json.dumps([{"train": "0-19", "val": "20-24", "test": "25-29"}]).encode()
     settings = {**ONE, "data.splits_file": _pipe(split)}
     assert not train(

@@ -1,4 +1,4 @@
-"""Batch-norm statistics of the weights as they are."""
+"""Batch-norm statistics of the current weights."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _network() -> nn.Module:
 
 
 def test_statistics_are_the_mean_over_the_batches() -> None:
-    """Two-pass values batch by batch, unbiased variances, without dropout; the second norm's are
-    those of the first one's output."""
+    """Compared with two-pass values per batch, with unbiased variances and without dropout; those
+    of the second norm belong to the output of the first."""
     network = _network()
     batches = [torch.randn(7, 3), torch.randn(9, 3) * 3]
     with torch.no_grad():
@@ -36,7 +36,7 @@ def test_statistics_are_the_mean_over_the_batches() -> None:
 
 
 def test_nothing_else_changes() -> None:
-    """Weights, momenta and torch's random numbers stay; the network is in evaluation mode."""
+    """Weights, momenta and random states stay; the network is in evaluation mode."""
     network = _network().train()
     before = copy.deepcopy(network)
     state = torch.get_rng_state()
@@ -50,7 +50,7 @@ def test_nothing_else_changes() -> None:
 
 
 def test_a_network_without_batch_norms_is_not_run() -> None:
-    """There is nothing to estimate, so the batches are not even made."""
+    """The batches are not even created."""
 
     def fail():
         raise AssertionError("a batch was asked for")

@@ -1,6 +1,6 @@
-"""Steps recorded once and repeated: the same as steps taken one operation after the other.
+"""Captured and compiled steps equal eager steps.
 
-There is no CUDA graph on a CPU; `tape.record` does the same there.
+There are no CUDA graphs on a CPU; `tape.record` takes their place.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Notes(Callback):
 
 @pytest.fixture
 def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """CUDA graphs, replaced by the tape; and attention as a GPU has it, since the CPU's reads a
-    number. Returns how many recordings there were."""
+    """Replace CUDA graphs by the tape, and attention by a GPU's version, since the CPU's version
+    reads a value. Returns a list with one entry per recording."""
 
     def plain(q, k, bias):
         logits = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
@@ -76,7 +76,7 @@ def graphs_on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[..., Trainer]:
-    """`trainer({"run.step": "captured"})`: about to take its first step."""
+    """`trainer({"run.step": "captured"})`: a trainer before its first step."""
 
     def make(settings: dict[str, Any], callback: Callback | None = None) -> Trainer:
         config = configure({"optim.warmup": 0.3, **settings})
@@ -93,7 +93,7 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
 
 
 def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
-    """The mean loss of every step."""
+    """Return the mean loss of every step."""
     found = []
     for epoch in range(epochs):
         for batch in trainer.schedule.batches(epoch):
@@ -123,8 +123,8 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
     ],
 )
 def test_recorded_steps_are_the_same_steps(trainer, graphs_on_cpu, settings):
-    """Rates, the average's weights and the molecules change from step to step: none of them is
-    what it was while recording. And recording is no step."""
+    """Learning rate, EMA weight and molecules of each step are used, not those during recording;
+    and recording does not train."""
     close = {"rel": 2e-2} if "run.precision" in settings else {"rel": 1e-4}
     eager = losses(trainer({**EXACT, **settings, "run.step": "eager"}))
     assert not graphs_on_cpu
@@ -147,7 +147,7 @@ def test_the_average_follows_in_recorded_steps(trainer, graphs_on_cpu):
 
 
 def test_every_replay_draws_its_own_dropout(trainer, graphs_on_cpu):
-    """At a rate of 0 the same molecules give another loss each time."""
+    """At a rate near 0 the same molecules have another loss each time."""
     mine = trainer({"run.step": "captured", "model.dropout": 0.3, "optim.lr": 1e-30})
     batch = mine.schedule.batches(0)[0]
     found = set()
@@ -159,8 +159,8 @@ def test_every_replay_draws_its_own_dropout(trainer, graphs_on_cpu):
     assert graphs_on_cpu
 
 
-def test_a_recorded_run_goes_on_from_its_checkpoint(configure, tmp_path, outcome, stop_at, request):
-    """With dropout: the checkpoint has the state of the random generator."""
+def test_a_captured_run_resumes_exactly(configure, tmp_path, outcome, stop_at, request):
+    """With dropout: the checkpoint has the random state."""
     request.getfixturevalue("graphs_on_cpu")
     config = configure({"run.step": "captured", "run.epochs": 4})
     train(config, tmp_path / "whole")
@@ -169,7 +169,7 @@ def test_a_recorded_run_goes_on_from_its_checkpoint(configure, tmp_path, outcome
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_batch_that_fits_no_plan_is_taken_eagerly(trainer, graphs_on_cpu, monkeypatch):
+def test_a_batch_that_fits_no_layout_is_taken_eagerly(trainer, graphs_on_cpu, monkeypatch):
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
     graphs_on_cpu.clear()
     mine = trainer({**EXACT, "run.step": "captured"})
@@ -180,7 +180,7 @@ def test_a_batch_that_fits_no_plan_is_taken_eagerly(trainer, graphs_on_cpu, monk
     assert graphs_on_cpu
 
 
-def test_a_handful_of_batch_sizes_is_recorded(trainer, graphs_on_cpu):
+def test_only_a_few_batch_sizes_are_recorded(trainer, graphs_on_cpu):
     mine = trainer({**EXACT, "run.step": "captured"})
     train_graphs = mine.dataset.splits["train"]
     batches = [train_graphs[:size] for size in range(2, 10)]
@@ -189,8 +189,8 @@ def test_a_handful_of_batch_sizes_is_recorded(trainer, graphs_on_cpu):
     assert mine.progress.step == len(batches)
 
 
-def test_work_that_cannot_be_recorded_is_done_all_the_same(trainer, graphs_on_cpu, monkeypatch):
-    """The host reads a number within the step: the user is told, and the run goes on."""
+def test_steps_that_cannot_be_recorded_are_taken_eagerly(trainer, graphs_on_cpu, monkeypatch):
+    """A step that reads a value on the host causes a warning."""
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
     notes = _Notes()
     mine = trainer({**EXACT, "run.step": "captured"}, notes)
@@ -208,8 +208,8 @@ def test_work_that_cannot_be_recorded_is_done_all_the_same(trainer, graphs_on_cp
 
 
 @pytest.mark.parametrize("name", ["auto", "eager", "captured"])
-def test_on_a_cpu_steps_are_eager(configure, tmp_path, name):
-    """And where that was not asked for it is said."""
+def test_steps_on_a_cpu_are_eager(configure, tmp_path, name):
+    """A warning says so if captured steps were configured."""
     notes = _Notes()
     result = train(
         configure({"run.step": name, "run.device": "cpu"}), tmp_path / "r", callback=notes
@@ -219,7 +219,7 @@ def test_on_a_cpu_steps_are_eager(configure, tmp_path, name):
     assert notes.remarks == (wanted if name == "captured" else [])
 
 
-def test_a_compiler_that_fails_is_told_and_done_without(trainer, monkeypatch):
+def test_a_failing_compiler_causes_a_warning_and_eager_steps(trainer, monkeypatch):
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
 
     def compile(network, **options):
@@ -236,7 +236,8 @@ def test_a_compiler_that_fails_is_told_and_done_without(trainer, monkeypatch):
 
 
 def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
-    """Traced and differentiated by the compiler; kernels are left to torch, to keep it short."""
+    """It is traced and differentiated by the compiler; the kernels are those of torch, to save
+    time."""
     plain = torch.compile
     monkeypatch.setattr(torch, "compile", lambda network, **o: plain(network, backend="aot_eager"))
     eager = losses(trainer({**EXACT, "run.step": "eager"}), epochs=1)
@@ -248,8 +249,8 @@ def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_precision_is_the_runs_alone(configure, tmp_path, precision):
-    """It trains near fp32, and leaves torch's setting as it was."""
+def test_precision_affects_only_the_run(configure, tmp_path, precision):
+    """The result is close to fp32, and torch's setting is restored."""
     before = torch.get_float32_matmul_precision()
     settings = {**EXACT, "run.epochs": 2}
     exact = train(configure(settings), tmp_path / "exact").metrics["val"]["mae"]
@@ -259,7 +260,7 @@ def test_precision_is_the_runs_alone(configure, tmp_path, precision):
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_an_unknown_way_or_precision_is_refused(table):
+def test_an_unknown_step_mode_or_precision_is_refused(table):
     for name, value in {"run.step": "graph", "run.precision": "fp16"}.items():
         with pytest.raises(ConfigError, match=f"{name}: Input should be .*got '{value}'"):
             load_config(table, overrides={name: value})
@@ -267,7 +268,7 @@ def test_an_unknown_way_or_precision_is_refused(table):
 
 @pytest.mark.parametrize("every", [1, 2, 3, 10])
 def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, every):
-    """And after the last one. The records count all steps between, and a stop loses nothing."""
+    """And after the last epoch. The records cover all steps in between, and resuming is exact."""
     settings = {"run.epochs": 7, "run.validate_every": every}
     notes = _Notes()
     train(configure(settings), tmp_path / "whole", callback=notes)
@@ -280,7 +281,7 @@ def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, ever
 
 
 def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, tmp_path):
-    """Their mean over labels; training itself does not change."""
+    """As the mean over labels; training itself does not change."""
     records = {}
     for every in (1, 3):
         notes = _Notes()

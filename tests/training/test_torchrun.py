@@ -1,4 +1,4 @@
-"""`torchrun -m molsepnorm train`: two processes train as one does, stop as one, and go on."""
+"""`torchrun -m molsepnorm train`: two processes train like one, stop together, and resume."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def config(place: Path) -> TrainConfig:
 
 
 def torchrun(*args: Any) -> subprocess.CompletedProcess[str]:
-    """Two processes of it."""
+    """Run a command with two processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,7 +93,7 @@ def torchrun(*args: Any) -> subprocess.CompletedProcess[str]:
 
 
 def state_of(folder: Path) -> dict[str, bytes]:
-    """All tensors of the checkpoint, bit by bit."""
+    """Return all tensors of the checkpoint as bytes."""
     with safe_open(folder / "checkpoints" / "last.safetensors", "np") as file:
         names = set(file.keys()) - {"history"}  # which has times
         return {name: file.get_tensor(name).tobytes() for name in names}
@@ -101,7 +101,7 @@ def state_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """The folder of a run of two processes, and what they printed."""
+    """The folder of a run with two processes, and their output."""
     run = place / "two"
     done = torchrun("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", run)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -111,7 +111,7 @@ def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedPro
 def test_two_processes_train_as_one(
     two, place: Path, config: TrainConfig, rows_of: Callable[[Path], list[dict[str, str]]]
 ) -> None:
-    """To rounding: every figure of every epoch, and the final scores."""
+    """All values of the history and the final scores are equal up to rounding."""
     result = train(config, place / "one")
     of_one, of_two = (rows_of(folder / "history.csv") for folder in (place / "one", two[0]))
     assert len(of_one) == len(of_two) == 4
@@ -127,7 +127,7 @@ def test_two_processes_train_as_one(
     assert metrics["test"] == pytest.approx(result.metrics["test"], rel=1e-4, abs=1e-5)
 
 
-def test_one_process_alone_tells_and_writes(two, place: Path) -> None:
+def test_only_one_process_prints_and_writes(two, place: Path) -> None:
     run, done = two
     for part in ("Data: ", "Scores", "Best epoch: ", "epoch 4/4"):
         assert done.stdout.count(part) == 1
@@ -135,8 +135,8 @@ def test_one_process_alone_tells_and_writes(two, place: Path) -> None:
     assert "random/cpu.1" in state_of(run)
 
 
-def test_a_signal_to_torchrun_stops_all_and_resume_goes_on(two, place: Path) -> None:
-    """As if nothing had happened: to the last bit."""
+def test_a_signal_to_torchrun_stops_all_processes_and_the_run_resumes(two, place: Path) -> None:
+    """The result is equal to the last bit."""
     run = place / "stopped"
     done = torchrun(place / "stop.py", "train", "--config", place / "config.yaml", "-o", run)
     assert done.returncode != 0
@@ -151,8 +151,8 @@ def test_a_signal_to_torchrun_stops_all_and_resume_goes_on(two, place: Path) -> 
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_mistake_is_told_once(place: Path, config: TrainConfig) -> None:
-    """Found by all, or by the first process alone."""
+def test_an_error_is_printed_once(place: Path, config: TrainConfig) -> None:
+    """The error may occur in all processes or only in the first."""
     (place / "full").mkdir()
     (place / "full" / "file").touch()
     start = ("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", place / "full")

@@ -1,4 +1,4 @@
-"""Weights of rows and of classes: they scale losses, and nothing else."""
+"""Weights of rows and of classes scale the loss and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _cross_entropy(probabilities, classes, weights) -> float:
 
 @pytest.mark.parametrize("cells", [[1], [1, ""], ["", 1.0, "nan"]])
 def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome, cells):
-    """Bit by bit; a blank is a weight of one."""
+    """Bit by bit; an empty cell is a weight of one."""
     columns = {"a": YES_NO, "w": cells}
     for name, weight in (("without", None), ("with", "w")):
         settings = {"data.targets": ["a"], "data.weight_column": weight}
@@ -39,8 +39,8 @@ def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome, cells):
 
 @pytest.mark.parametrize(("target", "factor"), [("y", 4), ("a", 2.0**-20)])
 def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, target, factor):
-    """A power of two as much for every row is the same, bit by bit, also where a batch's weights
-    sum to less than one; another proportion is not."""
+    """Weights times a power of two give the same run, bit by bit, even if the weights of a batch
+    sum to less than one; other proportions do not."""
     columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [factor * w for w in SOME]}
     for name, weight in (("one", "w"), ("scaled", "v"), ("none", None)):
         settings = {"data.targets": [target], "data.weight_column": weight}
@@ -49,12 +49,11 @@ def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, 
     assert outcome(tmp_path / "none")["model"] != outcome(tmp_path / "one")["model"]
 
 
-def test_rows_of_weight_0_teach_as_little_as_rows_without_a_label(
+def test_rows_of_weight_0_are_like_rows_without_a_label(
     with_columns, tmp_path, outcome, split_rows
 ):
-    """Their molecules are still in the batches, and so in the batch norm's statistics. Of a yes/no
-    target the whole run is the same bit by bit, but for the constant prediction: labels of weight
-    0 are labels."""
+    """Their molecules are still in the batches and in the batch-norm statistics. For a binary
+    target the run is equal bit by bit, except for the baseline: labels of weight 0 are labels."""
     labels = YES_NO * 3
     settings = {"data.targets": ["a"], "data.weight_column": "w"}
     plain = with_columns({"a": labels, "w": [1]}, settings)
@@ -70,8 +69,8 @@ def test_rows_of_weight_0_teach_as_little_as_rows_without_a_label(
     assert weighted["model"] != whole["model"]
 
 
-def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_path, rows_of):
-    """Its loss is 0 of 0, and nothing becomes NaN."""
+def test_a_batch_of_weight_0_is_no_error(with_columns, tmp_path, rows_of):
+    """Its loss is 0 / 0, and no value becomes NaN."""
     settings = {"data.targets": ["y"], "data.weight_column": "w", "run.batch_size": 2}
     weights = [1 if row in (3, 4, 8, 9, 12, 20) else 0 for row in range(30)]
     columns = {"y": [0.5, 2, -1.5, 3, 1], "w": weights}
@@ -86,8 +85,8 @@ def test_a_batch_without_any_weight_is_a_step_like_any_other(with_columns, tmp_p
     ("weights", "told"),
     [([0] * 8 + [1, 1], "all 24 training"), ([1] * 8 + [0, 1], "all 3 validation")],
 )
-def test_molecules_of_no_weight_at_all_are_refused(with_columns, tmp_path, weights, told):
-    """Where the others have some, so that the table as such is fine."""
+def test_a_split_of_weight_0_is_refused(with_columns, tmp_path, weights, told):
+    """Although other splits have weights."""
     parts = ["train"] * 8 + ["val", "test"]
     columns = {"a": YES_NO, "w": weights, "part": parts}
     settings = {"data.weight_column": "w", "data.splits_column": "part", "data.targets": ["a"]}
@@ -101,11 +100,11 @@ def test_molecules_of_no_weight_at_all_are_refused(with_columns, tmp_path, weigh
 )
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("balanced", [False, True])
-def test_the_validation_loss_is_the_weighted_one_and_scores_are_not(
+def test_the_validation_loss_is_weighted_and_scores_are_not(
     with_columns, tmp_path, rows_of, split_rows, column, classes, weighted, balanced
 ):
-    """By numpy from the saved model's predictions: each label counts its row's weight times
-    n / (K n_c), n_c of the n training labels being of its class."""
+    """Computed by numpy from the model's predictions: a label has its row's weight times n / (K
+    n_c) with n_c of the n training labels in its class."""
     settings = {
         "data.targets": ["a"],
         "data.weight_column": "w" if weighted else None,
@@ -135,10 +134,10 @@ def test_the_validation_loss_is_the_weighted_one_and_scores_are_not(
 
 
 @pytest.mark.parametrize("column", [YES_NO, COLOURS])
-def test_balanced_classes_are_a_column_of_weights(
+def test_balanced_classes_equal_a_column_of_weights(
     with_columns, tmp_path, outcome, split_rows, rows_of, column
 ):
-    """That says n / (K n_c) for each row: the same run bit by bit."""
+    """With n / (K n_c) for each row, the run is equal bit by bit."""
     balanced = {"data.targets": ["a"], "optim.class_weight": "balanced"}
     config = with_columns({"a": column, "w": [1]}, balanced)
     train(config, tmp_path / "balanced")
@@ -151,15 +150,14 @@ def test_balanced_classes_are_a_column_of_weights(
     assert outcome(tmp_path / "balanced") == outcome(tmp_path / "column")
 
 
-def test_balancing_classes_of_numbers_alone_is_refused(with_columns, tmp_path):
+def test_balancing_without_a_class_target_is_refused(with_columns, tmp_path):
     settings = {"data.targets": ["y"], "optim.class_weight": "balanced"}
     with pytest.raises(ConfigError, match="class_weight is for binary .*, and y are regr"):
         train(with_columns({"y": [0.5, 2, -1.5, 3, 1]}, settings), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_does_not_go_on_with_other_weights(with_columns, tmp_path):
-    """They are data, like the labels."""
+def test_a_run_does_not_resume_with_other_weights(with_columns, tmp_path):
     settings = {"data.targets": ["a"], "data.weight_column": "w"}
     config = with_columns({"a": YES_NO, "w": SOME}, settings)
     train(config, tmp_path / "run", callback=StopWhen(lambda: True))

@@ -62,7 +62,7 @@ def load_subjects(
         for run in runs:
             with prefixed(run.folder):
                 model, dataset, _, graphs = select(
-                    run.folder, data, split, usual="val", labelled=False
+                    run.folder, data, split, default="val", labelled=False
                 )
             if len(graphs) > most:
                 graphs = np.sort(np.random.default_rng(0).choice(graphs, most, replace=False))

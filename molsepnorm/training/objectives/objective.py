@@ -68,7 +68,7 @@ class Objective(nn.Module, ABC):
     """
 
     uses_all_outputs = False
-    """Whether every parameter of the network gets a gradient in every step."""
+    """True if every parameter of the network gets a gradient in every step."""
 
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Objective(nn.Module, ABC):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return the task of the model, and the data set, possibly with another remark.
+        """Return the task of the model, and the data set, possibly with another warning.
 
         By default the model is chosen by the validation loss, and labels may be missing.
         """

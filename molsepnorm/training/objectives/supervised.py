@@ -39,7 +39,7 @@ class Supervised(Objective):
         """Return the task fitted to the training labels, and the data set.
 
         If the metric is undefined on the validation split, the task selects by the loss, and the
-        data set has a remark about it.
+        data set has a warning about it.
         """
         labels, weights = dataset.store.labels, dataset.weights
         for split, what in (("train", "training"), ("val", "validation")):
@@ -64,11 +64,11 @@ class Supervised(Objective):
         only = [task.metric]
         if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
             return task, dataset
-        remark = (
+        warning = (
             f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
             "all of one class), so the best epoch is chosen by the loss."
         )
-        return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, remark))
+        return replace(task, metric="loss"), replace(dataset, remarks=(*dataset.remarks, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
         weights = self.examples.weights

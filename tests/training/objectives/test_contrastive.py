@@ -19,7 +19,8 @@ from molsepnorm.nn.kernels.dropout import draws_at_random, dropout_alone
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.objectives.contrastive import Contrastive, info_nce
-from molsepnorm.training.statistics import estimate_statistics, statistics_batches
+from molsepnorm.training.schedule import Schedule
+from molsepnorm.training.statistics import estimate_statistics
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 
@@ -208,7 +209,8 @@ def test_training_without_labels_leaves_statistics_of_the_saved_weights(configur
     assert any("running_var" in name for name in saved)
     dataset = datasets.load(config.data, model.encoding)
     tensors = GraphTensors.of(dataset.store)
-    batches = statistics_batches(dataset.splits["train"], tensors.sizes, config.run)
+    schedule = Schedule(config.run, dataset.splits["train"], tensors.sizes)
+    batches = schedule.statistics_batches()
     estimate_statistics(model.network, (tensors.cut(each, config.run.blocks) for each in batches))
     for name, buffer in model.network.named_buffers():
         torch.testing.assert_close(buffer, saved[name])
