@@ -1,4 +1,4 @@
-"""`Task`: the targets of a model, and the metric by which the best epoch is chosen."""
+"""`Task`: the targets of a model, and the metric that selects the best epoch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 @dataclass(frozen=True)
 class Task:
-    """T targets, and the metric by which the best epoch is chosen.
+    """T targets, and the metric that selects the best epoch.
 
     Raises:
         ConfigError: the metric is unknown, or none of the targets has it.
@@ -74,7 +74,7 @@ class Task:
             names: names of the targets.
             kinds: kinds of the targets.
             labels: labels of the training split.
-            metric: metric by which the best epoch is chosen; by default the usual one of the
+            metric: metric that selects the best epoch; by default the usual one of the
                 targets' kind, or the loss if they are of several kinds.
             classes: names of each target's classes; () if no target is multi-class.
             class_weight: balanced weights each class in inverse proportion to its frequency.
@@ -119,7 +119,7 @@ class Task:
 
     @property
     def chosen_by(self) -> Metric:
-        """The metric by which the best epoch is chosen."""
+        """The metric that selects the best epoch."""
         return METRICS[self.metric]
 
     def to_json(self) -> dict[str, Any]:

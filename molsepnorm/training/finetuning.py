@@ -69,7 +69,9 @@ class FinetuneConfig(BaseModel):
         """Return where the weights came from, for the files of a run; empty without a start."""
         if self.start is None:
             return {}
-        return {"start": {"model": str(self.start), "weights_sha256": self.weights_sha256}}
+        return {
+            "start": {"model": str(self.start.resolve()), "weights_sha256": self.weights_sha256}
+        }
 
     def lr_factor(self, name: str, layers: int) -> float:
         """Return the factor on the learning rate of a network's parameter.

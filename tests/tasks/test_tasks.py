@@ -645,7 +645,7 @@ def test_nearly_all_scores_lie_in_their_intervals() -> None:
 
 
 def test_intervals_are_reproducible() -> None:
-    """The same seed gives the same interval; more resamples change it little."""
+    """The interval depends on the seed, and little on the number of resamples."""
     task, predictions, labels = random_scored(0)
     first = task.intervals(predictions, labels, 100)
     assert task.intervals(predictions, labels, 100) == first

@@ -267,7 +267,7 @@ def test_every_run_of_a_series_starts_from_the_model(configure, start, tmp_path)
 def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):
     config, vary = configure({"run.epochs": 1}), {"finetune.start": [None, str(start)]}
     ablation = ablate(config, tmp_path / "ablation", vary, seeds=[0])
-    for variant, expected in zip(ablation.series.values(), (False, True), strict=True):
+    for variant, expected in zip(ablation.replicates.values(), (False, True), strict=True):
         assert all(("start" in metrics) == expected for metrics in variant.runs.values())
 
 

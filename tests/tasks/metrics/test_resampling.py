@@ -114,7 +114,7 @@ def test_resampled_scores_equal_those_of_the_libraries(
 
 
 def large(kind: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels, of which a tenth is missing, and predictions with some ties."""
+    """Return predictions with some ties, and labels. A tenth of the labels is missing."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=n).round(2)
     if kind == "multiclass":
@@ -177,7 +177,7 @@ def test_scores_without_labels_are_undefined() -> None:
 
 @given(n=st.integers(0, 300), resamples=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
 def test_each_resample_has_n_draws(n: int, resamples: int, seed: int) -> None:
-    """The same seed gives the same first rows for any number of rows."""
+    """The first rows depend on the seed only, not on the number of rows."""
     counts = draw_resamples(n, resamples, seed)
     assert (counts.shape, counts.dtype) == ((resamples, n), np.uint8)
     assert (counts.sum(axis=1) == n).all()

@@ -21,7 +21,7 @@ PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kin
 
 
 def example(kind: str, seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels, of which a fifth is missing, and correlated predictions with ties."""
+    """Return correlated predictions with ties, and labels. A fifth of the labels is missing."""
     rng = np.random.default_rng(seed)
     if kind == "multiclass":
         labels = rng.permutation(np.arange(n) % 4).astype(float)
