@@ -221,7 +221,7 @@ def test_a_failing_compiler_causes_a_warning_and_eager_steps(trainer, monkeypatc
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
 
     def compile(network, **options):
-        def fail(batch):
+        def fail(batch, graphs):
             raise RuntimeError("no compiler here\nand much more")
 
         return fail
