@@ -24,7 +24,7 @@ SETTINGS = {
     for setting in reference.settings()
     if setting.options
 }
-SOURCES = {"dataset", "data"}
+TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
 
 
 @pytest.fixture
@@ -76,6 +76,7 @@ OPTIONS = {
     "batch-size": ("9", 9),
     "seed": ("11", 11),
     "device": ("cuda:3", "cuda:3"),
+    "threads": ("2", 2),
     "precision": ("bf16", "bf16"),
     "metric": ("rmse", "rmse"),
     "patience": ("4", 4),
@@ -88,7 +89,7 @@ OPTIONS = {
 
 
 def test_every_option_of_a_setting_is_tested_here():
-    assert set(OPTIONS) == set(SETTINGS) - SOURCES
+    assert set(OPTIONS) == set(SETTINGS) - TESTED_ELSEWHERE
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -172,7 +173,7 @@ WRONG = [
     ((*TABLE, "--folds", "1"), "data.folds: "),
     ((*TABLE, "--folds", "3", "--fold", "3"), "with 3 folds it is at most 2; got 3"),
     ((*TABLE, "--fold", "-1"), "data.fold: "),
-    ((*TABLE, "--featurizer", "ecfp"), "'ecfp' is not one of 'zinc', 'ogb', 'rich'"),
+    ((*TABLE, "--featurizer", "ecfp"), "unknown featuriser 'ecfp'. Known: ogb, rich"),
     ((*TABLE, "--class-weight", "equal"), "'--class-weight': 'equal' is not"),
     ((*TABLE, "--patience", "0"), "run.patience: "),
     ((*TABLE, "--patience", "soon"), "'--patience'"),

@@ -99,7 +99,7 @@ def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
         ("data.split", [0.8, 0.2], "data.split"),
         ("data.split", [0.7, 0.2, 0.1], "data.split is for tables: zinc has its own"),
         ("data.targets", "y", "data.targets: .*list; got 'y'"),
-        ("data.featurizer", "ecfp", "data.featurizer: .*'zinc', 'ogb' or 'rich'; got 'ecfp'"),
+        ("data.featurizer", "ecfp", "data.featurizer: unknown featuriser 'ecfp'. Known: ogb"),
         ("data.on_invalid", "keep", "data.on_invalid: .*'skip' or 'fail'; got 'keep'"),
         ("data.split_seed", -1, "data.split_seed: "),
         ("data.table", "x.csv", r"name one source: data.dataset \(such as zinc\) or data.table"),
