@@ -62,6 +62,7 @@ OPTIONS = {
     "batch_size": ("9", 9),
     "seed": ("11", 11),
     "device": ("cuda:3", "cuda:3"),
+    "threads": ("3", 3),
     "precision": ("bf16", "bf16"),
     "metric": ("rmse", "rmse"),
     "patience": ("4", 4),
