@@ -91,6 +91,13 @@ class ThreadChooser:
             self._record(seconds, graphs)
         torch.set_num_threads(self.choices[self._waiting[0] if self._waiting else self._index])
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Use the chosen number of threads, also during a trial; for validation and scoring."""
+        with restored_threads():
+            torch.set_num_threads(self.threads)
+            yield
+
     def _record(self, seconds: float, graphs: int) -> None:
         self._recent.append(seconds / graphs)
         if len(self._recent) < _TRIAL:

@@ -171,8 +171,9 @@ class Trainer:
     def validate(self) -> tuple[float, dict[str, float]]:
         """Loss and scores of the validation split, after batch norms got the statistics of the
         weights as they are."""
-        estimate_statistics(self.trained_network(), self._sample())
-        return self._validate()
+        with self.threads.paused():
+            estimate_statistics(self.trained_network(), self._sample())
+            return self._validate()
 
     def wait(self) -> None:
         """Until the device has done all that it was asked for."""

@@ -130,9 +130,12 @@ def _train(
     metrics: dict[str, Any] = {}
     if finished and best is not None:
         found = best
-        metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _finish(config, dataset, found, trainer, run, leaked)
-        )
+        with trainer.threads.paused():
+            metrics = world.on_main_process(
+                lambda: (
+                    run.finished_metrics() or _finish(config, dataset, found, trainer, run, leaked)
+                )
+            )
     result = TrainingResult(run.path, finished, best, metrics)
     callback.on_end(result)
     return result
