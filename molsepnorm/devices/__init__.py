@@ -1,4 +1,4 @@
-"""What a device needs: precision, the number of CPU threads, and checks of its fast paths.
+"""Precision, the number of CPU threads, and checks of the fast paths of a device.
 
 A fast path is the fused attention, a lower precision, or captured steps. The plain path is eager,
 with PyTorch's own operations, in float32. Before a device's first use the fast paths compute a few

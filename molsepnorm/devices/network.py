@@ -178,12 +178,14 @@ def results(config: GraphormerConfig, way: Way, device: torch.device) -> Results
     network = network_of(config, device)
     batch = tensors(config, device).cut(np.arange(len(SIZES)), blocks=4)
     with products_in(way.precision, device):
+        with autocast(way.precision, device), torch.no_grad():
+            evaluated = network.eval()(batch)
         with autocast(way.precision, device):
-            outputs = [network.train(mode)(batch).float() for mode in (False, True)]
-        factors = torch.linspace(-1, 1, outputs[1].numel(), device=device).view_as(outputs[1])
-        (outputs[1] * factors).sum().backward()
+            outputs = network.train()(batch)
+        factors = torch.linspace(-1, 1, outputs.numel(), device=device).view_as(outputs)
+        (outputs * factors).sum().backward()
     gradients = [each.grad for each in network.parameters() if each.grad is not None]
-    return {"outputs": [each.detach() for each in outputs], "gradients": gradients}
+    return {"outputs": [evaluated, outputs.detach()], "gradients": gradients}
 
 
 def tensors(config: GraphormerConfig, device: torch.device) -> GraphTensors:

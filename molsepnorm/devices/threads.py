@@ -24,9 +24,9 @@ _WINDOW = 5
 _TRIAL = 3
 """Steps taken with another number of threads."""
 _SLOWER = 1.5
-"""Factor of the time per graph at which a trial ends early."""
+"""A trial ends early at a step that takes this many times as long."""
 _RISE = 2.0
-"""Factor by which the time per graph must rise by itself to start a trial."""
+"""An increase of the time per graph by this factor starts a trial."""
 _FASTER = 0.95
 """Another number of threads must take at most this share of the time per graph."""
 _COST = 0.01
@@ -60,7 +60,7 @@ class ThreadChooser:
         self._lowest = float("inf")  # seconds per graph since the last choice
         self._elapsed = self._next = self._cost = 0.0
         self.settled = len(self.choices) == 1
-        """Whether the trials at the start are over."""
+        """True after the trials at the start."""
         if threads in self.choices:
             self._index = self.choices.index(threads)
             self.settled, self._next = True, _RESUMED
@@ -90,6 +90,13 @@ class ThreadChooser:
         else:
             self._record(seconds, graphs)
         torch.set_num_threads(self.choices[self._waiting[0] if self._waiting else self._index])
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Use the chosen number of threads, also during a trial; for validation and scoring."""
+        with restored_threads():
+            torch.set_num_threads(self.threads)
+            yield
 
     def _record(self, seconds: float, graphs: int) -> None:
         self._recent.append(seconds / graphs)

@@ -45,7 +45,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether there are results and all are within the bound."""
+        """True if there are results and all are within the bound."""
         return bool(self.figures) and not self.error and not self._beyond()
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 `concurrent.futures` and joblib have no public way to stop a running task, keep threads in this
 process (Python up to 3.11.4 may wait for one for ever after a worker has died), leave workers
 behind when this process is killed, and do not report how a worker died. joblib also starts new
-interpreters, each of which imports torch and loads the model. Here each worker has its own pipe. A
+interpreters, which import torch and load the model. Here each worker has its own pipe. A
 closed pipe shows either end that the other has ended.
 """
 

@@ -254,12 +254,13 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective, blocks = self.trained_objective(), self.config.run.blocks
-        if not self.body.frozen:
-            sample = self.schedule.statistics_batches()
-            shares = (self.world.share(each, min_size=1) for each in sample)
-            batches = (self.graphs.cut(each, blocks) for each in shares)
-            estimate_statistics(objective.network, batches)
-        return objective.eval().validate(self.dataset.splits["val"], self.world)
+        with self.threads.paused():
+            if not self.body.frozen:
+                sample = self.schedule.statistics_batches()
+                shares = (self.world.share(each, min_size=1) for each in sample)
+                batches = (self.graphs.cut(each, blocks) for each in shares)
+                estimate_statistics(objective.network, batches)
+            return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _end_epoch(self) -> bool:
         """Validate, keep the best model, write the history; return whether a callback stops."""

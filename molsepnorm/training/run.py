@@ -212,9 +212,10 @@ def _train(
         metrics: dict[str, Any] = {}
         if finished and best is not None:
             found = best
-            metrics = world.on_main_process(
-                lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
-            )
+            with trainer.threads.paused():
+                metrics = world.on_main_process(
+                    lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
+                )
     result = TrainingResult(run.path, finished, best and best[0], metrics)
     callback.on_end(result)
     return result

@@ -42,7 +42,7 @@ __all__ = ["compare_captured", "compared", "settled", "step_seconds"]
 _STEPS, _BATCH = 3, 12
 _RATE = 0.02
 _EPSILON = 1.0
-"""Of AdamW. With the usual value, gradients that are rounding errors lead to full steps."""
+"""ε of AdamW. With its default, gradients that are rounding errors lead to full steps."""
 _TASK = Task((Target("number", "regression"), Target("yes", "binary")), metric="mae")
 
 

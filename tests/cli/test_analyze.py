@@ -110,7 +110,7 @@ def test_errors_are_clear(runs, refused, tmp_path):
     assert "is given twice" in refused("analyze", "--model", runs / "norms", run)
     shutil.copytree(run / "model", tmp_path / "alone")
     message = refused("analyze", "--model", tmp_path / "alone")
-    assert "does not know its data" in message and "--data" in message
+    assert "its data are unknown" in message and "--data" in message
     both = ("--data", runs / "data.csv", "--dataset", "zinc")
     assert "both sources: give one" in refused("analyze", "--model", run, *both)
     assert "give --data FILE.csv" in refused("analyze", "--model", run, "--smiles-column", "s")

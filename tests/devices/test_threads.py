@@ -53,6 +53,15 @@ def test_a_second_run_that_starts_and_ends_is_noticed():
     assert chooser.threads == 2
 
 
+def test_validation_during_a_trial_uses_the_chosen_number():
+    chooser = ThreadChooser((1, 2))
+    train(chooser, ALONE.__getitem__, 6)
+    assert (chooser.threads, torch.get_num_threads()) == (1, 2)
+    with chooser.paused():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+
+
 def test_the_best_of_many_numbers_is_found():
     chooser = ThreadChooser((1, 2, 4, 8, 12))
     train(chooser, lambda threads: 1 / threads + threads / 25, 100)

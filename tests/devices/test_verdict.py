@@ -21,7 +21,7 @@ BAD = Verdict("captured steps", {"outputs": 1e-2, "weights": None, "losses": 1e-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder for verdicts, of which this process has none in memory."""
+    """An empty folder for verdicts; this process has none in memory."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
     monkeypatch.setattr(verdict, "_known", {})
     return tmp_path / "verdicts"
