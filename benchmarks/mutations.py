@@ -878,7 +878,7 @@ MUTATIONS = [
     Mutation(
         "cleaning: labels far apart become one",
         "data/checking/clean.py",
-        "_MENDED = 0.5",
+        "_MAX_RANGE = 0.5",
         "_MENDED = 500",
         tests(
             "data/checking/test_clean.py",

@@ -21,7 +21,7 @@ _GROUPS = 5  # named of each finding
 _WIDTH = 50  # of a SMILES
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
 _WIDE = 120  # columns of a terminal
-_FIXED = ("unreadable", "misfits", "conflicts", "duplicates")
+_FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 
 
 def print_report(report: TableReport, fixing: bool = False) -> None:
