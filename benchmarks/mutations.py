@@ -879,7 +879,7 @@ MUTATIONS = [
         "cleaning: labels far apart become one",
         "data/checking/clean.py",
         "_MAX_RANGE = 0.5",
-        "_MENDED = 500",
+        "_MAX_RANGE = 500",
         tests(
             "data/checking/test_clean.py",
             "test_contradicting_numbers_become_their_median_or_a_blank",
