@@ -16,7 +16,7 @@ from peers import hf_graphormer
 from settings import Settings
 from torch import Tensor
 
-from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.predict.inference import infer
 from stages.common import BLOCKS, Side, sides
 
@@ -136,7 +136,7 @@ def evaluate(settings: Settings) -> list[Row]:
     both = sides(settings, settings.count(8, 2))
     everything = np.arange(len(both.graphs))
     network = both.ours.network()
-    sorted_batches = by_size(everything, both.tensors.sizes, len(both.ours.batches[0]))
+    sorted_batches = size_sorted_batches(everything, both.tensors.sizes, len(both.ours.batches[0]))
     products = [both.products(batch, 1, backward=False) for batch in sorted_batches]
 
     def ours(number: int) -> int:

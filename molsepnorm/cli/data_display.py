@@ -21,7 +21,7 @@ _MAX_GROUPS = 5  # maximum number of groups listed for each finding
 _MAX_SMILES = 50  # characters
 _WIDE = 120  # terminal columns from which the descriptions of data sets are shown
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
-_FIXED = ("unreadable", "invalid_labels", "conflicts", "duplicates")
+_FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 
 
 def print_report(report: TableReport, fixing: bool = False) -> None:

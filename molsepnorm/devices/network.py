@@ -176,7 +176,7 @@ def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
 def results(config: GraphormerConfig, way: Way, device: torch.device) -> Results:
     """Return the network's outputs in evaluation and training mode, and gradients of the latter."""
     network = network_of(config, device)
-    batch = tensors(config, device).cut(np.arange(len(SIZES)), blocks=4)
+    batch = tensors(config, device).cut(np.arange(len(SIZES)), max_groups=4)
     with products_in(way.precision, device):
         with autocast(way.precision, device), torch.no_grad():
             evaluated = network.eval()(batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
+from molsepnorm.data.batching.bucketing import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.training.config import RunConfig
 
 __all__ = ["Schedule"]
@@ -47,6 +47,6 @@ class Schedule:
     def count_steps(self, epochs: int) -> int:
         """Return the number of steps in the first epochs."""
         run = self.run
-        if largest_batch(self.graphs, self.sizes, run.batch_size) <= run.max_pairs:
+        if max_batch_pairs(self.graphs, self.sizes, run.batch_size) <= run.max_pairs:
             return epochs * num_batches(len(self.graphs), run.batch_size)
         return sum(len(self.batches(epoch)) for epoch in range(epochs))

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.bucketing import fixed_plan, rows_of, tight_plan
+from molsepnorm.data.batching.bucketing import assign_rows, fixed_layout, tight_layout
 from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
@@ -147,18 +147,18 @@ class TrainStep:
         sizes = self.graphs.sizes[batch]
         if self._captured or self._compiled is not None:
             layout = self._fixed_layout(len(batch))
-            rows = rows_of(sizes, layout) if layout else None
+            rows = assign_rows(sizes, layout) if layout else None
             if rows is not None:
                 return batch[rows], layout, True
         rows = np.argsort(sizes, kind="stable")
-        return batch[rows], tight_plan(sizes[rows] + 1, self.config.run.blocks), False
+        return batch[rows], tight_layout(sizes[rows] + 1, self.config.run.blocks), False
 
     def _fixed_layout(self, batch_size: int) -> Layout:
         """Return the layout for batches of a size; empty if there are too many sizes."""
         if batch_size not in self._layouts:
             room = len(self._layouts) < _MAX_LAYOUTS and batch_size > 1
             blocks = self.config.run.blocks
-            layout = fixed_plan(self._train_sizes, batch_size, blocks) if room else ()
+            layout = fixed_layout(self._train_sizes, batch_size, blocks) if room else ()
             self._layouts[batch_size] = layout
         return self._layouts[batch_size]
 

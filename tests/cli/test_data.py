@@ -76,7 +76,7 @@ def test_check_separates_problems_from_information(table):
         assert part in top
     assert "cannot be read: 1 row" in problems
     assert "unclosed ring: line 44 C1CC" in problems
-    assert "contradicting labels: 1 molecule" in problems
+    assert "conflicting labels: 1 molecule" in problems
     assert "repeated: 1 molecule in 2 rows" in problems
     assert "line 42 OCC, line 43 CCO" in problems
     assert "salts and mixtures" in information
@@ -143,7 +143,7 @@ def test_fix_writes_a_cleaned_copy(table, tmp_path):
 def test_fix_never_replaces_the_table(table, tmp_path):
     path = table(*BAD)
     before = path.read_bytes()
-    assert "never takes its place" in _error("check", path, "--fix", path, code=2)
+    assert "never overwritten" in _error("check", path, "--fix", path, code=2)
     assert "should end in .csv" in _error("check", path, "--fix", tmp_path / "clean.txt", code=2)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["my.csv"]

@@ -507,7 +507,7 @@ def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
 
 
 def test_groups_of_large_molecules_are_small(predictor):
-    """This bounds the memory by the number of slot pairs; see `by_size`."""
+    """This bounds the memory by the number of slot pairs; see `size_sorted_batches`."""
     graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
     groups = encoded_groups(graphs, predictor.model.encoding, (28,))
     assert [len(which) for which, _ in groups][:2] == [128, 128]

@@ -1,14 +1,14 @@
-"""What to know of a table before a model learns from it, and a cleaned copy of it."""
+"""Check a table before training, and write a cleaned copy."""
 
 from molsepnorm.data.checking.check import check_table, report_of
 from molsepnorm.data.checking.clean import clean_scan, clean_table, removed_path, write_clean
-from molsepnorm.data.checking.report import Finding, Group, Place, TableReport, TargetSummary
+from molsepnorm.data.checking.report import Finding, Group, Location, TableReport, TargetSummary
 from molsepnorm.data.checking.scan import Scan, scan_table
 
 __all__ = [
     "Finding",
     "Group",
-    "Place",
+    "Location",
     "Scan",
     "TableReport",
     "TargetSummary",

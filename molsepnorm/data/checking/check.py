@@ -1,4 +1,4 @@
-"""`check_table`: what to know of a table before a model learns from it."""
+"""`check_table`: check a table before training."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
 
 
 def check_table(config: DataConfig) -> TableReport:
-    """Look through `config.table`; nothing is written.
+    """Check `config.table`; nothing is written.
 
-    Two rows are the same molecule where their canonical SMILES are equal, isotopes and atom-map
-    numbers cleared: to a model they are the same graph. Its labels contradict each other where
-    classes differ, or numbers by more than a millionth of their column's standard deviation.
+    Two rows are the same molecule if their canonical SMILES without isotopes and atom-map numbers
+    are equal, since a model reads the same graph. Labels of a molecule conflict if classes differ,
+    or numbers differ by more than a millionth of their column's standard deviation.
 
     >>> from pathlib import Path
     >>> report = check_table(DataConfig(table=Path("data/demo.csv")))
@@ -31,14 +31,14 @@ def check_table(config: DataConfig) -> TableReport:
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
-        DataError: the file is no table.
+        DataError: the file is not a table.
         StorageError: it cannot be read.
     """
     return report_of(scan_table(config))
 
 
 def report_of(scan: Scan) -> TableReport:
-    """What is found in a table that was scanned."""
+    """Return the report of a table that was scanned."""
     sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
     return TableReport(
         source=str(scan.config.table),

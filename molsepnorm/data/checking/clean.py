@@ -1,4 +1,4 @@
-"""`clean_table` and `write_clean`: a copy of a table without what `check_table` calls a problem."""
+"""`clean_table` and `write_clean`: a copy of a table without the problems of `check_table`."""
 
 from __future__ import annotations
 
@@ -10,76 +10,76 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.scan import Scan, place, scan_table
+from molsepnorm.data.checking.scan import Scan, location, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
 
 __all__ = ["Change", "CleanTable", "clean_scan", "clean_table", "removed_path", "write_clean"]
 
-_MENDED = 0.5
-"""Numbers within this share of their column's standard deviation become their median."""
+_MAX_RANGE = 0.5
+"""Numbers within this share of their column's standard deviation are replaced by their median."""
 
 
 class Change(NamedTuple):
-    """A row of the source that is not, or not as it was, in the copy."""
+    """A row of the source that was removed or changed."""
 
     row: int
-    """Counted from 0, as in `splits.json`."""
+    """Index counted from 0, as in `splits.json`."""
     where: str
-    """In the source, such as "line 7"."""
+    """Position in the source, such as "line 7"."""
     what: Literal["removed", "changed"]
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class CleanTable:
-    """A cleaned copy, and how it differs from its source."""
+    """A cleaned copy and its differences from the source."""
 
     source: pd.DataFrame
-    """As it stands, every cell as text."""
+    """The source, every cell as text."""
     table: pd.DataFrame
-    """The same columns; the rows that remain, in their order."""
+    """The remaining rows, with the same columns and in the same order."""
     changes: tuple[Change, ...]
-    """In the order of the source's rows."""
+    """Removed and changed rows, in the order of the source."""
 
     @property
     def removed(self) -> int:
-        """How many rows of the source are not in the copy."""
+        """Return the number of removed rows."""
         return len(self.source) - len(self.table)
 
     @property
     def changed(self) -> int:
-        """How many rows are in the copy with other cells."""
+        """Return the number of changed rows."""
         return sum(change.what == "changed" for change in self.changes)
 
 
 def clean_table(config: DataConfig) -> CleanTable:
-    """A cleaned copy of `config.table`; see `clean_scan`.
+    """Return a cleaned copy of `config.table`; see `clean_scan`.
 
     Raises:
         ConfigError: as `clean_scan`, or a column or file named in the settings is missing.
-        DataError: the file is no table.
+        DataError: the file is not a table.
         StorageError: it cannot be read.
     """
     return clean_scan(scan_table(config))
 
 
 def clean_scan(scan: Scan) -> CleanTable:
-    """A cleaned copy of a table that was scanned.
+    """Return a cleaned copy of a table that was scanned.
 
-    - Rows whose SMILES cannot be read are removed.
-    - Cells of named targets that are no label, such as ">10", are blanked: a missing label.
-    - The rows of one molecule become one, in the place of the first. Its cells stay, its blank
-      ones are filled from the next row that has them. Labels that agree stay. Numbers that
-      contradict each other become their median where they lie within half a standard deviation
-      of their column, as repeated measurements do; further apart at least one of them is wrong,
-      no one knows which, and the cell is blanked. So are contradicting classes and yes/no.
+    - Rows with an invalid SMILES are removed.
+    - Invalid labels of configured targets, such as ">10", are blanked, that is, missing.
+    - Duplicate rows of a molecule are merged into the first one. Its blank cells are filled from
+      the next row that has them. Conflicting numbers are replaced by their median if they are
+      within half a standard deviation of their column, as repeated measurements are. If they are
+      further apart, at least one is wrong, and the cell is blanked. Conflicting classes and yes/no
+      are blanked too.
 
-    All columns, their order and the order of rows stay. A row without labels stays.
+    The order of columns and rows is preserved, and rows without labels remain.
 
     Raises:
-        ConfigError: a file says the split by numbers of rows, which the copy would not follow.
+        ConfigError: a file names the split by row numbers, which differ in the copy.
     """
     if scan.config.splits_file is not None:
         raise ConfigError(
@@ -89,47 +89,48 @@ def clean_scan(scan: Scan) -> CleanTable:
         )
     source = scan.table
     names = list(source.columns)  # several may be the same, but none of a target
-    cells = [source.iloc[:, place].to_numpy(dtype=object, copy=True) for place in range(len(names))]
+    cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
     for name, rows in scan.invalid_labels.items():
         column = cells[names.index(name)]
         for row in rows.tolist():
-            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is no label: blanked")
+            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: blanked")
             column[row] = ""
     gone = {entry.row: entry.reason for entry in scan.rejected}
     for number, rows in enumerate(scan.repeated):
         first = int(rows[0])
         for row in rows[1:].tolist():
-            gone[row] = f"the same molecule as {place(scan, first)}{_unlike(scan, first, row)}"
+            gone[row] = f"the same molecule as {location(scan, first)}{_unlike(scan, first, row)}"
         if merged := _merge(scan, cells, number):
-            others = ", ".join(place(scan, row) for row in rows[1:])
+            others = ", ".join(location(scan, row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
     changes = [
-        Change(row, place(scan, row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
+        Change(row, location(scan, row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
         if row in gone
-        else Change(row, place(scan, row), "changed", "; ".join(notes[row]))
+        else Change(row, location(scan, row), "changed", "; ".join(notes[row]))
         for row in sorted({*gone, *notes})
     ]
-    kept = np.setdiff1d(np.arange(len(source)), list(gone))
-    table = pd.DataFrame({place: column[kept] for place, column in enumerate(cells)})
+    remaining = np.setdiff1d(np.arange(len(source)), list(gone))
+    table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
     return CleanTable(source, table, tuple(changes))
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
-    """Write the copy, and beside it `<name>.removed.csv`: every row that was removed or changed,
-    as it stood in the source, with its place there and the reason.
+    """Write the copy, and `<name>.removed.csv` beside it.
+
+    The second file lists the source rows that were removed or changed, with position and reason.
 
     Args:
-        clean: of `clean_table`.
-        output: a CSV file, replaced where there is one.
+        clean: the result of `clean_table`.
+        output: a CSV file, which is replaced if it exists.
         source: the file that was cleaned, which is never replaced.
 
     Returns:
-        The second file's path.
+        The path of the second file.
 
     Raises:
-        ConfigError: `output` is no name of a CSV file, or one of both files is the source itself.
+        ConfigError: `output` does not end in .csv, or one of the two files is the source.
         StorageError: a file cannot be written.
     """
     removed = removed_path(output, source)
@@ -143,7 +144,7 @@ def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
 
 
 def removed_path(output: Path, source: Path) -> Path:
-    """Where `write_clean` lists what it removed and changed, if it may write there.
+    """Return the path of the list that `write_clean` writes, after checking both paths.
 
     Raises:
         ConfigError: as `write_clean`.
@@ -154,8 +155,8 @@ def removed_path(output: Path, source: Path) -> Path:
     for path in (output, removed):
         if path.exists() and source.exists() and path.samefile(source):
             raise ConfigError(
-                f"{path} is the table that is cleaned, and a copy never takes its place: choose "
-                "another name"
+                f"{path} is the table that is cleaned, and it is never overwritten: choose another "
+                "name"
             )
     return removed
 
@@ -168,7 +169,7 @@ def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> N
 
 
 def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
-    """Put what the rows of one molecule say into its first; what was changed there."""
+    """Merge the rows of one molecule into the first; return what was changed there."""
     rows = scan.repeated[number]
     first, changed = int(rows[0]), []
     targets = {name: i for i, name in enumerate(scan.labels.names)}
@@ -185,26 +186,26 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
             full = rows[~np.isnan(scan.labels.values[rows, i])].tolist()
         if full and full[0] != first:
             column[first] = column[full[0]]
-            changed.append(f"{name}: from {place(scan, full[0])}")
+            changed.append(f"{name}: from {location(scan, full[0])}")
     return changed
 
 
 def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tuple[str, str]:
-    """The cell for contradicting labels, and how it came about."""
+    """Return the cell for conflicting labels, and how it was chosen."""
     labels = scan.labels
     rows = rows[~np.isnan(labels.values[rows, target])]
     values = labels.values[rows, target]
-    said = ", ".join(column[row].strip() for row in rows)
+    shown = ", ".join(column[row].strip() for row in rows)
     if labels.kinds[target] != "regression":
-        return "", f"{said} contradict each other: blanked"
-    if np.ptp(values) > _MENDED * scan.sd[target]:
-        return "", f"{said} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): blanked"
+        return "", f"{shown} conflict: blanked"
+    if np.ptp(values) > _MAX_RANGE * scan.sd[target]:
+        return "", f"{shown} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): blanked"
     median = f"{np.median(values):.10g}"
-    return median, f"median {median} of {said}"
+    return median, f"median {median} of {shown}"
 
 
 def _unlike(scan: Scan, first: int, row: int) -> str:
-    """How the two are written, where that differs."""
+    """Return how the first is written, if that differs."""
     if scan.smiles[first].strip() == scan.smiles[row].strip():
         return ""
     return f", {scan.smiles[first].strip()}, written in another way"

@@ -1,4 +1,4 @@
-"""`find`: problems of a scanned table, and what else is good to know of it."""
+"""`find`: problems and other properties of a scanned table."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from itertools import combinations
 
 import numpy as np
 
-from molsepnorm.data.checking.report import Finding, Group, Place
-from molsepnorm.data.checking.scan import Scan, place
+from molsepnorm.data.checking.report import Finding, Group, Location
+from molsepnorm.data.checking.scan import Scan, location
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import WORDS
 
 __all__ = ["find"]
 
-_PLACES = 5  # rows named of each group
-_GROUPS = 10  # groups named of each finding
-_LARGEST = 3  # molecules
+_PLACES = 5  # rows listed for each group
+_GROUPS = 10  # groups listed for each finding
+_LARGEST = 3  # molecules listed
 _OUTLIER = 6.0  # robust standard deviations from the median
 _USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
 
 _QUOTED = re.compile(
-    r"""^('[^']*'(?= in ['"]))"""  # a character that no SMILES has; it stays
+    r"""^('[^']*'(?= in ['"]))"""  # an invalid character, which is preserved
     r"""|(?: in |RDKit cannot read (?:its canonical form )?)?(?:'[^']*['…]|"[^"]*["…])(?:;.*|:?)"""
 )
 _BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
@@ -31,11 +31,11 @@ _CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\
 
 
 def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
-    """Everything found, the gravest first.
+    """Yield all findings, the most serious first.
 
     Args:
         scan: the table.
-        sizes: atoms of each row's molecule.
+        sizes: number of atoms of each row's molecule.
     """
     yield from _unreadable(scan)
     yield from _cells(scan)
@@ -50,7 +50,7 @@ def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
 
 
 def _unreadable(scan: Scan) -> Iterator[Finding]:
-    """By reason; those that differ by a number alone, such as a position, are one."""
+    """Group by reason; reasons that differ only in numbers, such as positions, are one."""
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
     for entry in scan.rejected:
@@ -68,12 +68,12 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     for refusal in scan.refusals:
         yield Finding(refusal.what, True, 1, f"training would stop: {refusal.reason}")
     for kind, cells, text in (
+        ("invalid-labels", scan.invalid_labels, "invalid labels: {}; training would stop there"),
         (
-            "invalid_labels",
-            scan.invalid_labels,
-            "no labels: {} of targets; training would stop there",
+            "nearly-numbers",
+            scan.nearly,
+            "not numbers: {} of columns that would otherwise be targets",
         ),
-        ("nearly-numbers", scan.nearly, "not numbers: {} of columns that would else be targets"),
     ):
         groups = [
             _group(scan, f"{name}: {_some(scan.table[name].iloc[rows])}", rows)
@@ -84,7 +84,7 @@ def _cells(scan: Scan) -> Iterator[Finding]:
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
-    """For each target the molecule whose labels are furthest apart."""
+    """Show for each target the molecule whose labels differ most."""
     labels, groups = scan.labels, []
     for i in np.flatnonzero(scan.conflicting.any(axis=0)).tolist():
         worst = int(np.nanargmax(scan.spread[:, i]))
@@ -95,7 +95,7 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
             what += f", {scan.spread[worst, i] / scan.sd[i]:.2g} sd apart"
         groups.append(_group(scan, what, rows, int(scan.conflicting[:, i].sum())))
     count = int(scan.conflicting.any(axis=1).sum())
-    text = f"contradicting labels: {_n(count, 'molecule')} in several rows that do not agree"
+    text = f"conflicting labels: {_n(count, 'molecule')} with different labels in several rows"
     yield from _found("conflicts", True, count, text, groups)
 
 
@@ -122,31 +122,31 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
             groups.append(_group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
     text = (
-        f"in more than one part of the split ({_how(scan.config)}): {_n(len(shared), 'molecule')}; "
-        "scores on them are too good"
+        f"in more than one split ({_how(scan.config)}): {_n(len(shared), 'molecule')}; "
+        "their scores are too optimistic"
     )
     yield from _found("leak", True, len(shared), text, groups)
 
 
 def _constants(scan: Scan) -> Iterator[Finding]:
-    """Targets, or their parts of a split, of which all labels are alike or missing."""
-    idle, unscored = [], []
+    """Find targets whose labels are all equal or missing, in the table or in a split."""
+    constant, unscored = [], []
     for i, (name, kind) in enumerate(zip(scan.labels.names, scan.labels.kinds, strict=True)):
-        if what := _alike(scan.columns[i]):
-            idle.append(Group(f"{name}: {what}", 1, ()))
+        if what := _constant(scan.columns[i]):
+            constant.append(Group(f"{name}: {what}", 1, ()))
             continue
         for part, rows in scan.parts.items():
             column = scan.labels.values[rows, i]
-            if what := _alike(column):
+            if what := _constant(column):
                 group = Group(f"{name}: {what} in {part}", 1, ())
                 if part == "train":
-                    idle.append(group)
+                    constant.append(group)
                 elif kind != "regression" or np.isnan(column).all():
                     unscored.append(group)
-    text = f"nothing to learn: {_n(len(idle), 'target')}; training would stop, leave them out"
-    yield from _found("constant", True, len(idle), text, idle)
+    text = f"nothing to learn: {_n(len(constant), 'target')}; training would stop, leave them out"
+    yield from _found("constant", True, len(constant), text, constant)
     text = (
-        "labels all alike or missing in a part of the split, so that a score is undefined: "
+        "labels all equal or missing in a split, so that a score is undefined: "
         f"{_n(len(unscored), 'case')}"
     )
     yield from _found("unscored", False, len(unscored), text, unscored)
@@ -160,7 +160,7 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
             continue
         away = np.abs(column - np.nanmedian(column))
         low, high = np.nanpercentile(column, (5, 95))
-        robust = (high - low) / 3.29  # the standard deviation, were they normal
+        robust = (high - low) / 3.29  # the standard deviation of normal labels
         if robust and (far := np.flatnonzero(away > _OUTLIER * robust)).size:
             far = far[np.argsort(-away[far], kind="stable")]
             values = ", ".join(f"{value:.4g}" for value in column[far[:3]])
@@ -172,11 +172,11 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
 
 
 def _molecules(scan: Scan) -> Iterator[Finding]:
-    pieces, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
+    fragments, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
     for row in scan.readable.tolist():
         text, written = scan.canonical[row] or "", scan.smiles[row]
         if "." in text:
-            pieces[f"{text.count('.') + 1} pieces"].append(row)
+            fragments[f"{text.count('.') + 1} fragments"].append(row)
         if "[" in text or "*" in text:
             found = {element.capitalize() for element in _BRACKET.findall(text)}
             for element in sorted((found | {"*"} & set(text)) - _USUAL):
@@ -185,13 +185,13 @@ def _molecules(scan: Scan) -> Iterator[Finding]:
             for what, pattern in _CLEARED.items():
                 if pattern.search(written):
                     cleared[what].append(row)
-    for kind, text, rows_of in (
-        ("mixtures", "salts and mixtures, which stay whole", pieces),
+    for kind, text, members in (
+        ("mixtures", "salts and mixtures, which are not split", fragments),
         ("elements", "elements that are rare in organic molecules (* is any)", elements),
         ("cleared", "isotopes or atom-map numbers, which are cleared", cleared),
     ):
-        count = len({row for rows in rows_of.values() for row in rows})
-        groups = [_group(scan, what, rows) for what, rows in rows_of.items()]
+        count = len({row for rows in members.values() for row in rows})
+        groups = [_group(scan, what, rows) for what, rows in members.items()]
         yield from _found(kind, False, count, f"{text}: {_n(count, 'row')}", groups)
     if scan.labels.names:
         bare = scan.readable[np.isnan(scan.columns).all(axis=0)]
@@ -201,7 +201,7 @@ def _molecules(scan: Scan) -> Iterator[Finding]:
 
 def _sizes(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
     single = np.flatnonzero(sizes == 1)
-    text = f"of a single atom: {_n(len(single), 'row')}"
+    text = f"single atoms: {_n(len(single), 'row')}"
     yield from _found("single-atoms", False, len(single), text, [_group(scan, "", single)])
     if not len(scan.readable):
         return
@@ -214,21 +214,21 @@ def _sizes(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
 
 
 def _unused(scan: Scan) -> Iterator[Finding]:
-    """Columns that say which rows train and which test, where the split is drawn."""
+    """Find columns that name splits and are not used."""
     if scan.config.splits_column is None and scan.config.splits_file is None:
         groups = []
         for name, column in scan.table.items():
             words = set(column.str.strip().str.lower().unique()) - {""}
             if {WORDS.get(word) for word in words} >= {"train", "test"} and words <= set(WORDS):
                 groups.append(Group(f"{name}: --splits-column {name}", 1, ()))
-        text = f"says which rows train and which test, and is not used: {_n(len(groups), 'column')}"
+        text = f"names train and test rows, but is not used: {_n(len(groups), 'column')}"
         yield from _found("unused-split", False, len(groups), text, groups)
 
 
 def _found(
     kind: str, problem: bool, count: int, text: str, groups: list[Group]
 ) -> Iterator[Finding]:
-    """The finding, if there is any."""
+    """Yield the finding if the count is not 0."""
     if count:
         groups = sorted(groups, key=lambda group: -group.count)[:_GROUPS]
         yield Finding(kind, problem, count, text, tuple(groups))
@@ -237,34 +237,34 @@ def _found(
 def _group(
     scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
 ) -> Group:
-    """A group of these rows, or of `count` things of which the rows are an example."""
+    """Return a group of these rows, or of `count` things, with the rows as an example."""
     first = [int(row) for row in rows[:_PLACES]]
-    places = tuple(Place(row, place(scan, row), scan.smiles[row]) for row in first)
+    places = tuple(Location(row, location(scan, row), scan.smiles[row]) for row in first)
     return Group(what, len(rows) if count is None else count, places)
 
 
-def _alike(column: np.ndarray) -> str | None:
-    """What to say of labels where they are all alike or missing."""
+def _constant(column: np.ndarray) -> str | None:
+    """Describe labels that are all equal or missing; None for others."""
     present = column[~np.isnan(column)]
     if not len(present):
         return "no label"
-    return f"all {len(present):,} labels alike" if (present == present[0]).all() else None
+    return f"all {len(present):,} labels equal" if (present == present[0]).all() else None
 
 
 def _how(config: DataConfig) -> str:
-    """How the molecules are split."""
+    """Describe how the molecules are split."""
     if config.splits_column is not None:
         return f"column '{config.splits_column}'"
     if config.splits_file is not None:
         return f"{config.splits_file}, entry {config.fold}"
     fold = f", fold {config.fold}" if config.folds or config.fold else ""
-    return f"{config.split_type}, seed {config.split_seed}{fold}, as training draws it"
+    return f"{config.split_type}, seed {config.split_seed}{fold}, as in training"
 
 
 def _some(cells: Iterable[str]) -> str:
-    """The first few different ones of these cells."""
-    different = list(dict.fromkeys(cell.strip() for cell in cells))
-    return ", ".join(f"'{cell}'" for cell in different[:3]) + ", …" * (len(different) > 3)
+    """Return the first few distinct cells."""
+    distinct = list(dict.fromkeys(cell.strip() for cell in cells))
+    return ", ".join(f"'{cell}'" for cell in distinct[:3]) + ", …" * (len(distinct) > 3)
 
 
 def _n(count: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""`TableReport`: what was found in a table, for a person and for a program."""
+"""`TableReport`: the findings in a table, to display or to process."""
 
 from __future__ import annotations
 
@@ -7,47 +7,46 @@ from typing import Any
 
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = ["Finding", "Group", "Place", "TableReport", "TargetSummary"]
+__all__ = ["Finding", "Group", "Location", "TableReport", "TargetSummary"]
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A row of the table."""
 
     row: int
-    """Counted from 0, as in `splits.json` and `rejected.csv`."""
+    """Index counted from 0, as in `splits.json` and `rejected.csv`."""
     where: str
-    """In the file, such as "line 7"."""
+    """Position in the file, such as "line 7"."""
     smiles: str
-    """As it stands there."""
+    """The SMILES in the file."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A part of what was found: what these rows have in common."""
+    """Rows that share a property."""
 
     what: str
     count: int
-    """Of what the finding counts."""
-    places: tuple[Place, ...]
-    """The first few."""
+    """Number of rows, molecules, labels or columns, as in the finding."""
+    places: tuple[Location, ...]
+    """The first few rows."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that was found."""
+    """A finding in a table."""
 
     kind: str
-    """A word for programs: unreadable, duplicates, conflicts, leak, …"""
+    """Identifier: unreadable, duplicates, conflicts, leak, …"""
     problem: bool
-    """Whether it stops training, or spoils what is learned or measured; otherwise it is for
-    information."""
+    """Whether it stops training or biases the model or its scores; otherwise it is information."""
     count: int
-    """Of rows, molecules, labels or columns, as the text says."""
+    """Number of rows, molecules, labels or columns; the text says which."""
     text: str
-    """A sentence for a person."""
+    """A sentence for the user."""
     groups: tuple[Group, ...] = ()
-    """The largest first; of very many only the first."""
+    """The largest groups, in descending order."""
 
 
 @dataclass(frozen=True)
@@ -57,47 +56,47 @@ class TargetSummary:
     name: str
     kind: Kind
     labels: int
-    """How many are present."""
+    """Number of labels present."""
     missing: int
     mean: float | None
-    """This and the next four are None where the target is no number or has no label."""
+    """This and the next four are None if the target is not a number or has no label."""
     sd: float | None
     median: float | None
     min: float | None
     max: float | None
     classes: dict[str, int]
-    """Labels of each class, of yes/no "0" and "1"; empty where the target is a number."""
+    """Number of labels of each class, "0" and "1" for binary targets; empty for numbers."""
 
 
 @dataclass(frozen=True)
 class TableReport:
-    """What `check_table` found."""
+    """The result of `check_table`."""
 
     source: str
     rows: int
     readable: int
-    """Rows that are molecules."""
+    """Number of rows with a readable SMILES."""
     molecules: int
-    """Different ones among them."""
+    """Number of distinct molecules in them."""
     atoms: int
-    """Of all rows together, hydrogens aside unless they are written as atoms."""
+    """Number of atoms in all rows, without implicit hydrogens."""
     warnings: tuple[str, ...]
-    """What was guessed, such as which columns are targets."""
+    """Guesses about the table, such as which columns are targets."""
     targets: tuple[TargetSummary, ...]
     splits: dict[str, int]
-    """Rows of train, val and test; empty where there is no split."""
+    """Number of rows in train, val and test; empty if there is no split."""
     findings: tuple[Finding, ...]
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """What to look at before training."""
+        """Return the findings that should be resolved before training."""
         return tuple(finding for finding in self.findings if finding.problem)
 
     @property
     def information(self) -> tuple[Finding, ...]:
-        """What is good to know."""
+        """Return the other findings."""
         return tuple(finding for finding in self.findings if not finding.problem)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as plain JSON values."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""`scan_table`: a table read as training would read it, but going on where training would stop."""
+"""`scan_table`: read a table as training does, but continue after errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.columns import configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
@@ -19,7 +20,7 @@ from molsepnorm.data.tables import locate, read_table, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.molecules import featurize
 
-__all__ = ["Refusal", "Scan", "place", "scan_table"]
+__all__ = ["Refusal", "Scan", "location", "scan_table"]
 
 _SAME = 1e-6
 """Numbers that differ by no more than this share of their column's standard deviation agree."""
@@ -28,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class Refusal(NamedTuple):
-    """Something at which training would stop, but not this scan."""
+    """An error that would stop training."""
 
     what: Literal["targets", "weights", "split"]
     reason: str
@@ -36,45 +37,43 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """A table's R rows as molecules and labels."""
+    """The R rows of a table as molecules and labels."""
 
     config: DataConfig
     table: pd.DataFrame
-    """[R, columns], every cell as text, as it stands in the file."""
+    """[R, columns]: every cell as text."""
     labels: Labels
-    """[R, T]; T is 0 where no target can be read. Misfits count as missing."""
+    """[R, T]; T is 0 if no target can be read. Invalid labels count as missing."""
     invalid_labels: dict[str, np.ndarray]
-    """Of targets that were asked for: the rows (int64) whose cell is no label, where there are
-    any."""
+    """Rows (int64) with an invalid label, for each configured target that has some."""
     nearly: dict[str, np.ndarray]
-    """Of columns that would be targets but for some cells: the rows (int64) of these."""
+    """Rows (int64) of cells that are not numbers, for each column of mostly numbers."""
     canonical: tuple[str | None, ...]
-    """For each row its canonical SMILES; None where it cannot be read."""
+    """Canonical SMILES of each row; None if it cannot be read."""
     rejected: tuple[Rejected, ...]
-    """The rows that cannot be read, in their order."""
+    """Rows that cannot be read, in order."""
     parts: dict[str, np.ndarray]
-    """Rows (int64) of train, val and test; empty where there is no split."""
+    """Rows (int64) of train, val and test; empty if there is no split."""
     refusals: tuple[Refusal, ...]
 
     @cached_property
     def smiles(self) -> list[str]:
-        """For each row its SMILES as it stands in the file."""
+        """SMILES of each row, as in the file."""
         return self.table[self.config.smiles_column].tolist()
 
     @cached_property
     def readable(self) -> np.ndarray:  # int64
-        """The rows that are molecules."""
+        """Rows with a readable SMILES."""
         return np.flatnonzero(self.molecules >= 0)
 
     @cached_property
     def molecules(self) -> np.ndarray:  # int64 (R,)
-        """For each row the number of its molecule, counted as they first occur; -1 for none."""
+        """Index of each row's molecule, in the order in which they first occur; -1 for none."""
         return pd.factorize(np.array(self.canonical, dtype=object))[0].astype(np.int64)
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
-        """The rows (int64, ascending) of each of the D molecules with several, as they first
-        occur."""
+        """Rows (int64, ascending) of each of the D molecules that have several."""
         rows = self.readable
         rows = rows[np.bincount(self.molecules[rows])[self.molecules[rows]] > 1]
         if not len(rows):
@@ -84,18 +83,18 @@ class Scan:
 
     @cached_property
     def columns(self) -> np.ndarray:  # float64 (T, molecules)
-        """The labels of the rows that are molecules, target by target."""
+        """Labels of the readable rows, by target."""
         return self.labels.values[self.readable].T
 
     @cached_property
     def sd(self) -> np.ndarray:  # float64 (T,)
-        """Standard deviation of the labels of molecules, NaN of a target without any."""
+        """Standard deviation of each target's labels, NaN if there are none."""
         present = [column[~np.isnan(column)] for column in self.columns]
         return np.array([column.std() if len(column) else np.nan for column in present])
 
     @cached_property
     def spread(self) -> np.ndarray:  # float64 (D, T)
-        """For each of `repeated` its largest label less its smallest, NaN where there is none."""
+        """Range of the labels of each of `repeated`, NaN if it has none."""
         if not self.repeated or not self.labels.names:
             return np.zeros((len(self.repeated), len(self.labels.names)))
         rows = np.concatenate(self.repeated)
@@ -105,7 +104,7 @@ class Scan:
 
     @cached_property
     def conflicting(self) -> np.ndarray:  # bool (D, T)
-        """Where the labels of one of `repeated` contradict each other."""
+        """Whether the labels of each of `repeated` conflict."""
         numbers = np.array([kind == "regression" for kind in self.labels.kinds], dtype=bool)
         return self.spread > np.where(numbers, _SAME * np.nan_to_num(self.sd), 0.0)
 
@@ -113,18 +112,18 @@ class Scan:
 def scan_table(config: DataConfig) -> Scan:
     """Read every row of `config.table`.
 
-    The rows that cannot be read are those that training leaves out, but for a few impossible
-    aromatic rings that only show when a graph is made.
+    The rows that cannot be read are those that training leaves out, except for a few impossible
+    aromatic rings that are noticed only when a graph is made.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
-        DataError: the file is no table.
+        DataError: the file is not a table.
         StorageError: it cannot be read.
     """
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
-    asked = [config.smiles_column, *(config.targets or [])]
-    for name in (*asked, config.weight_column, config.splits_column):
+    needed = [config.smiles_column, *(config.targets or [])]
+    for name in (*needed, config.weight_column, config.splits_column):
         if name is not None:
             require_column(table.columns, name, config.table)
     for name in config.ignore_columns:
@@ -144,8 +143,8 @@ def scan_table(config: DataConfig) -> Scan:
     )
 
 
-def place(scan: Scan, row: int) -> str:
-    """Where in its file a row stands, such as "line 7"."""
+def location(scan: Scan, row: int) -> str:
+    """Return the position of a row in its file, such as "line 7"."""
     assert scan.config.table is not None
     return locate(scan.config.table, scan.table.index[row]).removeprefix(f"{scan.config.table}, ")
 
@@ -153,7 +152,7 @@ def place(scan: Scan, row: int) -> str:
 def _molecules(smiles: list[str], config: DataConfig) -> tuple[list[str | None], list[Rejected]]:
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    # these have a place for every atom and bond, so reading is all that can fail
+    # these have features for every atom and bond, so only reading can fail
     narrow = None if config.featurizer in ("ogb", "rich") else featurize.get(config.featurizer)
     canonical: list[str | None] = []
     rejected = []
@@ -185,18 +184,16 @@ def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) ->
     except ConfigError as error:
         if config.targets or config.task_type or config.classes:
             raise
-        labels = None  # a list of molecules without any column of numbers
+        labels = None  # the table has SMILES only
         refusals.append(Refusal("targets", str(error)))
     return labels or Labels((), (), (), np.zeros((len(table), 0)))
 
 
 def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.ndarray]:
-    """The cells at which `read_labels` would stop."""
+    """Return the rows of the cells that `read_labels` would refuse."""
     found = {}
     for name in config.targets or []:
-        kind = (
-            config.task_type.get(name) if isinstance(config.task_type, dict) else config.task_type
-        )
+        kind = configured_kind(name, config)
         numbers, odd = parse_numbers(table[name])
         if kind == "multiclass" or (kind is None and odd.any() and np.isnan(numbers).all()):
             text = table[name].str.strip()
@@ -210,7 +207,7 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
 
 
 def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.DataFrame:
-    """The table, these cells blank."""
+    """Return the table with these cells blank."""
     columns = {}
     for name, rows in invalid_labels.items():
         columns[name] = table[name].copy()
@@ -219,7 +216,7 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
-    """Columns that are no targets for the sake of less than half of their cells."""
+    """Return the columns of mostly numbers, and the rows of their other cells."""
     taken = (config.smiles_column, config.weight_column, config.splits_column)
     found = {}
     names = list(table.columns)

@@ -1,7 +1,7 @@
-"""Tables of molecules as text: CSV, TSV, Parquet, SDF and SMILES files, packed or not.
+"""Tables of molecules: CSV, TSV, Parquet, SDF and SMILES files, optionally compressed.
 
-Whatever the file, `read_chunks` gives the same: DataFrames whose cells are all texts, blanks "",
-with the SMILES in the column one asks for. A row's index leads back to its place in the file:
+For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
+in a column of the chosen name. `locate` converts the index of a row to its position in the file:
 
 >>> locate("my.csv.gz", 10), locate("my.sdf", 10)
 ('my.csv.gz, line 12', 'my.sdf, molecule 11')

@@ -1,4 +1,4 @@
-"""CSV and its kin: cells separated by commas, tabs or semicolons under a header line."""
+"""CSV and TSV files: a header line, and cells separated by commas, tabs or semicolons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TextIO
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.tables.compression import as_text, opened
+from molsepnorm.data.tables.compression import as_text, open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_csv", "read_stream", "read_tsv"]
@@ -24,36 +24,36 @@ _NUMBERED = re.compile(r"\.\d+$")
 
 
 def read_csv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """Cells separated by commas or, where the header tells so, tabs or semicolons."""
-    with opened(path, name) as file:
+    """Yield a table separated by commas or, depending on the header, tabs or semicolons."""
+    with open_decompressed(path, name) as file:
         yield from read_stream(as_text(file), name, rows, smiles_column)
 
 
 def read_tsv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """Cells separated by tabs or, where the header tells so, commas or semicolons."""
-    with opened(path, name) as file:
+    """Yield a table separated by tabs or, depending on the header, commas or semicolons."""
+    with open_decompressed(path, name) as file:
         yield from read_stream(as_text(file), name, rows, smiles_column, _TAB_FIRST)
 
 
 def read_stream(
     stream: TextIO, name: str, rows: int, smiles_column: str, separators: str = _COMMA_FIRST
 ) -> Iterator[pd.DataFrame]:
-    """A table in pieces; a row's index is its first line in the file, less 2.
+    """Yield a table in pieces; the index of a row is its first line in the file, less 2.
 
-    Every line after the header is a row, a blank one a row of blank cells, so that what is written
-    beside a row stays beside it. A quoted cell may hold separators, quotes and line breaks. Rows
-    shorter than the header are filled with blanks. Several columns may have the same name; one
-    without a name is called "Unnamed: 0", by its place.
+    Every line after the header is a row; a blank line is a row of blank cells, so that predictions
+    can be written beside the rows. A quoted cell may hold separators, quotes and line breaks. Rows
+    shorter than the header are filled with blanks. Several columns may have the same name; a column
+    without a name is called "Unnamed: 0" after its number.
 
     Args:
         stream: UTF-8 text.
-        name: what to call it in errors.
-        rows: of each piece.
-        smiles_column: the first separator that makes it a column of the header is the right one.
-        separators: which may be; in doubt the first that occurs in the header.
+        name: name of the stream in errors.
+        rows: maximum number of rows of a piece.
+        smiles_column: the separator is the first that makes this a column of the header.
+        separators: possible separators; by default the first that occurs in the header is used.
 
     Raises:
-        DataError: the file is empty, is no UTF-8, or a row has more cells than the header.
+        DataError: the file is empty or not UTF-8, or a row has more cells than the header.
     """
     text = _Watched(stream)
     try:
@@ -102,13 +102,13 @@ _NAMES = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
 def _reason(error: str, separator: str, quotes: bool) -> str:
-    """What pandas says, for who has never seen its tokenizer."""
+    """Rephrase an error of pandas."""
     besides = ", not counting line breaks within cells," if quotes else ""
     if found := _TOO_LONG.search(error):
         wanted, line, cells = found.groups()
         return (
             f"line {line}{besides} has {cells} cells where {wanted} are expected. Cells that hold "
-            f"{_NAMES[separator]} must stand in quotation marks"
+            f"{_NAMES[separator]} must be quoted"
         )
     if found := _UNCLOSED.search(error):
         return f"in line {int(found[1]) + 1}{besides} a quotation mark opens a cell that never ends"
@@ -116,14 +116,13 @@ def _reason(error: str, separator: str, quotes: bool) -> str:
 
 
 class _Watched(io.TextIOBase):
-    """A stream whose header can be read beforehand, and which notes whether any quotation mark has
-    passed."""
+    """A stream whose header can be read ahead, and that records whether it had quotation marks."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._ahead = ""
         self.start = ""
-        """The header's lines, several where a name holds line breaks; perhaps more."""
+        """Lines of the header, several if a name has line breaks, and perhaps more."""
         self.quotes = False
 
     def header(self) -> str:
@@ -145,7 +144,7 @@ class _Watched(io.TextIOBase):
 
 
 def _names_of(columns: pd.Index, text: _Watched, separator: str) -> pd.Index:
-    """The columns' names as they stand in the file; pandas numbers those that recur, y.1, y.2, …"""
+    """Return the column names of the file; pandas numbers duplicates, y.1, y.2, …"""
     if not any(_NUMBERED.search(name) for name in columns):
         return columns
     options = {"sep": separator, "dtype": object, "na_filter": False, "header": None, "nrows": 1}
@@ -163,10 +162,10 @@ def _separator(header: str, smiles_column: str, separators: str) -> str:
 
 
 def _number_by_lines(piece: pd.DataFrame, drift: int) -> int:
-    """Shift the index by the line breaks inside of cells; `drift` of them came before."""
+    """Shift the index by the line breaks within cells, of which `drift` came before."""
     inside = np.zeros(len(piece), dtype=np.int64)
-    for place in range(piece.shape[1]):
-        cells = piece.iloc[:, place].tolist()
+    for number in range(piece.shape[1]):
+        cells = piece.iloc[:, number].tolist()
         if _line_breaks("".join(cells)):
             inside += [_line_breaks(cell) for cell in cells]
     total = int(inside.sum())

@@ -1,4 +1,4 @@
-"""What kind of table a file is, by its name; and how a place in it is called."""
+"""Formats of tables by file name, and positions in them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _PACKINGS: dict[str, Packing] = {
 
 
 class Format(NamedTuple):
-    """What a file's name says of its content."""
+    """Format of a file, by its name."""
 
     kind: Kind
-    """csv where the name says nothing."""
+    """csv if the suffix is unknown."""
     packing: Packing | None
-    """How it is compressed."""
+    """Compression, if any."""
 
 
 def format_of(source: Path | str) -> Format:
-    """By the suffix, in any case; of a plain `.zip`, by the name of the file within.
+    """Return the format by the suffix, in any case, or by the name of the file in a `.zip`.
 
     >>> format_of("set.SDF.gz")
     Format(kind='sdf', packing='gzip')
@@ -53,7 +53,7 @@ def format_of(source: Path | str) -> Format:
 
 
 def members(path: Path) -> list[str]:
-    """The files in a zip archive; none where it cannot be read, or only once, as from a pipe."""
+    """Return the names of the files in a zip archive; none if it is unreadable or a pipe."""
     if not path.is_file():
         return []
     try:
@@ -61,16 +61,16 @@ def members(path: Path) -> list[str]:
             entries = archive.infolist()
     except (OSError, zipfile.BadZipFile):
         return []
-    hidden = "__MACOSX/"  # what a Mac adds
+    hidden = "__MACOSX/"  # added by macOS
     return [e.filename for e in entries if not e.is_dir() and not e.filename.startswith(hidden)]
 
 
 def locate(source: Path | str, index: int) -> str:
-    """The place in the file of the row with this index, for an error message.
+    """Return the position of a row in a file, for an error message.
 
     Args:
         source: the file, or the name of a stream, which is CSV.
-        index: from the index of a DataFrame of `read_chunks` or `read_table`.
+        index: index of the row in a DataFrame of `read_chunks` or `read_table`.
 
     >>> locate("standard input", 0), locate("my.parquet", 10), locate("my.smi.gz", 11)
     ('standard input, line 2', 'my.parquet, row 11', 'my.smi.gz, line 12')

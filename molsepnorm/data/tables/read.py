@@ -1,4 +1,4 @@
-"""`read_chunks`: any table in pieces; `read_table`: the same, whole."""
+"""`read_chunks` and `read_table`: any table, in pieces or as a whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EMPTY: dict[Kind, str] = {
 
 
 def read_table(path: Path, smiles_column: str = "smiles") -> pd.DataFrame:
-    """A whole table; see `read_chunks`."""
+    """Return a whole table; see `read_chunks`."""
     with as_file(path) as file:
         return pd.concat(list(read_chunks(file, str(path), smiles_column=smiles_column)))
 
@@ -41,32 +41,32 @@ def read_table(path: Path, smiles_column: str = "smiles") -> pd.DataFrame:
 def read_chunks(
     source: Path | TextIO, name: str | None = None, rows: int = 8192, smiles_column: str = "smiles"
 ) -> Iterator[pd.DataFrame]:
-    """A table in pieces of up to `rows` rows, in memory that does not grow with the file.
+    """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
-    All cells are texts, blanks "". All pieces have the same columns, in the order and with the
-    names that they have in the file; several may have the same name. `locate` says of a row's
-    index where in the file the row stands. What is read, by the file's suffix:
+    All cells are text, "" if blank. All pieces have the columns of the file, in its order; several
+    may have the same name. `locate` converts the index of a row to its position in the file. The
+    suffix of the file names the format:
 
     - CSV (.csv, an unknown suffix, a stream) and TSV (.tsv, .tab, .txt): see `delimited`.
     - Parquet (.parquet, .pq): see `parquet`.
-    - SDF (.sdf, .sd), its structures written as SMILES: see `sdf`.
+    - SDF (.sdf, .sd), with structures converted to SMILES: see `sdf`.
     - SMILES with names (.smi, .smiles, .ism, .cxsmiles): see `smi`.
 
-    All but Parquet may be packed (.gz, .bz2, .xz, .zip, .zst).
+    All but Parquet may be compressed (.gz, .bz2, .xz, .zip, .zst).
 
     Args:
-        source: a path, or an open text stream. Of a pipe, the formats that cannot be read from the
-            first byte to the last (Parquet, SDF, zip) are copied to a temporary file first.
-        name: what to call it in errors.
-        rows: of each piece.
-        smiles_column: the column of SMILES. An SDF's structures, and the first column of a .smi
-            file, get this name; of a CSV it helps to tell by what the cells are separated. That
-            it is there is for the caller to check, with `require_column`.
+        source: a path, or an open text stream. A pipe is copied to a temporary file first if its
+            format cannot be read sequentially (Parquet, SDF, zip).
+        name: name of the source in errors.
+        rows: maximum number of rows of a piece.
+        smiles_column: the column of SMILES: the name given to the structures of an SDF and to the
+            first column of a .smi file, and a hint for the separator of a CSV. Callers check that
+            it exists, with `require_column`.
 
     Raises:
         ConfigError: pyarrow is needed, and not installed.
-        DataError: the file is empty, has no rows, is damaged, or is not what its suffix says.
-        StorageError: it cannot be read.
+        DataError: the file is empty, has no rows, is damaged, or does not match its suffix.
+        StorageError: the file cannot be read.
     """
     name = name or str(source)
     kind: Kind = "csv"
@@ -97,15 +97,15 @@ def require_column(
     """Check that there is a column of this name, and with `once` that there is only one.
 
     Raises:
-        ConfigError: there is none, and the message has the nearest name; or there are several.
+        ConfigError: there is none, in which case the message has the nearest name, or several.
     """
     columns = list(columns)
     if wanted not in columns:
         raise ConfigError(f"{source} has no column '{wanted}'. {did_you_mean(wanted, columns)}")
     if once and columns.count(wanted) > 1:
-        places = [str(place) for place, name in enumerate(columns, 1) if name == wanted]
+        numbers = [str(number) for number, name in enumerate(columns, 1) if name == wanted]
         raise ConfigError(
-            f"{source} has {len(places)} columns called '{wanted}' (columns "
-            f"{', '.join(places[:-1])} and {places[-1]}), and it must be clear which one is meant: "
-            "rename or remove the others"
+            f"{source} has {len(numbers)} columns called '{wanted}' (columns "
+            f"{', '.join(numbers[:-1])} and {numbers[-1]}), and one is needed: rename or remove "
+            "the others"
         )

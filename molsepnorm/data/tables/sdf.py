@@ -1,4 +1,4 @@
-"""SDF: a structure and named properties per record."""
+"""SDF files: a structure and named properties per record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import opened
+from molsepnorm.data.tables.compression import open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_sdf"]
@@ -23,33 +23,33 @@ _END = "M  END"
 
 
 def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """An SDF in pieces; a row's index is the number of its record, from 0.
+    """Yield an SDF in pieces; the index of a row is the number of its record, from 0.
 
     The columns are the structures as SMILES, under `smiles_column`; the titles, under `name`; and
-    every property that any record has, found by reading the file's lines once beforehand, as a
-    later record may have one that the first has not. A property that a record has twice is two
-    columns of one name. A property called `smiles_column` gives way to the structure; of one called
-    `name` the titles fill the blanks.
+    every property of any record. The file is read twice, since later records may have properties
+    that the first lacks. A property that a record has twice becomes two columns of one name. The
+    structure replaces a property called `smiles_column`; titles fill the blanks of one called
+    `name`.
 
-    A record that RDKit cannot read stays a row, see `molecules.featurize.sdf`. Text is UTF-8, or
-    else Windows' Western one.
+    A record that RDKit cannot read is a row too, see `molecules.featurize.sdf`. Text is UTF-8, or
+    otherwise Windows-1252.
 
     Raises:
         DataError: no record has a structure.
     """
     from molsepnorm.molecules.featurize.sdf import smiles_of
 
-    with opened(path, name) as file:
+    with open_decompressed(path, name) as file:
         properties = {smiles_column: 1, _TITLE: 1} | _properties(file)
     properties[smiles_column] = 1
     columns = [name for name, times in properties.items() for _ in range(times)]
-    with opened(path, name) as file:
+    with open_decompressed(path, name) as file:
         records = _records(file)
         start = 0
         while batch := list(islice(records, rows)):
             if not start and not any(_END in record for record in batch):
                 raise DataError(
-                    f"{name} is no SDF: it has no structure, which ends with a line '{_END}'"
+                    f"{name} is not an SDF: it has no structure, which ends with a line '{_END}'"
                 )
             cells = []
             for record in batch:
@@ -68,7 +68,7 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
 
 
 def _lines(file: BinaryIO) -> io.TextIOWrapper:
-    """Its lines, ended by "\\n", a character per byte: what the bytes mean is `_decoded`'s work."""
+    """Return lines ended by "\\n", one character per byte; `_decoded` decodes them."""
     if file.peek(3)[:3] == b"\xef\xbb\xbf":  # type: ignore[attr-defined]
         file.read(3)
     return io.TextIOWrapper(file, encoding="latin-1", newline=None)
@@ -82,14 +82,14 @@ def _records(file: BinaryIO) -> Iterator[str]:
             lines = []
         else:
             lines.append(line)
-    if rest := "".join(lines).rstrip():  # the last record may do without its end mark
+    if rest := "".join(lines).rstrip():  # the last record may lack its end mark
         yield rest
 
 
 def _properties(file: BinaryIO) -> dict[str, int]:
-    """The properties' names, and how often a record has each at the most."""
+    """Return the names of all properties, and how often one record has each at most."""
     names: dict[str, str | None] = {}  # by the line
-    most: dict[str, int] = {}
+    max_counts: dict[str, int] = {}
     here: Counter[str] = Counter()
     for line in _lines(file):
         if line.startswith("$$$$"):
@@ -100,14 +100,14 @@ def _properties(file: BinaryIO) -> dict[str, int]:
                 names[line] = _decoded(found[1]) if found else None
             if (name := names[line]) is not None:
                 here[name] += 1
-                most[name] = max(most.get(name, 0), here[name])
-    return most
+                max_counts[name] = max(max_counts.get(name, 0), here[name])
+    return max_counts
 
 
 def _parsed(record: str) -> tuple[str, dict[str, list[str]]]:
-    """The structure's lines, and the values of each property.
+    """Return the structure, and the values of each property.
 
-    A value reaches to the next property's header, so that blank lines within stay there.
+    A value ends at the header of the next property, so that it may have blank lines.
     """
     end = record.find(f"\n{_END}")
     end = record.find("\n", end + 1) if end >= 0 else record.find("\n>")
@@ -121,7 +121,7 @@ def _parsed(record: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _value(text: str) -> str:
-    """As it stands, without the blank lines around it."""
+    """Return a value without the blank lines around it."""
     lines = text.lstrip("\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()

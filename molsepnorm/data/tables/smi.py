@@ -1,4 +1,4 @@
-"""SMILES files: on every line a SMILES and what the molecule is called."""
+"""SMILES files: a SMILES and a name on every line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import as_text, opened
+from molsepnorm.data.tables.compression import as_text, open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_smi"]
@@ -19,22 +19,21 @@ _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 
 
 def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """A SMILES file in pieces; a row's index is its line in the file, less 1.
+    """Yield a SMILES file in pieces; the index of a row is its line number less 1.
 
-    The columns are the SMILES, under `smiles_column`, and `name`, the rest of the line. Where the
-    first line is a header, its first word being "smiles", "CXSMILES", … or `smiles_column`, it
-    names the columns. They are separated by tabs if the header has tabs, else by spaces, and the
-    last then takes the rest of the line.
+    The columns are the SMILES, under `smiles_column`, and `name`, the rest of the line. If the
+    first word is "smiles", "CXSMILES" or similar, or `smiles_column`, the first line is a header
+    that names the columns. They are separated by tabs if the header has tabs, otherwise by spaces,
+    in which case the last column is the rest of the line.
 
     A line that begins with # is a comment. A blank line is a row of blanks, as in CSV. A CXSMILES
-    extension, `|…|` after the SMILES, is no part of the name: it is worked into the SMILES, see
+    extension, `|…|` after the SMILES, is applied to the SMILES, see
     `molsepnorm.molecules.featurize.cxsmiles`.
 
     Raises:
-        DataError: the file is no UTF-8; under a header with tabs, a line has more cells than the
-            header.
+        DataError: the file is not UTF-8, or a line has more cells than a header with tabs.
     """
-    with opened(path, name) as file:
+    with open_decompressed(path, name) as file:
         lines = _lines(as_text(file), name)
         first = next(lines, None)
         if first is None:
@@ -52,7 +51,7 @@ def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
 
 
 def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, counted from 1; no comments."""
+    """Yield lines without comments, with their numbers from 1."""
     try:
         for number, line in enumerate(text, 1):
             if not line.startswith("#"):
@@ -62,7 +61,7 @@ def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
 
 
 class _Layout:
-    """The columns of a file, from its first line."""
+    """The columns of a file, as its first line defines them."""
 
     def __init__(self, source: str, smiles_column: str, line: str) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Pipes and other streams, which can be read only once, as files."""
+"""Copies of pipes and other streams, which can be read only once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _copies: dict[tuple[int, int], Path] = {}
 
 @contextmanager
 def as_file(path: Path) -> Iterator[Path]:
-    """`path` itself, or the copy of a stream (a pipe, a terminal): a temporary file of its name.
+    """Yield `path` itself, or a temporary copy of a stream such as a pipe.
 
-    The stream is read to its end, once. Its copy lasts until the block ends; blocks within this one
-    that name the same stream get the same copy.
+    The stream is read once, to its end. The copy has the name of the stream and exists until the
+    block ends; inner blocks with the same stream use the same copy.
 
     Raises:
         StorageError: the stream cannot be read, or there is no room for the copy.
@@ -49,7 +49,7 @@ def as_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hold(*paths: Path | None) -> Iterator[None]:
-    """Copy the streams among these paths; what reads them within the block reads the copies.
+    """Copy the streams among these paths; readers within the block use the copies.
 
     Raises:
         StorageError: as `as_file`.
@@ -75,7 +75,7 @@ def _key(path: Path) -> tuple[int, int] | None:
     """Return the identity of a stream; None for a file, a folder, or a missing path."""
     try:
         found = os.stat(path)
-    except (OSError, ValueError):  # the reader says why it cannot be read
+    except (OSError, ValueError):  # the reader raises a clear error
         return None
     if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
         return None

@@ -300,7 +300,7 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     with pytest.raises(DataError, match="line 5"):
         load(DataConfig(table=path, targets=["y"], **settings), OGB)
     report = _check(path, targets=["y"], **settings)
-    found = _found(report, "invalid_labels")
+    found = _found(report, "invalid-labels")
     assert found.problem
     assert found.count == 2
     assert found.groups[0].what == f"y: '{cell}'"
@@ -347,7 +347,7 @@ def test_targets_with_nothing_to_learn(write):
     found = _found(report, "constant")
     assert found.problem
     assert [group.what for group in found.groups] == [
-        "same: all 20 labels alike",
+        "same: all 20 labels equal",
         "none: no label",
     ]
 
@@ -360,12 +360,12 @@ def test_targets_with_nothing_to_learn_or_to_score_in_a_part_of_the_split(write)
     ]
     report = _check(write(rows, "smiles,a,b,c,part"), splits_column="part")
     constant, unscored = _found(report, "constant"), _found(report, "unscored")
-    assert [group.what for group in constant.groups] == ["a: all 10 labels alike in train"]
+    assert [group.what for group in constant.groups] == ["a: all 10 labels equal in train"]
     assert not unscored.problem
     assert [group.what for group in unscored.groups] == [
-        "a: all 5 labels alike in val",
-        "a: all 5 labels alike in test",
-        "b: all 5 labels alike in test",
+        "a: all 5 labels equal in val",
+        "a: all 5 labels equal in test",
+        "b: all 5 labels equal in test",
         "c: no label in test",
     ]
 
@@ -410,7 +410,7 @@ def test_salts_single_atoms_rare_elements_and_isotopes_are_information(write):
         kind: {group.what: [place.row for place in group.places] for group in finding.groups}
         for kind, finding in found.items()
     }
-    assert groups["mixtures"] == {"2 pieces": [20, 29], "3 pieces": [21]}
+    assert groups["mixtures"] == {"2 fragments": [20, 29], "3 fragments": [21]}
     assert groups["single-atoms"] == {"": [22, 23, 24]}
     assert groups["elements"] == {
         "Na": [20], "Pt": [23], "Se": [25, 26], "*": [28], "Cu": [29]

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, StorageError
 
 FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
-FIXED = {"unreadable", "invalid_labels", "conflicts", "duplicates", "leak"}
+FIXED = {"unreadable", "invalid-labels", "conflicts", "duplicates", "leak"}
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_what_was_decided_of_a_contradiction_is_said(write):
     rows = [(*row, i % 2) for i, row in enumerate(FINE)]
     clean = _clean(write([*rows, ("CCO", "1", "0"), ("OCC", "2", "1")], "smiles,y,active"))
     assert clean.changes[0].reason == (
-        "merged with line 23: y: median 1.5 of 1, 2; active: 0, 1 contradict each other: blanked"
+        "merged with line 23: y: median 1.5 of 1, 2; active: 0, 1 conflict: blanked"
     )
     far = _clean(write([*rows, ("CCO", "1", ""), ("OCC", "9", "")], "smiles,y,active"))
     assert "y: 1, 9 are too far apart (2.7 sd): blanked" in far.changes[0].reason
@@ -152,9 +152,9 @@ def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
     assert clean.table["y"].tolist()[-2:] == ["3", ""]
     rows = _rows(write_clean(clean, tmp_path / "copy.csv", path))
     assert rows[1][:3] == ["20", "line 22", "changed"]
-    assert "y: '>10' is no label: blanked" in rows[1][3]
+    assert "y: '>10' is not a label: blanked" in rows[1][3]
     assert rows[1][-1] == ">10"
-    assert rows[2][3] == "y: 'n.d.' is no label: blanked"
+    assert rows[2][3] == "y: 'n.d.' is not a label: blanked"
     (change,) = _clean(write([*FINE, ("FC", "< 3")]), targets=["y"]).changes
     assert change.what == "removed"
     assert change.reason.startswith("the same molecule as line 2, CF, written in another way; y:")
@@ -238,7 +238,7 @@ def test_the_source_is_never_replaced(write, tmp_path, tree, way):
     else:
         path = path.rename(tmp_path / "copy.removed.csv")
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match="never takes its place"):
+    with pytest.raises(ConfigError, match="never overwritten"):
         write_clean(_clean(path), output, path)
     assert tree(tmp_path) == before
 

@@ -120,5 +120,5 @@ def test_damaged_files(tmp_path):
 
 def test_parquet_that_is_packed_once_more(tmp_path):
     (tmp_path / "x.parquet.gz").write_bytes(b"")
-    with pytest.raises(DataError, match=r"x\.parquet\.gz is Parquet inside of gzip: unpack it fir"):
+    with pytest.raises(DataError, match=r"x\.parquet\.gz is Parquet inside gzip: decompress it"):
         read_table(tmp_path / "x.parquet.gz")

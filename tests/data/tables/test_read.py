@@ -169,8 +169,8 @@ def test_a_column_that_is_needed_must_be_there_once():
     require_column(columns, "smiles", "x.csv")
     require_column(columns, "y", "x.csv", once=False)
     message = (
-        "x.csv has 3 columns called 'y' (columns 1, 3 and 5), and it must be clear which one is "
-        "meant: rename or remove the others"
+        "x.csv has 3 columns called 'y' (columns 1, 3 and 5), and one is needed: "
+        "rename or remove the others"
     )
     with pytest.raises(ConfigError, match=re.escape(message)):
         require_column(columns, "y", "x.csv")

@@ -145,7 +145,9 @@ def test_molecules_are_counted_through_all_pieces(tmp_path, rows):
 
 @pytest.mark.parametrize("text", ["<html>404</html>\n", "smiles,y\nCCO,1\n", "\0\xff" * 999])
 def test_what_is_no_sdf(tmp_path, text):
-    with pytest.raises(DataError, match=r"x\.sdf is no SDF: it has no structure, which ends wi"):
+    with pytest.raises(
+        DataError, match=r"x\.sdf is not an SDF: it has no structure, which ends wi"
+    ):
         _rows(tmp_path, text)
 
 

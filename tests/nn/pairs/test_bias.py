@@ -98,12 +98,12 @@ def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) 
     assert [part.shape for part in parts] == [
         (HEADS, block.graphs, block.slots, block.slots) for block in batch.groups
     ]
-    by_size = sorted(
+    size_sorted_batches = sorted(
         graphs, key=lambda graph: graph.num_atoms
     )  # groups hold graphs of similar size
     rows = [(part[:, row], part.shape[-1]) for part in parts for row in range(part.shape[1])]
     with torch.no_grad():
-        for graph, (fast, slots) in zip(by_size, rows, strict=True):
+        for graph, (fast, slots) in zip(size_sorted_batches, rows, strict=True):
             slow = slow_bias(module, spec, graph, slots)
             meant = ~slow.isnan()
             torch.testing.assert_close(fast[meant], slow[meant], rtol=1e-12, atol=1e-12)
