@@ -55,13 +55,15 @@ SLOW_SEARCH = tests(SEARCH, "test_fast_search_equals_the_definition")
 SLOW_NETWORK = tests(GRAPHORMER, "test_equals_an_independent_forward_pass")
 SLOW_BATCH = tests("data/batching/test_collate.py", "test_a_batch_equals_one_built_slot_by_slot")
 SLOW_BIAS = tests(
-    "nn/pairs/test_bias.py", "test_equals_the_formula_pair_by_pair", "test_random_graphs"
+    "nn/pairs/test_bias.py",
+    "test_bias_equals_the_formula_for_every_pair",
+    "test_bias_equals_the_formula_for_random_graphs",
 )
 SLOW_LOSS = tests("tasks/test_tasks.py", "test_loss_equals_a_plain_loop")
 RESUME = tests("training/test_loop.py", "test_a_stopped_run_goes_on_as_if_it_had_not")
 SAME_STEPS = tests("training/test_step.py", "test_recorded_steps_are_the_same_steps")
 UNNOTICED = tests("training/test_capture.py", "test_later_steps_know_nothing_of_it")
-FUSED = tests("nn/kernels/test_fused_attention.py", "test_equals_the_formula")
+FUSED = tests("nn/kernels/test_fused_attention.py", "test_fused_attention_equals_the_formula")
 TORCHRUN = tests("training/test_torchrun.py", "test_two_processes_train_as_one")
 SLOW_EMA = tests("training/test_optim.py", "test_the_average_is_a_plain_loop")
 WARMUP = tests("training/test_optim.py", "test_it_warms_up_in_equal_steps_and_then_falls_in_a_line")
@@ -69,7 +71,7 @@ SPELLINGS = tests("molecules/featurize/test_smiles.py", "test_every_spelling_giv
 ONE_PASS = tests(CLAIMS, "test_an_epochs_loss_and_scores_are_those_of_one_pass")
 WHOLE = tests("nn/test_ingredients.py", "test_equals_an_independent_forward_pass")
 LOCAL = tests("nn/test_local.py", "test_gine_equals_that_of_pytorch_geometric")
-BONDS = tests("nn/pairs/test_neighbours.py", "test_equals_the_bonds")
+BONDS = tests("nn/pairs/test_neighbours.py", "test_tables_list_every_bond_at_both_ends")
 WALKS = tests(
     "nn/pairs/test_features.py", "test_walk_probabilities_are_powers_of_the_transition_matrix"
 )
@@ -415,7 +417,7 @@ MUTATIONS = [
         "sepnorm/sepnorm.py",
         "if type(self.tok_norm) in (nn.LayerNorm, nn.RMSNorm, MaskedBatchNorm1d):",
         "if True:",
-        tests(SEPNORM, "test_identity_leaves_the_input_alone"),
+        tests(SEPNORM, "test_an_identity_does_not_write_to_its_input"),
     ),
     Mutation(
         "SepNorm: torch's encoder reads the weights of a layer norm",
@@ -486,7 +488,7 @@ MUTATIONS = [
         "sepnorm/batch_norm.py",
         "if mask is None else mask.reshape(-1, 1)",
         "",
-        tests(SEPNORM, "test_padding_leaves_no_trace"),
+        tests(SEPNORM, "test_padding_has_no_effect"),
     ),
     # what can be added to the network
     Mutation(
@@ -515,9 +517,7 @@ MUTATIONS = [
         "data/store.py",
         "max(self._max_bonds, graphs.max_bonds)",
         "graphs.max_bonds",
-        tests(
-            "nn/pairs/test_neighbours.py", "test_a_store_has_room_for_the_bonds_of_all_molecules"
-        ),
+        tests("nn/pairs/test_neighbours.py", "test_the_width_of_the_tables_is_that_of_the_store"),
     ),
     Mutation(
         "GINE: a bond's gradient looked up at its own end",
@@ -618,7 +618,7 @@ MUTATIONS = [
         "nn/degree.py",
         "torch.log1p(batch.degrees.to(self.plain.dtype))",
         "batch.degrees.to(self.plain.dtype)",
-        tests("nn/test_degree.py", "test_equals_a_plain_loop"),
+        tests("nn/test_degree.py", "test_degree_scaler_equals_a_loop_over_atoms"),
     ),
     Mutation(
         "pair vectors: as they came, in every layer",
@@ -959,7 +959,7 @@ MUTATIONS = [
     Mutation(
         "fused attention: dropped weights have gradients",
         "nn/kernels/triton_kernels.py",
-        "grad_weights = tl.where(kept, grad_weights, 0.0)",
+        "grad_weights = tl.where(mask, grad_weights, 0.0)",
         "grad_weights = grad_weights",
         tests(
             "nn/kernels/test_fused_attention.py", "test_dropout_is_the_same_forward_and_backward"
@@ -1214,7 +1214,7 @@ MUTATIONS = [
     Mutation(
         "conversion: undone, the fused path stays off",
         "sepnorm/conversion/result.py",
-        "setattr(setting.module, setting.attribute, setting.old)",
+        "setattr(changed.module, changed.attribute, changed.old)",
         "pass",
         tests("sepnorm/conversion/test_rules.py", "test_undo_gives_the_fused_path_back"),
     ),
@@ -1337,7 +1337,7 @@ MUTATIONS = [
     Mutation(
         "conversion: undone, an old norm has the old type",
         "sepnorm/conversion/result.py",
-        "place.old.to(None if dtype == self._dtype else dtype)",
+        "each.old.to(None if dtype == self._dtype else dtype)",
         "pass",
         tests("sepnorm/conversion/test_convert.py", "test_undo_follows_the_model"),
     ),

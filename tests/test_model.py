@@ -421,7 +421,7 @@ def test_a_change_by_hand_must_be_meant(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("tensor", ["readout.weight", "layers.0.attention_norm.tok_norm.weight"])
+@pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
 def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
     model = _model()
     state = model.network.state_dict()

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from molsepnorm.nn.pairs.walks import resistances
 from torch import Tensor
 
 from gpu.jobs import run_jobs
@@ -35,6 +34,7 @@ from gpu.trainers import (
 )
 from molsepnorm.devices.verdict import Verdict, apart
 from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
+from molsepnorm.nn.pairs.features import resistances
 from molsepnorm.predict.inference import Precision, infer
 from molsepnorm.training.capture import CaptureFailed, record
 from molsepnorm.training.config import load_config

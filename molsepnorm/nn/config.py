@@ -30,7 +30,7 @@ class Norms(NamedTuple):
     """The kinds of norm at every site."""
 
     shared: bool
-    """Whether all tokens share one norm, of the kind `nodes`. The other kinds are not used then."""
+    """True if all tokens share one norm, of the kind `nodes`. The other kinds are not used then."""
     nodes: NormKind
     graph: NormKind
     first_graph: NormKind
@@ -145,7 +145,7 @@ class GraphormerConfig:
 
     @property
     def last_layer_is_token_only(self) -> bool:
-        """Whether the last layer computes queries and feed-forward for the graph token only.
+        """True if the last layer computes queries and feed-forward for the graph token only.
 
         A batch norm that all tokens share counts the atoms, so they are computed for it.
         """

@@ -1,4 +1,4 @@
-"""Degrees put back where attention has averaged them away."""
+"""The degree scaler of GRIT."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["DegreeScaler"]
 
 
 class DegreeScaler(nn.Module):
-    r"""Scales every channel of an atom by its degree, behind the attention of a layer.
+    r"""Scale the attention output of every atom by a learned function of its degree.
 
     .. math:: y_i = x_i \odot (1 + \theta_1) + \log(1 + \deg(i)) \, x_i \odot \theta_2
 
-    Attention is a mean, which does not know of how many. The graph token has no degree, and the
-    number of atoms in its place would let the outputs grow with the molecule: it is scaled by
-    1 + θ_1 alone, and so are padding and atoms without bonds. Degrees are clipped at the largest
-    one that the embedding tells apart.
+    Attention is a mean, so the number of neighbours is lost. Degrees are clipped at the largest one
+    with an embedding of its own. The graph token, padding and atoms without bonds are multiplied by
+    1 + θ_1. (With the number of atoms as the graph token's degree, outputs would grow with the
+    molecule.)
 
-    All parameters are 0 at first, so a model with scalers starts as the one without; the reference
-    draws its factors (1 + θ_1 here, and θ_2) at random, Xavier-normal. The reference scales the
-    heads' outputs before they are projected, and drops the layer norm of the atoms, which would
-    undo most of it, for a batch norm.
+    All parameters are 0 at first, so a new scaler has no effect. The reference draws its factors
+    (1 + θ_1 here, and θ_2) from a Xavier-normal distribution, scales the outputs of the heads
+    before their projection, and replaces the layer norm of the atoms, which would cancel most of
+    the scaling, by a batch norm.
 
     Source: Ma et al., ICML 2023, arXiv 2305.17589, section 3.3 (GRIT).
 
@@ -38,7 +38,7 @@ class DegreeScaler(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The scaler becomes the identity."""
+        """Make the scaler the identity."""
         nn.init.zeros_(self.plain)
         nn.init.zeros_(self.by_degree)
 

@@ -82,7 +82,7 @@ def _fold_norm(
 
     Args:
         norm: state of the batch norm.
-        fixed: scales by which the input of the linear map is multiplied now.
+        fixed: the scales of the input of the linear map.
         state_dict: state of the network.
         linear: name of the linear map.
     """

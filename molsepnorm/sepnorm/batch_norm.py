@@ -28,7 +28,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     """
 
     synchronized = False
-    """Whether the rows of all processes of `torch.distributed` are counted. Processes may have
+    """True if the rows of all processes of `torch.distributed` are counted. Processes may have
     different numbers of rows, or none. All must call the norm, and `backward` after it, equally
     often and in the same order."""
 
@@ -51,7 +51,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
 
     @property
     def counts_rows(self) -> bool:
-        """Whether the statistics are those of the input, as in training; a mask is read then."""
+        """True if the statistics are those of the input, as in training. A mask is read then."""
         return self.training or self.running_mean is None  # as in nn.BatchNorm1d
 
     def _normalize_batch(

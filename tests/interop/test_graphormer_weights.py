@@ -119,7 +119,7 @@ def test_v1_outputs_are_ours(featurizer: str, length: int) -> None:
     state = v1_state(featurizer, outputs=3)
     found = load("graphormer-v1", state, featurizer=featurizer, max_path_length=length)
     network = Graphormer(found.config).eval()
-    assert set(found.state) | {"bias.unreachable"} == set(network.state_dict())
+    assert set(found.state) | {"pair_encoding.bias.unreachable"} == set(network.state_dict())
     network.load_state_dict(found.state, strict=False)
     assert set().union(*found.mapped.values()) == set(state)
     assert found.unused == {}
@@ -159,14 +159,22 @@ def test_rows_are_shifted_as_the_table_says() -> None:
     atoms = ogb["embedding.atoms"][:, 0].tolist()
     assert atoms[:3] == [2, 3, 4]
     assert atoms[119:121] == [512 + 2, 512 + 3]
-    assert [ogb[f"bias.bonds.{f}"][0, 0].item() for f in range(3)] == [3, 512 + 3, 1024 + 3]
+    assert [ogb[f"pair_encoding.bias.bonds.{f}"][0, 0].item() for f in range(3)] == [
+        3,
+        512 + 3,
+        1024 + 3,
+    ]
     assert ogb["embedding.degrees"][:3, 0].tolist() == [2, 4, 6]  # in and out, rows 1, 2, 3
-    assert ogb["bias.spatial"][:3, 0].tolist() == [1, 2, 3]
-    assert len(ogb["bias.spatial"]) == len(ogb["embedding.degrees"]) == 256
-    assert ogb["bias.unreachable"][0] == 511
+    assert ogb["pair_encoding.bias.spatial"][:3, 0].tolist() == [1, 2, 3]
+    assert len(ogb["pair_encoding.bias.spatial"]) == len(ogb["embedding.degrees"]) == 256
+    assert ogb["pair_encoding.bias.unreachable"][0] == 511
     zinc = load("graphormer-v1", state).state
     assert zinc["embedding.atoms"][:, 0].tolist() == list(range(2, 30))
-    assert zinc["bias.bonds.0"][:, 0].tolist() == [4, 5, 6]  # ZINC's bonds are 1, 2, 3 there
+    assert zinc["pair_encoding.bias.bonds.0"][:, 0].tolist() == [
+        4,
+        5,
+        6,
+    ]  # ZINC's bonds are 1, 2, 3 there
     shifted = load("graphormer-v1", state, atom_shift=3).state
     assert shifted["embedding.atoms"][0, 0] == 3
 
@@ -179,7 +187,7 @@ def test_names_may_have_a_prefix_and_their_later_form() -> None:
         module, _, kind = name.rpartition(".")
         renamed[f"model.{names.get(module, module)}.{kind}"] = value
     found = load("graphormer-v1", renamed)
-    assert found.mapped["readout.weight"] == ("model.out_proj.weight",)
+    assert found.mapped["head.weight"] == ("model.out_proj.weight",)
     expected = load("graphormer-v1", plain).state
     torch.testing.assert_close(found.state, expected, rtol=0, atol=0)
 
@@ -340,7 +348,7 @@ def test_a_converted_model_predicts(tmp_path: Path) -> None:
     assert report.parity is not None
     assert report.parity.difference < 1e-5 < report.parity.largest
     assert len(report.parity.molecules) == len(MOLECULES["zinc"]) - 1  # not the salt
-    assert set(report.fresh) == {"bias.unreachable"}
+    assert set(report.fresh) == {"pair_encoding.bias.unreachable"}
     assert report.parameters["fresh"] == HEADS
     assert report.rows["atom_encoder.weight"] == (28, 64)
     assert "path padding has an influence" in report.notes[0]
@@ -382,7 +390,7 @@ def test_a_folder_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert model.network.config.max_path_length == 5
     assert model.network.config.dropout == 0.25
     assert set(report.fresh) == {
-        *("bias.unreachable", "readout.weight", "readout.bias"),
+        *("pair_encoding.bias.unreachable", "head.weight", "head.bias"),
         *("last_norm.norm.weight", "last_norm.norm.bias"),
     }
     assert len(report.unused) == 8
@@ -464,7 +472,12 @@ def test_the_command(tmp_path: Path) -> None:
     command = ("convert", "--from", "graphormer-v1", checkpoint, "--max-path-length", LENGTH)
     result = run(*command, "--target", "y", "-o", tmp_path / "made")
     assert result.exit_code == 0, result.output
-    for part in ("parameters", "Fresh: bias.unreachable", "Rows: atom_encoder", "Parity: outputs"):
+    for part in (
+        "parameters",
+        "Fresh: pair_encoding.bias.unreachable",
+        "Rows: atom_encoder",
+        "Parity: outputs",
+    ):
         assert part in result.output
     report = json.loads((tmp_path / "made" / "conversion.json").read_text())
     assert report["parity"]["difference"] < 1e-5

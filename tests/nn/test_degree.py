@@ -1,4 +1,4 @@
-"""The degree scaler against a plain loop."""
+"""The degree scaler against a loop over atoms."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def some_scaler() -> DegreeScaler:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 @torch.no_grad()
-def test_equals_a_plain_loop(blocks: int) -> None:
-    """Atom by atom and channel by channel; the graph token, padding and an atom without bonds are
-    scaled alike; a degree of 4 counts as 3, the largest."""
+def test_degree_scaler_equals_a_loop_over_atoms(blocks: int) -> None:
+    """The graph token, padding and an atom without bonds are scaled alike. A degree of 4 counts as
+    3, the largest."""
     scaler, batch = some_scaler(), some_batch(blocks)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
     y = scaler(x, batch)
@@ -60,7 +60,7 @@ def test_a_new_scaler_is_the_identity() -> None:
 
 
 def test_gradcheck() -> None:
-    """By x and both parameters, by finite differences."""
+    """Gradients of x and both parameters equal finite differences."""
     scaler, batch = some_scaler(), some_batch()
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64, requires_grad=True)
     inputs = (x, *scaler.parameters())
@@ -69,7 +69,7 @@ def test_gradcheck() -> None:
 
 
 def test_bfloat16_is_scaled_in_float32() -> None:
-    """As what follows under autocast, the residual stream, is float32."""
+    """The residual stream is float32 under autocast, too."""
     scaler, batch = some_scaler().float(), some_batch()
     x = torch.randn(len(batch.mask), WIDTH).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
@@ -77,8 +77,8 @@ def test_bfloat16_is_scaled_in_float32() -> None:
     assert torch.equal(y, scaler(x.float(), batch))
 
 
-def test_a_networks_own_initialisation_leaves_it_alone() -> None:
-    """`Graphormer.reset_parameters` draws linear layers and embeddings, not factors."""
+def test_the_initialisation_of_a_network_resets_degree_scalers() -> None:
+    """Their parameters are not drawn at random."""
     model, scaler = Graphormer(CONFIG), DegreeScaler(WIDTH)
     model.add_module("scaler", scaler)
     model.reset_parameters()

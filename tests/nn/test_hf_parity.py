@@ -46,7 +46,7 @@ SIZES = {"zinc": {"num_atoms": 31, "num_edges": 6}, "ogb": {"num_atoms": 4100, "
 
 
 def make_hf(featurizer: str) -> nn.Module:
-    """A small network whose every parameter matters, its padding rows being zero."""
+    """A small network with random parameters; its padding rows are zero."""
     torch.manual_seed(0)
     config = configuration_graphormer.GraphormerConfig(
         **SIZES[featurizer],
@@ -102,7 +102,7 @@ class Tokens(nn.Module):
 
 
 def our_tokens(found: Imported, graphs: list[MolGraph]) -> Tensor:
-    """As a differentiable function of what was imported."""
+    """The graph tokens as a differentiable function of the imported weights."""
     weights = {f"network.{name}": value for name, value in found.state.items()}
     tokens = Tokens(found).to(found.state["embedding.atoms"].dtype)
     return functional_call(tokens, weights, (graphs,))
@@ -118,7 +118,7 @@ def read(featurizer: str) -> list[MolGraph]:
 
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
-    """In one padded batch, to 1e-5; the molecules are told apart."""
+    """In one padded batch, to 1e-5; the tokens of the molecules differ."""
     network, graphs = make_hf(featurizer), read(featurizer)
     with torch.no_grad():
         expected = their_tokens(network, graphs, featurizer)
@@ -151,7 +151,7 @@ def test_gradients_equal_those_of_transformers(featurizer: str) -> None:
 
 
 def test_transformers_ignores_what_is_reported_as_unused() -> None:
-    """Its encoder's final norm has no effect; the rest of the unused is the head."""
+    """The final norm of its encoder has no effect; the other unused weights are the head."""
     network, graphs = make_hf("zinc"), read("zinc")
     unused = imported(network, "zinc").unused
     with torch.no_grad():
@@ -172,7 +172,7 @@ def reversed_atoms(graph: MolGraph) -> MolGraph:
     ("smiles", "even"), [("C=C1C=CC(=O)C(C#N)=C1", True), ("C=C1C=CC(=O)C1C#N", False)]
 )
 def test_in_even_rings_the_reference_depends_on_the_order_of_atoms(smiles: str, even: bool) -> None:
-    """Where two paths are equally short it takes one by the atoms' order; ours does not."""
+    """The order of the atoms decides between two shortest paths there; ours are canonical."""
     network, graph = make_hf("zinc"), featurize.get("zinc")(smiles)
     both: dict[str, Callable[[MolGraph], Tensor]] = {
         "ours": lambda each: our_tokens(imported(network, "zinc"), [each]),

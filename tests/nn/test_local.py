@@ -75,7 +75,7 @@ def test_gine_equals_that_of_pytorch_geometric(name: str, kind: type[GINE]) -> N
 
 
 def test_gine_gradients_equal_finite_differences() -> None:
-    """Of the input, the bond embeddings and ε."""
+    """Gradients of the input, the bond embeddings and ε."""
     layer, batch = some_layer("zinc"), some_batch("zinc")
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64, requires_grad=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn.observe import layer_embeddings
 from molsepnorm.predict.inference import Precision, infer, pick_device
 
 SMILES = (
@@ -68,9 +71,9 @@ def test_equals_one_molecule_at_a_time(
 def test_something_else_can_be_asked_of_a_batch(model: Graphormer, tensors: GraphTensors) -> None:
     """A row for each molecule, of any shape, in the order asked for."""
     graphs = np.array([4, 0, 8, 0])
-    rows = infer(model, tensors, graphs, batch_size=2, call=model.layer_embeddings)
+    rows = infer(model, tensors, graphs, batch_size=2, call=partial(layer_embeddings, model))
     with torch.no_grad():
-        expected = model.eval().layer_embeddings(tensors.cut(graphs))
+        expected = layer_embeddings(model.eval(), tensors.cut(graphs))
     assert rows.shape == (4, 2, 3, 16)
     torch.testing.assert_close(rows, expected, rtol=1e-5, atol=1e-5, equal_nan=True)
 

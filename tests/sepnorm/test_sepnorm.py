@@ -20,7 +20,7 @@ GRAPHS, SLOTS, WIDTH = 6, 5, 4
 
 
 def some_input(seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(n, l, d) whose graph tokens have another mean and another spread than the other tokens."""
+    """(n, l, d) with different mean and spread for graph tokens and other tokens."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(GRAPHS, SLOTS, WIDTH, generator=generator, dtype=dtype)
     x[:, 0] = 3 * x[:, 0] + 7
@@ -40,7 +40,7 @@ def packed(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def perturbed(norm: nn.Module) -> nn.Module:
-    """The norm with affine parameters that tell channels apart."""
+    """The norm with random affine parameters."""
     with torch.no_grad():
         for parameter in norm.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))
@@ -48,7 +48,7 @@ def perturbed(norm: nn.Module) -> nn.Module:
 
 
 def test_published_behaviour_equals_batch_norm_on_the_token_and_layer_norm_on_the_rest() -> None:
-    """Values, gradients, running statistics and evaluation mode equal torch's two layers."""
+    """Values, gradients, running statistics and evaluation equal those of torch's two layers."""
     torch.manual_seed(1)
     ours = perturbed(SepNorm(WIDTH))
     assert type(ours.cls_norm) is nn.BatchNorm1d
@@ -82,7 +82,7 @@ def test_published_behaviour_equals_batch_norm_on_the_token_and_layer_norm_on_th
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
 @pytest.mark.parametrize("masked", [False, True])
 def test_packed_equals_rectangular(tok_norm: type[nn.Module], masked: bool) -> None:
-    """(m, d) with the tokens' slots and (n, l, d) are the same, gradients included."""
+    """Outputs and gradients of (m, d) with the tokens' slots equal those of (n, l, d)."""
     torch.manual_seed(2)
     one = perturbed(SepNorm(WIDTH, tok_norm=tok_norm))
     other = copy.deepcopy(one)
@@ -103,7 +103,7 @@ def test_packed_equals_rectangular(tok_norm: type[nn.Module], masked: bool) -> N
         torch.testing.assert_close(mine, theirs, msg=name)
 
 
-def test_the_packed_tokens_may_stand_anywhere() -> None:
+def test_packed_tokens_may_be_at_any_slot() -> None:
     """Permuting the slots of a packed input permutes its output."""
     norm = perturbed(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
     rows, graph_token = packed(some_input())
@@ -115,7 +115,7 @@ def test_the_packed_tokens_may_stand_anywhere() -> None:
 
 
 def test_two_layer_norms_with_tied_weights_are_one_layer_norm() -> None:
-    """SepNorm(LN, LN) with equal weights is a LayerNorm over all slots."""
+    """SepNorm of two layer norms with equal weights is a layer norm of all slots."""
     torch.manual_seed(3)
     one = perturbed(nn.LayerNorm(WIDTH))
     sep = SepNorm(WIDTH, cls_norm=nn.LayerNorm, tok_norm=nn.LayerNorm)
@@ -127,7 +127,7 @@ def test_two_layer_norms_with_tied_weights_are_one_layer_norm() -> None:
 
 
 def test_the_tokens_statistics_come_from_tokens_alone() -> None:
-    """Whatever the other slots hold, the graph tokens' output and statistics stay the same."""
+    """The other slots have no effect on the output and the statistics of graph tokens."""
     one, other = SepNorm(WIDTH), SepNorm(WIDTH)
     x = some_input()
     changed = x.clone()
@@ -159,8 +159,8 @@ def test_batch_norm_of_tokens_counts_real_tokens_only() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_padding_leaves_no_trace(shared: bool) -> None:
-    """What padding holds changes no other slot, no gradient and no running statistic."""
+def test_padding_has_no_effect(shared: bool) -> None:
+    """It has no effect on other slots, gradients and running statistics."""
     batch_norm = nn.BatchNorm1d
     one = SharedNorm(WIDTH, batch_norm) if shared else SepNorm(WIDTH, tok_norm=batch_norm)
     other = copy.deepcopy(one)
@@ -183,7 +183,7 @@ def test_padding_leaves_no_trace(shared: bool) -> None:
         torch.testing.assert_close(other.state_dict()[name], value, rtol=0, atol=0)
 
 
-def test_masked_batch_norm_without_a_mask_is_torchs() -> None:
+def test_masked_batch_norm_without_a_mask_equals_that_of_torch() -> None:
     """Values, gradients and running statistics over several steps, then evaluation mode."""
     ours, theirs = MaskedBatchNorm1d(WIDTH), nn.BatchNorm1d(WIDTH)
     for step in range(3):
@@ -202,7 +202,7 @@ def test_masked_batch_norm_without_a_mask_is_torchs() -> None:
 
 @pytest.mark.parametrize("options", [{"momentum": None}, {"affine": False}, {"momentum": 0.5}])
 def test_masked_batch_norm_keeps_torchs_options(options: dict) -> None:
-    """Cumulative averages, another momentum and no affine part do as in torch."""
+    """Cumulative averages, another momentum and no affine part."""
     ours, theirs = MaskedBatchNorm1d(WIDTH, **options), nn.BatchNorm1d(WIDTH, **options)
     for step in range(3):
         x = some_input(step).reshape(-1, WIDTH)
@@ -211,7 +211,7 @@ def test_masked_batch_norm_keeps_torchs_options(options: dict) -> None:
     torch.testing.assert_close(ours.running_var, theirs.running_var)
 
 
-def test_masked_batch_norm_without_running_statistics_uses_the_batchs_own() -> None:
+def test_masked_batch_norm_without_running_statistics_uses_those_of_the_batch() -> None:
     """track_running_stats=False: evaluation normalises by the batch, as in torch."""
     ours = MaskedBatchNorm1d(WIDTH, track_running_stats=False).eval()
     theirs = nn.BatchNorm1d(WIDTH, track_running_stats=False).eval()
@@ -220,7 +220,7 @@ def test_masked_batch_norm_without_running_statistics_uses_the_batchs_own() -> N
 
 
 def test_masked_batch_norm_gradcheck() -> None:
-    """The gradient through masked mean and variance is right, in float64."""
+    """Gradients through the masked mean and variance equal finite differences."""
     norm = MaskedBatchNorm1d(3).double()
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([True, True, False, True, False, True, True])
@@ -228,8 +228,8 @@ def test_masked_batch_norm_gradcheck() -> None:
     assert torch.autograd.gradcheck(lambda x, *_: norm(x, mask), (x, *parameters))
 
 
-def test_sepnorm_gradcheck_in_place_paths() -> None:
-    """Overwriting the tokens' rows leaves the gradient of every kind of SepNorm right."""
+def test_gradients_are_right_with_rows_overwritten_in_place() -> None:
+    """For every kind of SepNorm."""
     for cls_norm in (nn.BatchNorm1d, nn.LayerNorm):
         for tok_norm in (nn.LayerNorm, nn.BatchNorm1d, nn.Identity):
             norm = SepNorm(3, cls_norm, tok_norm).double()
@@ -238,7 +238,7 @@ def test_sepnorm_gradcheck_in_place_paths() -> None:
 
 
 def test_float64_stays_float64() -> None:
-    """A float64 norm computes in float64 throughout: no detour through float32."""
+    """A float64 norm computes in float64."""
     norm = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d).double()
     x = some_input(dtype=torch.float64)
     y = norm(x)
@@ -281,7 +281,7 @@ def test_autocast_trains() -> None:
 
 
 def test_one_graph_cannot_train_but_can_be_evaluated() -> None:
-    """A batch norm of one graph's token has no variance: training says so, evaluation works."""
+    """A batch norm of a single graph token has no variance."""
     norm = SepNorm(WIDTH)
     x = some_input()[:1]
     with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
@@ -294,7 +294,6 @@ def test_one_graph_cannot_train_but_can_be_evaluated() -> None:
 
 
 def test_a_single_token_cannot_train_a_masked_batch_norm() -> None:
-    """One row has no variance."""
     norm = MaskedBatchNorm1d(WIDTH)
     with pytest.raises(ValueError, match="cannot train on 1 token"):
         norm(torch.randn(1, WIDTH))
@@ -302,13 +301,13 @@ def test_a_single_token_cannot_train_a_masked_batch_norm() -> None:
 
 
 def test_packed_input_needs_the_tokens() -> None:
-    """Without graph_token= a packed input is refused, with its shape in the message."""
+    """The message contains the shape."""
     with pytest.raises(ValueError, match=r"packed input of shape \(30, 4\).*graph_token="):
         SepNorm(WIDTH)(packed(some_input())[0])
 
 
-def test_identity_leaves_the_input_alone() -> None:
-    """With tok_norm=nn.Identity the input is not written to, and gradients flow."""
+def test_an_identity_does_not_write_to_its_input() -> None:
+    """With tok_norm=nn.Identity; gradients are right."""
     norm = SepNorm(WIDTH, tok_norm=nn.Identity)
     x = some_input()
     before = x.clone()
@@ -349,7 +348,7 @@ def test_copies_files_and_functional_call(tmp_path: Path) -> None:
 
 
 def test_shared_layer_norm_is_a_layer_norm() -> None:
-    """SharedNorm's default treats every slot alike, in both layouts."""
+    """The default of SharedNorm, in both layouts."""
     norm = perturbed(SharedNorm(WIDTH))
     x = some_input()
     rows, graph_token = packed(x)
@@ -361,7 +360,7 @@ def test_shared_layer_norm_is_a_layer_norm() -> None:
 
 @pytest.mark.parametrize("layout", ["packed", "rectangular"])
 def test_shared_batch_norm_counts_tokens_and_atoms(layout: str) -> None:
-    """SharedNorm with BatchNorm1d: statistics of atoms and graph tokens, not of padding."""
+    """Its statistics are those of atoms and graph tokens, without padding."""
     norm, theirs = SharedNorm(WIDTH, nn.BatchNorm1d), nn.BatchNorm1d(WIDTH)
     x, mask = some_input(), some_mask()
     counted = mask.clone()
@@ -376,8 +375,8 @@ def test_shared_batch_norm_counts_tokens_and_atoms(layout: str) -> None:
     torch.testing.assert_close(norm.norm.running_var, theirs.running_var)
 
 
-def test_in_evaluation_a_changed_graph_leaves_the_others_alone() -> None:
-    """Atoms and token of one graph change: every other slot keeps its bits, whatever the norms."""
+def test_in_evaluation_a_graph_has_no_effect_on_others() -> None:
+    """If a graph changes, all slots of other graphs keep their bits, for all kinds of norms."""
     for cls_norm in (nn.BatchNorm1d, nn.LayerNorm):
         for tok_norm in (nn.LayerNorm, nn.BatchNorm1d, nn.Identity):
             norm = perturbed(SepNorm(WIDTH, cls_norm, tok_norm))
@@ -390,21 +389,21 @@ def test_in_evaluation_a_changed_graph_leaves_the_others_alone() -> None:
             others = [graph for graph in range(GRAPHS) if graph != 2]
             torch.testing.assert_close(y[others], expected[others], rtol=0, atol=0)
             assert not torch.allclose(y[2], expected[2])
-            # atoms alone: not even their own graph's token moves
+            # if only atoms change, their own graph token keeps its bits, too
             changed = x.clone()
             changed[2, 1:] = 1e3 * torch.randn(SLOTS - 1, WIDTH)
             torch.testing.assert_close(norm(changed)[:, 0], expected[:, 0], rtol=0, atol=0)
 
 
-def test_atom_tokens_never_see_batch_statistics() -> None:
-    """In training too: with the published norms a changed graph moves the other graphs' tokens,
-    through the batch's variance, but not one bit of their atoms, nor of their atoms' gradients."""
+def test_atom_tokens_do_not_depend_on_the_batch() -> None:
+    """With the published norms, in training, a changed graph changes the tokens of other graphs
+    through the variance of the batch, but no bit of their atoms and the atoms' gradients."""
     norm = perturbed(SepNorm(WIDTH))
     x = some_input()
     changed = x.clone()
     changed[2] = 50 * torch.randn(SLOTS, WIDTH)
     weight = torch.randn(x.shape)
-    weight[:, 0] = 0  # the loss reads atoms alone
+    weight[:, 0] = 0  # the loss reads only atoms
     results = []
     for values in (x, changed):
         leaf = values.clone().requires_grad_()
@@ -423,7 +422,7 @@ def test_atom_tokens_never_see_batch_statistics() -> None:
 def test_equals_plain_loops_over_graphs_slots_and_channels(
     seed: int, graphs: int, slots: int
 ) -> None:
-    """Both kinds of norm, number by number, for any sizes and any padding, in float64."""
+    """Both kinds of norm, for any sizes and any padding, in float64."""
     generator = torch.Generator().manual_seed(seed)
     x = 3 * torch.randn(graphs, slots, 3, generator=generator, dtype=torch.float64) + 1
     atoms = torch.randint(1, slots, (graphs,), generator=generator).tolist()
@@ -456,10 +455,10 @@ def _normalised(among: list[float], value: float, norm: nn.Module, channel: int)
     return scaled * norm.weight[channel].item() + norm.bias[channel].item()
 
 
-def test_gradient_accumulation_counts_each_micro_batch_by_itself() -> None:
-    """What accumulating means: each micro-batch is normalised by its own statistics, gradients
-    add up, and running statistics take one step per micro-batch. That is not the whole batch's
-    step, as with any batch norm; SepNorm(LN, LN) has no statistics and gives the whole batch's."""
+def test_gradient_accumulation_normalises_each_micro_batch_separately() -> None:
+    """Each micro-batch is normalised by its own statistics, gradients are summed, and running
+    statistics are updated once per micro-batch. As with any batch norm, the step is not that of the
+    whole batch. With two layer norms it is."""
     x, weight = some_input(), torch.randn(GRAPHS, SLOTS, WIDTH)
     halves = slice(0, GRAPHS // 2), slice(GRAPHS // 2, GRAPHS)
     accumulated, whole, apart = (SepNorm(WIDTH) for _ in range(3))
@@ -490,8 +489,8 @@ def test_gradient_accumulation_counts_each_micro_batch_by_itself() -> None:
 
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
 def test_compiled_equals_eager(tok_norm: type[nn.Module]) -> None:
-    """torch.compile takes it as one graph; outputs, gradients and running statistics are eager's,
-    in training and in evaluation, in both layouts."""
+    """As a single graph: outputs, gradients and running statistics, in training and evaluation, in
+    both layouts."""
     torch.manual_seed(6)
     eager = perturbed(SepNorm(WIDTH, tok_norm=tok_norm))
     inner = copy.deepcopy(eager)
@@ -521,7 +520,7 @@ def test_compiled_equals_eager(tok_norm: type[nn.Module]) -> None:
 
 
 def test_synchronize_norms_keeps_everything_but_the_class() -> None:
-    """Parameters and buffers are the very same, as are their names, the options and the mode."""
+    """Parameters, buffers and their names, the options and the mode are the same."""
     network = nn.Sequential(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d), nn.LayerNorm(WIDTH))
     network[0].cls_norm.eps, network[0].cls_norm.momentum = 0.01, 0.3
     network[0].tok_norm.eval()
@@ -550,7 +549,7 @@ def test_synchronize_norms_of_norms_without_parameters_or_statistics(options: di
 
 
 def test_a_synchronised_norm_of_one_process_is_the_plain_one() -> None:
-    """Without torch.distributed: values, gradients, statistics, and what it refuses."""
+    """Without torch.distributed: values, gradients, statistics and errors."""
     torch.manual_seed(6)
     plain = perturbed(SepNorm(WIDTH))
     ours = copy.deepcopy(plain)

@@ -19,7 +19,7 @@ NORMS: dict[str, Callable[[], nn.Module]] = {
     "batch": lambda: SepNorm(WIDTH, tok_norm=nn.BatchNorm1d),
     "none": lambda: SepNorm(WIDTH, nn.Identity, nn.Identity),
     "shared": lambda: SharedNorm(WIDTH),
-    "leading": lambda: MultiTokenSepNorm(WIDTH),
+    "multi-token": lambda: MultiTokenSepNorm(WIDTH),
 }
 MODES: dict[str, Callable[[], AbstractContextManager]] = {
     "grad": nullcontext,
@@ -39,7 +39,7 @@ def layer_of(norm_first: bool, batch_first: bool = True) -> nn.TransformerEncode
 
 
 def trained(model: nn.Module) -> nn.Module:
-    """After a few steps, so that weights and running statistics are not the initial ones."""
+    """The model after a few steps, with changed weights and running statistics."""
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         model(torch.randn(6, 7, WIDTH)).square().mean().backward()
@@ -79,7 +79,7 @@ def test_a_layer_evaluates_as_its_norms_do(norm, places, norm_first, mode):
 @pytest.mark.parametrize("which", ["before", "first", "last", "all"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_encoder_evaluates_as_its_norms_do(norm, which, mode):
-    """Put into the layer before the encoder is made, or into layers of one that would nest."""
+    """Put into the layer before the encoder is made, or into layers of an existing encoder."""
     torch.manual_seed(0)
     layer = layer_of(norm_first=False)
     if which == "before":
@@ -87,7 +87,7 @@ def test_an_encoder_evaluates_as_its_norms_do(norm, which, mode):
     encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH))
     for place in {"first": [0], "last": [1], "all": [0, 1]}.get(which, []):
         encoder.layers[place].norm2 = NORMS[norm]()
-    if which == "last" and norm == "leading":
+    if which == "last" and norm == "multi-token":
         pytest.skip("refuses nested tensors; convert_to_sepnorm turns them off")
     trained(encoder)
     x = torch.randn(5, 7, WIDTH)
@@ -153,15 +153,15 @@ def test_a_mask_of_another_shape_is_refused(make):
 
 
 def moved(model: nn.Module, x: Tensor) -> set[str]:
-    """The parts of the state that a training step's forward pass changes."""
+    """The parts of the state that a forward pass in training changes."""
     before = {name: value.clone() for name, value in model.state_dict().items()}
     model(x)
     return {name for name, value in model.state_dict().items() if not value.equal(before[name])}
 
 
-@pytest.mark.parametrize("norm", ["sep", "batch", "leading"])
+@pytest.mark.parametrize("norm", ["sep", "batch", "multi-token"])
 def test_eval_on_a_norm_freezes_its_statistics_in_training(norm):
-    """As nn.BatchNorm1d's; frozen weights alone do not. A single sequence is no error then."""
+    """Freezing the weights does not. A single sequence is accepted then."""
     model = nn.Sequential(nn.Linear(WIDTH, WIDTH), NORMS[norm]())
     x = torch.randn(6, 7, WIDTH)
     model.requires_grad_(False).train()

@@ -31,7 +31,7 @@ class ByteDropout(Dropout):
     def __init__(self, p: float) -> None:
         super().__init__(p)
         self.dropped = min(round(p * _VALUES), _VALUES - 1)
-        """How many of 256 elements are dropped, on average."""
+        """Number of elements that are dropped among 256, on average."""
         self.p = self.dropped / _VALUES
 
     def forward(self, x: Tensor) -> Tensor:

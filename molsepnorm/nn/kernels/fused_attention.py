@@ -1,8 +1,8 @@
-"""Attention of short sequences with a learned additive bias, as two Triton kernels for the GPU.
+"""Attention of short sequences with an additive bias, as two Triton kernels for GPUs.
 
-A molecule's rows of weights fit the registers of one program, so a program does one graph and
-head: it reads q, k, v and the bias, and nothing of shape (S, S) is written but the bias' gradient.
-The backward kernel computes the weights again, dropout included, from the same seed.
+One program computes one graph and head: a molecule's attention weights fit into its registers. The
+only tensor of shape (S, S) that is written is the gradient of the bias. The backward kernel
+computes the weights again, with the same dropout mask from the same seed.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ __all__ = [
 ]
 
 FUSED_SLOTS = 128
-"""The longest row that a program holds."""
+"""Maximum number of slots of a padded group."""
 
 FUSED_WIDTH = 32
-"""The widest head that a program holds."""
+"""Maximum width of a head."""
 
 DEVICES = {"cuda"}
-"""Where the kernels are used; tests add the CPU, where Triton can interpret them."""
+"""Types of devices that use the kernels. Tests add the CPU, on which Triton interprets them."""
 
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
-_LEAST_TILE = 16  # of a matrix product
+_MIN_TILE = 16  # smallest factor of a matrix product
 
 
 def fused_attention(
     qkv: Tensor,  # (M, 3C): q of every head, then k, then v
-    bias: Sequence[Tensor],  # for each block (H, graphs, Q, S); Q is S, or 1: graph tokens alone
+    bias: Sequence[Tensor],  # for each group (H, graphs, Q, S); Q is S, or 1: graph tokens only
     dropped: int = 0,
     scale: float = 1.0,
-) -> Tensor:  # (M, C), or (B, C) where Q is 1; of qkv's type
-    r"""softmax(Q Kᵀ / √(C/H) + b) V within each graph, with dropout of the weights.
+) -> Tensor:  # (ΣQ, C), of qkv's type
+    r"""Return softmax(Q Kᵀ / √(C/H) + b) V within each graph, with dropout of the weights.
 
-    Sums and the softmax are float32 whatever qkv's type; products of float32 numbers are float32
-    unless PyTorch is told to use TF32 for them. Results repeat to the bit with PyTorch's seed. A
-    row whose logits are all −∞ gives zeros.
+    Sums and the softmax are computed in float32 for any type of qkv. Products of float32 numbers
+    are float32, or TF32 if PyTorch's settings allow it. Results repeat bit by bit with PyTorch's
+    seed. A row whose logits are all −∞ gives zeros.
 
     Args:
         qkv: float32, bfloat16 or float16.
-        bias: −∞ where a key is padding.
-        dropped: a weight is dropped with the probability dropped / 256.
-        scale: of the weights that stay.
+        bias: −∞ if the key is padding.
+        dropped: weights are dropped with the probability dropped / 256.
+        scale: factor of the other weights.
 
     Raises:
-        ValueError: the blocks of the bias do not hold as many slots as qkv has rows.
+        ValueError: the number of slots of the bias is not the number of rows of qkv.
     """
     slots = sum(part.shape[1] * part.shape[3] for part in bias)
     if slots != len(qkv):
@@ -70,26 +70,26 @@ def fused_attention(
             f"biases (H, graphs, Q, S) of shapes {shapes} hold {slots} slots, but qkv has "
             f"{len(qkv)} rows; expected as many"
         )
-    # drawn on the device, so that every replay of a CUDA graph draws others
+    # drawn on the device, so that every replay of a CUDA graph draws new ones
     seeds = torch.randint(2**62, (len(bias),), device=qkv.device) if dropped else None
     y: Tensor = _attend(qkv, list(bias), seeds, dropped, scale)
     return y
 
 
-def fits(x: Tensor, blocks: Sequence[PaddedGroup], heads: int) -> bool:
-    """Whether `fused_attention` can do these blocks of x (M, C), where x lies."""
+def fits(x: Tensor, groups: Sequence[PaddedGroup], heads: int) -> bool:
+    """Return whether `fused_attention` supports x (M, C), its device and the padded groups."""
     return (
         x.device.type in DEVICES
         and x.dtype in _TYPES
         and x.shape[1] <= FUSED_WIDTH * heads
-        and all(block.slots <= FUSED_SLOTS for block in blocks)
+        and all(group.slots <= FUSED_SLOTS for group in groups)
         and (torch.compiler.is_compiling() or _runs_on(x.device))  # compilers need Triton too
     )
 
 
 @contextmanager
 def without_kernels(off: bool = True) -> Iterator[None]:
-    """While it lasts, attention is computed by PyTorch's operations everywhere, if `off`."""
+    """Compute attention without the kernels on every device, if `off`."""
     before = set(DEVICES)
     if off:
         DEVICES.clear()
@@ -101,7 +101,7 @@ def without_kernels(off: bool = True) -> Iterator[None]:
 
 @functools.cache
 def _runs_on(device: torch.device) -> bool:
-    """Try it once, since Triton or the C compiler that it calls may be missing, or not fit."""
+    """Try it once: Triton, or the C compiler that it calls, may be missing or incompatible."""
     try:
         with torch.no_grad():
             fused_attention(
@@ -110,15 +110,15 @@ def _runs_on(device: torch.device) -> bool:
             )
     except Exception as error:
         warnings.warn(
-            f"the fused attention does not run on {device}, so the plain one is used, which is "
-            f"slower: {type(error).__name__}: {error}",
+            f"the fused attention does not run on {device}, so the slower one without Triton is "
+            f"used: {type(error).__name__}: {error}",
             stacklevel=2,
         )
         return False
     return True
 
 
-# The operations are opaque to torch.compile, which leaves the kernels as they are.
+# The operations are opaque to torch.compile, which does not change the kernels.
 
 
 @torch.library.custom_op(
@@ -147,7 +147,7 @@ def _attend_backward(
     seeds: Tensor | None,
     dropped: int,
     scale: float,
-) -> list[Tensor]:  # the gradients of qkv and of every block's bias
+) -> list[Tensor]:  # the gradients of qkv and of every group's bias
     gradients = _empty_like_inputs(qkv, bias)
     grad = grad.contiguous()
     outputs = [(grad, gradients[0], grad_bias) for grad_bias in gradients[1:]]
@@ -186,9 +186,9 @@ def _launch(
     seeds: Tensor | None,
     dropped: int,
     scale: float,
-    others: Sequence[tuple[Tensor, ...]],  # for each block
+    others: Sequence[tuple[Tensor, ...]],  # for each group
 ) -> None:
-    """Start a kernel for every block, a program for each graph and head."""
+    """Start a kernel for every group, with a program for each graph and head."""
     from molsepnorm.nn.kernels import triton_kernels
 
     kernel = getattr(triton_kernels, name)
@@ -196,13 +196,13 @@ def _launch(
     size = qkv.shape[1] // 3 // heads
     first_slot = first_row = 0
     with torch.cuda.device_of(qkv):
-        for block, (part, tensors) in enumerate(zip(bias, others, strict=True)):
+        for group, (part, tensors) in enumerate(zip(bias, others, strict=True)):
             part = part if part.stride(3) == 1 else part.contiguous()
             _, graphs, rows, slots = part.shape
             compiled_for = constants(rows, slots, heads, size, dropped, qkv.dtype)
             kernel[(graphs * heads,)](
                 *(qkv, part, qkv if seeds is None else seeds, *tensors),
-                *(block, first_slot, first_row, rows, slots, *part.stride()[:3], scale),
+                *(group, first_slot, first_row, rows, slots, *part.stride()[:3], scale),
                 **compiled_for,
                 num_warps=warps(slots, qkv.dtype),
                 num_stages=1,
@@ -213,12 +213,12 @@ def _launch(
 def constants(
     rows: int, slots: int, heads: int, size: int, dropped: int, dtype: torch.dtype
 ) -> dict[str, Any]:
-    """What the kernels are compiled for; both must be given the same, or their masks differ."""
+    """Return the constants of the kernels. Both need the same, or their dropout masks differ."""
     import triton
 
     from molsepnorm.nn.kernels import triton_kernels
 
-    tile = _tile(rows) if _tile(slots) <= 32 else _LEAST_TILE  # more rows would spill registers
+    tile = _tile(rows) if _tile(slots) <= 32 else _MIN_TILE  # more rows would spill registers
     interpreted = not isinstance(triton_kernels.forward, triton.runtime.JITFunction)
     return {
         "HEADS": heads,
@@ -237,20 +237,20 @@ def constants(
 
 
 def warps(slots: int, dtype: torch.dtype) -> int:
-    """Warps that share a program's tile: the fewest whose registers hold it.
+    """Return the smallest number of warps whose registers hold a program's tile.
 
-    benchmarks/gpu/compile.py shows what they take.
+    benchmarks/gpu/compile.py prints the registers and memory in use.
     """
     columns = _tile(slots)
     return columns // 32 if columns > 32 and dtype != torch.float32 else columns // 16
 
 
 def _tile(length: int) -> int:
-    return max(_LEAST_TILE, 1 << (length - 1).bit_length())
+    return max(_MIN_TILE, 1 << (length - 1).bit_length())
 
 
 def _allows_tf32() -> bool:
-    """Whether PyTorch may round the factors of float32 products, in its new terms or its old."""
+    """Return whether PyTorch may use TF32 for float32 products, by its new or its old setting."""
     precision = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
     if precision is None:
         return torch.get_float32_matmul_precision() != "highest"

@@ -1,9 +1,4 @@
-"""The Triton kernels of `fused_attention`: a program does one graph and one head.
-
-Its row of weights is as long as the graph, so it fits the registers, and nothing of shape (S, S) is
-written but the bias' gradient. The backward kernel computes the weights again, dropout included,
-from the same seed.
-"""
+"""The Triton kernels of `fused_attention`; one program computes one graph and one head."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -16,14 +11,14 @@ try:
     import triton
     import triton.language as tl
 except ImportError:
-    # the module can be imported, its kernels do not run
+    # without Triton the module can be imported, but its kernels do not run
     jit: Any = lambda function: function  # noqa: E731
 else:
-    # batches differ in these numbers; nothing is gained by a kernel for each kind of them
+    # these numbers differ between batches; kernels specialised for them are not faster
     jit = partial(
         triton.jit,
         do_not_specialize=(
-            *("block", "first_slot", "first_row", "rows", "slots"),
+            *("group", "first_slot", "first_row", "rows", "slots"),
             *("bias_head", "bias_graph", "bias_row", "scale"),
         ),
     )
@@ -34,13 +29,13 @@ __all__ = ["backward", "forward"]
 @jit
 def forward(
     qkv, bias, seeds, y,
-    block, first_slot, first_row, rows, slots, bias_head, bias_graph, bias_row, scale,
+    group, first_slot, first_row, rows, slots, bias_head, bias_graph, bias_row, scale,
     HEADS: tl.constexpr, SIZE: tl.constexpr,
     CHUNKS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     DROPPED: tl.constexpr, FACTOR: tl.constexpr,
     PRODUCTS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The outputs of one graph and head, a few rows at a time."""
+    """Compute the outputs of one graph and head, a few rows at a time."""
     program = tl.program_id(0)
     graph, head = (program // HEADS).to(tl.int64), (program % HEADS).to(tl.int64)
     column = tl.arange(0, COLUMNS)
@@ -55,8 +50,8 @@ def forward(
         q = _load(qkv, row, rows, step, SIZE, WIDTH, PRODUCTS)
         weights = _weights(q, k, bias, bias_row, row, rows, column, slots, FACTOR, PRECISION)
         if DROPPED > 0:
-            kept = _kept(seeds + block, program, row, DROPPED, COLUMNS)
-            weights = tl.where(kept, weights, 0.0)
+            mask = _dropout_mask(seeds + group, program, row, DROPPED, COLUMNS)
+            weights = tl.where(mask, weights, 0.0)
         attended = scale * tl.dot(weights.to(PRODUCTS), v, input_precision=PRECISION)
         _store(y, attended, row, rows, part, SIZE, WIDTH)
 
@@ -64,19 +59,19 @@ def forward(
 @jit
 def backward(
     qkv, bias, seeds, grad, grad_qkv, grad_bias,
-    block, first_slot, first_row, rows, slots, bias_head, bias_graph, bias_row, scale,
+    group, first_slot, first_row, rows, slots, bias_head, bias_graph, bias_row, scale,
     HEADS: tl.constexpr, SIZE: tl.constexpr,
     CHUNKS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     DROPPED: tl.constexpr, FACTOR: tl.constexpr,
     PRODUCTS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of one graph and head: ∂q, ∂k, ∂v to their places in ∂qkv, and ∂b."""
+    """Compute the gradients of one graph and head: ∂q, ∂k and ∂v, parts of ∂qkv, and ∂b."""
     program = tl.program_id(0)
     graph, head = (program // HEADS).to(tl.int64), (program % HEADS).to(tl.int64)
     column = tl.arange(0, COLUMNS)
     step, part = 3 * HEADS * SIZE, HEADS * SIZE
-    place = (first_slot + graph * slots) * step + head * SIZE
-    qkv, grad_qkv = qkv + place, grad_qkv + place
+    offset = (first_slot + graph * slots) * step + head * SIZE
+    qkv, grad_qkv = qkv + offset, grad_qkv + offset
     k = _load(qkv + part, column, slots, step, SIZE, WIDTH, PRODUCTS)
     v = _load(qkv + 2 * part, column, slots, step, SIZE, WIDTH, PRODUCTS)
     bias += head * bias_head + graph * bias_graph
@@ -93,9 +88,9 @@ def backward(
         grad_weights = tl.dot(grad_y, tl.trans(v), input_precision=PRECISION)
         dropped = weights
         if DROPPED > 0:
-            kept = _kept(seeds + block, program, row, DROPPED, COLUMNS)
-            dropped = tl.where(kept, weights, 0.0)
-            grad_weights = tl.where(kept, grad_weights, 0.0)
+            mask = _dropout_mask(seeds + group, program, row, DROPPED, COLUMNS)
+            dropped = tl.where(mask, weights, 0.0)
+            grad_weights = tl.where(mask, grad_weights, 0.0)
         grad_v = tl.dot(tl.trans(dropped.to(PRODUCTS)), grad_y, grad_v, input_precision=PRECISION)
         along = tl.sum(weights * grad_weights, 1)
         grad_logits = weights * (grad_weights - along[:, None])
@@ -105,7 +100,7 @@ def backward(
         lowered = grad_logits.to(PRODUCTS)
         grad_k = tl.dot(tl.trans(lowered), q, grad_k, input_precision=PRECISION)
         grad_q = FACTOR * tl.dot(lowered, k, input_precision=PRECISION)
-        _store(grad_qkv, grad_q, row, slots, step, SIZE, WIDTH)  # 0 in slots that do not ask
+        _store(grad_qkv, grad_q, row, slots, step, SIZE, WIDTH)  # 0 in slots without a query
     _store(grad_qkv + part, FACTOR * grad_k, column, slots, step, SIZE, WIDTH)
     _store(grad_qkv + 2 * part, grad_v, column, slots, step, SIZE, WIDTH)
     if rows < slots:
@@ -118,7 +113,7 @@ def _weights(
     q, k, bias, bias_row, row, rows, column, slots,
     FACTOR: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The softmax of the logits, 0 outside the rectangle and in rows that are −∞ throughout."""
+    """Return the softmax of the logits; 0 outside the rectangle and in rows that are all −∞."""
     LOG2_E: tl.constexpr = 1.4426950408889634
     inside = (row < rows)[:, None] & (column < slots)[None, :]
     added = tl.load(
@@ -133,8 +128,8 @@ def _weights(
 
 
 @jit
-def _kept(seed, program, row, DROPPED: tl.constexpr, COLUMNS: tl.constexpr):
-    """The weights that dropout keeps: one random byte for each, sixteen from a draw."""
+def _dropout_mask(seed, program, row, DROPPED: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the dropout mask: one random byte for each weight, sixteen from each draw."""
     draw = row[:, None] * (COLUMNS // 16) + tl.arange(0, COLUMNS // 16)[None, :]
     zero = draw * 0
     first, second, third, fourth = tl.philox(tl.load(seed), draw, zero + program, zero, zero)
@@ -149,16 +144,16 @@ def _kept(seed, program, row, DROPPED: tl.constexpr, COLUMNS: tl.constexpr):
 def _load(
     start, slot, slots, step, SIZE: tl.constexpr, WIDTH: tl.constexpr, PRODUCTS: tl.constexpr
 ):
-    """A head's channels of some slots, 0 outside."""
+    """Load the channels of a head for some slots; 0 outside."""
     channel = tl.arange(0, WIDTH)
     inside = (slot < slots)[:, None] & (channel < SIZE)[None, :]
-    place = slot[:, None] * step + channel[None, :]
-    return tl.load(start + place, mask=inside, other=0.0).to(PRODUCTS)
+    offset = slot[:, None] * step + channel[None, :]
+    return tl.load(start + offset, mask=inside, other=0.0).to(PRODUCTS)
 
 
 @jit
 def _store(start, x, slot, slots, step, SIZE: tl.constexpr, WIDTH: tl.constexpr):
     channel = tl.arange(0, WIDTH)
     inside = (slot < slots)[:, None] & (channel < SIZE)[None, :]
-    place = slot[:, None] * step + channel[None, :]
-    tl.store(start + place, x.to(start.dtype.element_ty), mask=inside)
+    offset = slot[:, None] * step + channel[None, :]
+    tl.store(start + offset, x.to(start.dtype.element_ty), mask=inside)

@@ -1,4 +1,4 @@
-"""SepNorm for transformers that are there already, of other libraries or one's own."""
+"""SepNorm for existing transformers, of other libraries or your own."""
 
 from molsepnorm.sepnorm.conversion.convert import convert_to_sepnorm
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm

@@ -1,6 +1,6 @@
-"""Which norms of a known transformer act on its token sequences, and where its special tokens are.
+"""The norms and special tokens of known transformers.
 
-A class is known by its module and name, so that none of these libraries is imported.
+Classes are recognised by module and name, so that none of these libraries is imported.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ __all__ = ["ARCHITECTURES", "Architecture", "Known", "find_known"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """What there is to know of a class of networks. Patterns are names of modules relative to an
-    instance, where `*` stands for anything between two dots."""
+    """The norms and the sequences of a class of networks.
+
+    Patterns are names of modules relative to an instance; `*` matches anything between two dots.
+    """
 
     classes: tuple[str, ...]
-    """Qualified names; a subclass is known too."""
+    """Qualified names; subclasses are recognised, too."""
 
     norms: tuple[str, ...]
-    """Patterns of the norms that act on sequences with special tokens. Left out: norms of patches
-    before the special tokens join them, of queries and keys, of pooled vectors, of heads."""
+    """Patterns of the norms of sequences with special tokens. Not included are norms of patches
+    without special tokens, of queries and keys, of pooled vectors and of heads."""
 
     first: Callable[[Any], tuple[str, ...]] = lambda module: ()
-    """Patterns of those among them that an instance calls before a layer has mixed the tokens: a
-    special token is one and the same vector there in every sequence (but for dropout), and a batch
-    norm would see no variance."""
+    """Patterns of the norms that are called before the first layer. A special token is the same
+    vector in every sequence there (except for dropout), and a batch norm would see no variance."""
 
     special_tokens: Callable[[Any], int] = lambda module: 1
-    """How many of them an instance's sequences begin with."""
+    """Number of special tokens at the beginning of a sequence."""
 
     batch_first: Callable[[Any], bool] = lambda module: True
-    """Whether an instance's sequences are (B, S, C), or (S, B, C)."""
+    """True for sequences (B, S, C), false for (S, B, C)."""
 
     masked: tuple[str, ...] = ("",)
-    """Patterns of the modules that people call with a padding mask; "" is the instance itself."""
+    """Patterns of the modules that are called with a padding mask; "" is the instance itself."""
 
     causal: Callable[[Any], bool] = lambda module: False
-    """Whether no slot of an instance sees those after it, so that the first one sees itself alone:
-    it is no CLS, and the instance is not known."""
+    """True if attention is causal. The first slot then attends only to itself, so it is no CLS and
+    the instance is not recognised."""
 
     check: Callable[[Any], None] = lambda module: None
-    """Raises ConfigError where an instance cannot be converted."""
+    """Raises ConfigError if an instance cannot be converted."""
 
     stacked: bool = False
-    """Whether instances whose names differ by a number alone are layers of one stack, of which the
-    first alone gets tokens that are not mixed yet."""
+    """True if instances whose names differ only by a number are layers of one stack. Only the first
+    of them has norms before the first layer."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """A module inside a network whose class is known."""
+    """A module of a known class inside a network."""
 
     name: str
-    """Qualified, "" for the network itself."""
+    """Qualified name, "" for the network itself."""
 
     module: nn.Module
     architecture: Architecture
     begins: bool
-    """Whether no layer stands before it in its stack."""
+    """True if it is the first layer of its stack."""
 
     def norms(self) -> dict[str, nn.Module]:
-        """Its norms on token sequences: qualified name -> module. A place held by an identity is
-        no norm.
+        """Return its norms of token sequences: qualified name -> module. Identities are no norms.
 
         Raises:
-            ConfigError: a layer has none.
+            ConfigError: a layer has no norm.
         """
         norms = {
             name: module
@@ -84,8 +84,8 @@ class Known:
         for name, layer in self._layers().items():
             if not any(norm.startswith(f"{name}.") for norm in norms):
                 raise ConfigError(
-                    f"no known norm is in '{self._qualified(name)}', a {type(layer).__name__}: "
-                    "name all norms to replace by where="
+                    f"'{self._qualified(name)}', a {type(layer).__name__}, has no known norm: name "
+                    "all norms to replace by where="
                 )
         return {self._qualified(name): module for name, module in norms.items()}
 
@@ -100,7 +100,7 @@ class Known:
         }
 
     def called_with_masks(self) -> list[nn.Module]:
-        """Those of its modules, itself among them, that may be called with a padding mask."""
+        """Return the modules, itself included, that may be called with a padding mask."""
         return [
             module
             for name, module in self.module.named_modules()
@@ -108,12 +108,12 @@ class Known:
         ]
 
     def is_first(self, name: str) -> bool:
-        """Whether the norm of that qualified name is called before a layer has mixed the tokens."""
+        """Return whether the norm of that qualified name is called before the first layer."""
         patterns = self.architecture.first(self.module) if self.begins else ()
         return any(_fits(name, self._qualified(pattern)) for pattern in patterns)
 
     def contains(self, name: str) -> bool:
-        """Whether the module of that qualified name is inside."""
+        """Return whether the module of that qualified name is inside this one."""
         return not self.name or name.startswith(f"{self.name}.")
 
     def _qualified(self, name: str) -> str:
@@ -121,7 +121,7 @@ class Known:
 
 
 def find_known(network: nn.Module) -> list[Known]:
-    """The modules of known classes, in order; not those inside another one, nor causal ones.
+    """Return the modules of known classes, in order, without nested and causal ones.
 
     >>> layer = nn.TransformerEncoderLayer(4, 2)
     >>> encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -156,14 +156,14 @@ def _fits(name: str, pattern: str) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
-# --- transformers: 4 numbers the layers of a ViT in encoder.layer, 5 in layers ------------------
+# --- transformers: the layers of a ViT are in encoder.layer (version 4) or layers (version 5) ---
 
 
 def _in_one_piece(bert: Any) -> None:
     if any(getattr(module, "chunk_size_feed_forward", 0) for module in bert.modules()):
         raise ConfigError(
-            f"this {type(bert).__name__} normalises sequences in pieces, of which each would be "
-            "taken for one that begins with CLS: make it with config.chunk_size_feed_forward = 0"
+            f"this {type(bert).__name__} normalises sequences in pieces, and only the first piece "
+            "begins with CLS: make it with config.chunk_size_feed_forward = 0"
         )
 
 
@@ -198,7 +198,7 @@ _VIT = Architecture(
     first=lambda model: ("encoder.layer.0.layernorm_before", "layers.0.layernorm_before"),
 )
 
-_MAE_DECODER = Architecture(  # what it reads has gone through the encoder: no norm is a first one
+_MAE_DECODER = Architecture(  # its input is the encoder's output, so no norm is a first one
     classes=("transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder",),
     norms=(
         "decoder_layers.*.layernorm_before",
@@ -219,8 +219,8 @@ def _first_of_timm(vit: Any) -> tuple[str, ...]:
 def _prefix_of_timm(vit: Any) -> int:
     if not vit.num_prefix_tokens:
         raise ConfigError(
-            f"{type(vit).__name__} has no class token (class_token=False), so there is nothing to "
-            "normalise apart: make it with class_token=True, or with registers (reg_tokens=)"
+            f"{type(vit).__name__} has no class token (class_token=False) to normalise separately: "
+            "make it with class_token=True, or with registers (reg_tokens=)"
         )
     return vit.num_prefix_tokens
 
@@ -247,7 +247,7 @@ def _layout_of_torch(layer: Any) -> bool:
     attention = getattr(layer, "self_attn", None)
     if not isinstance(attention, nn.MultiheadAttention):
         raise ConfigError(
-            f"{type(layer).__name__} inside a TransformerEncoder does not tell its layout: pass "
+            f"the layout of {type(layer).__name__} inside a TransformerEncoder is unknown: pass "
             "batch_first=True for sequences (batch, slots, channels), or False for (slots, batch, "
             "channels)"
         )

@@ -1,4 +1,4 @@
-"""SepNorm for a transformer that is there already: its norms on token sequences are replaced."""
+"""Replace the norms of an existing transformer by SepNorm."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
 from molsepnorm.sepnorm.conversion.architectures import Known, find_known
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
-from molsepnorm.sepnorm.conversion.norm_factories import MakeNorm, check_maker, made_like
+from molsepnorm.sepnorm.conversion.norm_factories import (
+    NormFactory,
+    check_factory,
+    make_norm_like,
+)
 from molsepnorm.sepnorm.conversion.padding import PaddingContext, PaddingHook
-from molsepnorm.sepnorm.conversion.result import Conversion, Place, Setting, Site
+from molsepnorm.sepnorm.conversion.result import ChangedAttribute, Conversion, Replacement, Site
 from molsepnorm.sepnorm.conversion.selection import Where, channels_of, chosen_norms, matching
 
 __all__ = ["convert_to_sepnorm"]
@@ -22,61 +26,61 @@ __all__ = ["convert_to_sepnorm"]
 
 def convert_to_sepnorm(
     model: nn.Module,
-    cls_norm: MakeNorm = nn.BatchNorm1d,
-    tok_norm: MakeNorm | None = None,
+    cls_norm: NormFactory = nn.BatchNorm1d,
+    tok_norm: NormFactory | None = None,
     where: Where | None = None,
     *,
-    first_cls_norm: MakeNorm = nn.LayerNorm,
+    first_cls_norm: NormFactory = nn.LayerNorm,
     first: Where | None = None,
     special_tokens: int | None = None,
     batch_first: bool | None = None,
 ) -> Conversion:
     """Replace the norms that act on token sequences by SepNorm, in place.
 
-    Known without `where`, by itself or inside `model`: BERT, RoBERTa, ViT and ViT-MAE of
+    These classes need no `where`, alone or inside `model`: BERT, RoBERTa, ViT and ViT-MAE of
     `transformers` (4.57 and 5), `VisionTransformer` of timm, `nn.TransformerEncoder` and its layer.
-    Norms of queries and keys, of pooled vectors and of heads are left.
+    Norms of queries and keys, of pooled vectors and of heads are not replaced.
 
-    Every new norm starts from the weights of the old one, where their shapes fit (a weight is taken
-    for the factor itself, not for what is added to 1), and a layer or RMS norm takes its ε.
-    So `cls_norm=nn.LayerNorm` changes no output until it is trained. New norms can be trained
-    though the old one may be frozen. Make the optimiser afterwards, or give it the new parameters.
+    New norms start with the weights of the old one if their shapes fit (a weight is read as the
+    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. Therefore
+    `cls_norm=nn.LayerNorm` changes no output before training. New norms can be trained even if the
+    old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
 
-    Before the first layer a special token is the same vector in every sequence, so a batch norm
-    would see no variance there: in training its output would be the bias or amplified dropout
-    noise, in evaluation an amplified lag of the running mean. `first_cls_norm` is for these sites.
+    Before the first layer a special token is the same vector in every sequence. A batch norm would
+    see no variance there: its output would be the bias or amplified dropout noise in training, and
+    an amplified lag of the running mean in evaluation. These sites get `first_cls_norm` instead.
 
-    Where the tokens' norm is a batch norm it must not count padding: the mask is read from each
-    call of the model, from `attention_mask` or `src_key_padding_mask`. Special tokens come first,
-    so padding must stand at the end. With gradient checkpointing call `backward` after each call.
+    A batch norm of the tokens does not count padding. The mask is read from each call of the model,
+    from `attention_mask` or `src_key_padding_mask`. Special tokens come first, so padding must be
+    at the end. With gradient checkpointing call `backward` after each call.
 
-    The fused inference path of `nn.TransformerEncoder`, which does not call the norms, is off
+    The fused inference path of `nn.TransformerEncoder`, which does not call the norms, is disabled
     until `undo`.
 
     Args:
-        model: changed in place. It is left as it was if an error is raised.
+        model: changed in place; unchanged if an error is raised.
         cls_norm: makes the norm of a special token from the number of channels.
-        tok_norm: makes the norm of the other tokens. None keeps the very module that is there, so
-            that optimisers which hold its parameters stay valid.
-        where: which modules to replace, exactly: names as in `model.named_modules()`, one or
-            several, in which `*` stands for anything, dots too; or a function of name and module.
-            Sites inside a known network take from it what follows.
-        first_cls_norm: in the place of `cls_norm` at sites before the first layer.
-        first: which these are, in the form of `where`. None: as the known network says; of sites
-            outside of known networks the first in the order of modules.
-        special_tokens: how many slots at the beginning of each sequence are special. None: as the
-            known network says, else 1.
-        batch_first: whether sequences are (B, S, C), or (S, B, C). None: as the known network
-            says, else True.
+        tok_norm: makes the norm of the other tokens. None keeps the existing module, so that
+            optimisers with its parameters stay valid.
+        where: modules to replace: one or several names as in `model.named_modules()`, in which `*`
+            matches anything, also dots; or a function of name and module. Inside a known network
+            the defaults of the arguments below are those of the network.
+        first_cls_norm: replaces `cls_norm` at sites before the first layer.
+        first: these sites, in the form of `where`. None: those of the known network; outside of
+            known networks the first site in the order of modules.
+        special_tokens: number of special slots at the beginning of each sequence. None: that of the
+            known network, else 1.
+        batch_first: true for sequences (B, S, C), false for (S, B, C). None: as in the known
+            network, else true.
 
     Raises:
-        ConfigError: the model is converted already, wrapped by DDP, unknown or a causal decoder, or
-            normalises sequences in pieces; nothing matches, a match is no norm over one dimension
-            of channels, a maker makes no norm of (n, channels), there is no special token, or an
-            argument is of the wrong kind.
+        ConfigError: the model is already converted, wrapped by DDP, unknown or a causal decoder, or
+            normalises sequences in pieces; nothing matches, a match is no norm over the last
+            dimension, a function makes no norm of (n, channels), there is no special token, or an
+            argument is of the wrong type.
 
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
-    arXiv 2309.12931, section 3; they train MAE, SimCSE's BERT and RoBERTa, and Graphormer so.
+    arXiv 2309.12931, section 3, with MAE, SimCSE's BERT and RoBERTa, and Graphormer.
 
     >>> import torch
     >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True, norm_first=True)
@@ -86,7 +90,7 @@ def convert_to_sepnorm(
     site            width  special  layout       cls_norm     tok_norm
     layers.0.norm1  8      1        batch first  LayerNorm *  LayerNorm
     layers.0.norm2  8      1        batch first  BatchNorm1d  LayerNorm
-    * before the first layer: a special token is alike in all sequences there
+    * before the first layer, where a special token is the same in all sequences
     >>> encoder(torch.randn(4, 5, 8)).shape
     torch.Size([4, 5, 8])
     >>> conversion.undo()
@@ -106,19 +110,19 @@ def convert_to_sepnorm(
         home, is_first = homes[name], name in first_ones
         if home:
             home.architecture.check(home.module)
-        make_like = partial(made_like, norm, next(norm.parameters(), like))
+        make_like = partial(make_norm_like, norm, next(norm.parameters(), like))
         new = MultiTokenSepNorm(
             channels_of(name, norm),
             partial(make_like, first_cls_norm if is_first else cls_norm),
-            partial(_kept, norm) if tok_norm is None else partial(make_like, tok_norm),
-            special_tokens=_of(home, "special_tokens", special_tokens, 1),
-            batch_first=_of(home, "batch_first", batch_first, True),
+            partial(_keep, norm) if tok_norm is None else partial(make_like, tok_norm),
+            special_tokens=_setting(home, "special_tokens", special_tokens, 1),
+            batch_first=_setting(home, "batch_first", batch_first, True),
         )
         new.padding = contexts.setdefault(home, new.padding)
         replacements[norm] = new.train(norm.training)
         sites.append(_site(name, new, is_first))
-    # all checks are done: from here on the model changes
-    places = _replace(model, replacements)
+    # no checks follow, so the model may be changed
+    replaced = _replace(model, replacements)
     masked = {
         id(new.padding)
         for new in replacements.values()
@@ -130,7 +134,7 @@ def convert_to_sepnorm(
         if id(padding) in masked
         for module in (home.called_with_masks() if home else [model])
     ]
-    return Conversion(model, tuple(sites), places, _leave_fast_path(model), hooks)
+    return Conversion(model, tuple(sites), replaced, _disable_fast_path(model), hooks)
 
 
 def _check_arguments(
@@ -141,18 +145,18 @@ def _check_arguments(
     special_tokens: Any,
     batch_first: Any,
 ) -> None:
-    """That each is of its kind."""
+    """Check the types of the arguments."""
     if not isinstance(model, nn.Module):
         raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
     if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
         raise ConfigError(
-            "the model is wrapped by DistributedDataParallel, which would not know the new norms: "
-            "convert before wrapping"
+            "the model is wrapped by DistributedDataParallel, which would not train the new norms: "
+            "convert it before wrapping"
         )
-    for argument, make in {"cls_norm": cls_norm, "first_cls_norm": first_cls_norm}.items():
-        check_maker(argument, make)
+    for argument, factory in {"cls_norm": cls_norm, "first_cls_norm": first_cls_norm}.items():
+        check_factory(argument, factory)
     if tok_norm is not None:
-        check_maker("tok_norm", tok_norm)
+        check_factory("tok_norm", tok_norm)
     if special_tokens is not None and type(special_tokens) is not int:
         raise ConfigError(f"special_tokens= must be an int or None; got {special_tokens!r}")
     if batch_first is not None and type(batch_first) is not bool:
@@ -160,19 +164,19 @@ def _check_arguments(
 
 
 def _first_ones(homes: dict[str, Known | None]) -> list[str]:
-    """The sites before the first layer: as known networks say, and the first outside of them."""
+    """Return the sites before the first layer of known networks, and the first other site."""
     outside = [name for name, home in homes.items() if home is None]
     return outside[:1] + [name for name, home in homes.items() if home and home.is_first(name)]
 
 
-def _of(home: Known | None, fact: str, given: Any, otherwise: Any) -> Any:
-    """What was given; else what is known of the network around; else the usual."""
+def _setting(home: Known | None, name: str, given: Any, default: Any) -> Any:
+    """Return the given value, else that of the known network, else the default."""
     if given is not None:
         return given
-    return otherwise if home is None else getattr(home.architecture, fact)(home.module)
+    return default if home is None else getattr(home.architecture, name)(home.module)
 
 
-def _kept(norm: nn.Module, width: int) -> nn.Module:
+def _keep(norm: nn.Module, width: int) -> nn.Module:
     return norm
 
 
@@ -188,34 +192,36 @@ def _site(name: str, norm: MultiTokenSepNorm, is_first: bool) -> Site:
     )
 
 
-def _replace(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Place]:
-    """A module that is known by several names is replaced in all of these places."""
-    places = [
-        Place(parent, attribute, child, new[child])
+def _replace(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Replacement]:
+    """Replace norms, also in several attributes, and return what was replaced."""
+    replaced = [
+        Replacement(parent, attribute, child, new[child])
         for parent in model.modules()
         for attribute, child in parent._modules.items()
         if child is not None and child in new
     ]
-    for place in places:
-        setattr(place.parent, place.attribute, place.new)
-    return places
+    for each in replaced:
+        setattr(each.parent, each.attribute, each.new)
+    return replaced
 
 
-def _leave_fast_path(model: nn.Module) -> list[Setting]:
-    """Keep torch's encoders from their fused path, which reads the norms' weights and never calls
-    them. Both `forward` look at an attribute each before they look at the norms (so in torch 2.4
-    to 2.13): the layer at its kind of activation, which it needs for nothing else, the encoder at
-    `use_nested_tensor`. Both go along with copies and pickles."""
+def _disable_fast_path(model: nn.Module) -> list[ChangedAttribute]:
+    """Disable the fused path of torch's encoders, which reads the norms' weights without a call.
+
+    Both `forward` check an attribute before the norms (in torch 2.4 to 2.13): the layer the kind of
+    its activation, which has no other use, and the encoder `use_nested_tensor`. Both attributes are
+    part of copies and pickles.
+    """
     wanted: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder) and _has_sepnorm(module.layers):
             wanted.append((module, "use_nested_tensor", False))
         elif isinstance(module, nn.TransformerEncoderLayer) and _has_sepnorm(module):
             wanted.append((module, "activation_relu_or_gelu", 0))
-    settings = [Setting(module, name, getattr(module, name)) for module, name, _ in wanted]
+    changed = [ChangedAttribute(module, name, getattr(module, name)) for module, name, _ in wanted]
     for module, name, value in wanted:
         setattr(module, name, value)
-    return settings
+    return changed
 
 
 def _has_sepnorm(module: nn.Module) -> bool:

@@ -18,19 +18,19 @@ __all__ = ["MultiTokenSepNorm"]
 
 
 class MultiTokenSepNorm(Unfused, nn.Module):
-    r"""Normalises each of k leading special tokens by a layer of its own, all others by one layer.
+    r"""Normalise each of k leading special tokens by its own layer, and all others by one layer.
 
     .. math::
 
         y_i = \mathrm{norm_{cls,i}}(x_i) \quad (i < k), \qquad
         y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge k)
 
-    Special tokens are CLS, distillation tokens, registers. With one of them, and the batch first,
-    it is `SepNorm`; it takes the place of a norm that is called with the sequences alone, which
-    `convert_to_sepnorm` replaces: what it must know of padding comes through `padding`.
+    Special tokens are CLS, distillation tokens and registers. With a single one and the batch
+    first, it equals `SepNorm`. `convert_to_sepnorm` puts it in place of norms that are called with
+    the sequences only, so a padding mask is read from `padding`.
 
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
-    arXiv 2309.12931, section 3, where there is one such token.
+    arXiv 2309.12931, section 3, for a single special token.
 
     >>> norm = MultiTokenSepNorm(4, special_tokens=2)
     >>> norm(torch.randn(8, 5, 4)).shape
@@ -46,15 +46,15 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         special_tokens: int = 1,
         batch_first: bool = True,
     ) -> None:
-        """Make one.
+        """Make the norms.
 
         Args:
-            hidden_size: channels, C.
-            cls_norm: makes the norm of one special token; called once for each.
+            hidden_size: number of channels, C.
+            cls_norm: makes the norm of a special token; called once for each.
             tok_norm: makes the norm of all other slots. A plain batch norm becomes a
                 `MaskedBatchNorm1d`.
-            special_tokens: how many slots at the beginning are special, k.
-            batch_first: whether sequences are (B, S, C), or (S, B, C).
+            special_tokens: number of special slots at the beginning, k.
+            batch_first: true for sequences (B, S, C), false for (S, B, C).
 
         Raises:
             ConfigError: there is no special token.
@@ -74,10 +74,10 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         """Normalise.
 
         Args:
-            x: (B, S, C), or (S, B, C) where `batch_first` is false; or one sequence, (S, C).
-            mask: bool (B, S) in both layouts, or (S,) for one sequence: where no padding stands.
-                Only a batch norm of the tokens reads it; without a mask it takes the one in
-                `padding`, and without that all slots count.
+            x: (B, S, C), or (S, B, C) if `batch_first` is false; or one sequence, (S, C).
+            mask: bool (B, S) in both layouts, or (S,) for one sequence: true at real tokens. It is
+                read by a batch norm of the tokens. Without it the mask of `padding` is used, and
+                without that all slots count.
 
         Raises:
             ValueError: x has another number of dimensions or too few slots, the mask another shape;
@@ -101,7 +101,7 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         return torch.cat([*tokens, y], dim=slots)
 
     def _others(self, x: Tensor) -> Tensor:
-        """All slots but the special ones."""
+        """Return all slots but the special ones."""
         special = len(self.cls_norms)
         return x[:, special:] if self.batch_first else x[special:]
 
@@ -119,7 +119,7 @@ class MultiTokenSepNorm(Unfused, nn.Module):
             )
 
     def _real(self, x: Tensor, mask: Tensor | None) -> Tensor | None:  # x's first two dimensions
-        """Where no padding stands."""
+        """Return the mask of real tokens."""
         if mask is None:
             if self.padding.unreadable:
                 raise ValueError(self.padding.unreadable)
@@ -131,16 +131,19 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         if real.shape != x.shape[:2]:
             raise ValueError(
                 f"a padding mask of shape {_shape(mask)} does not fit sequences of shape "
-                f"{_shape(x)}: it must be (batch, slots). Check batch_first=, or whether these "
-                "sequences have other slots than the ones that the mask is about"
+                f"{_shape(x)}: it must be (batch, slots). Check batch_first=, and whether the norm "
+                "sees the same slots as the mask"
             )
         return real.to(x.device)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Also of a network that was not converted: each norm takes a copy of the weights of the
-        one norm that was here, and keeps its own running statistics."""
+        """Load weights, also those of a network that was not converted.
+
+        Each norm then gets a copy of the weights of the single norm, and keeps its own running
+        statistics.
+        """
         old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
         if any(value is not None for value in old.values()):
             for name, own in self.state_dict().items():

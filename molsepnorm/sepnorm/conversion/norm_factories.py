@@ -1,4 +1,4 @@
-"""Norms made for a site: with the weights of the one that was there."""
+"""Norms for a site, with the weights of the norm that is replaced."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from torch import nn
 
 from molsepnorm.errors import ConfigError
 
-__all__ = ["MakeNorm", "check_maker", "made_like"]
+__all__ = ["NormFactory", "check_factory", "make_norm_like"]
 
-MakeNorm = Callable[[int], nn.Module]
-"""Makes a norm from a number of channels."""
+NormFactory = Callable[[int], nn.Module]
+"""A function that makes a norm from a number of channels."""
 
 
-def check_maker(argument: str, make: Any) -> None:
-    """That the argument of that name can be called to make a norm.
+def check_factory(argument: str, factory: Any) -> None:
+    """Check that the argument of that name is a function that makes a norm.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it cannot be called, or is itself a norm.
     """
-    if not callable(make) or isinstance(make, nn.Module):
+    if not callable(factory) or isinstance(factory, nn.Module):
         raise ConfigError(
             f"{argument}= must make a norm from a number of channels, as nn.LayerNorm does; "
-            f"got {make!r}"
+            f"got {factory!r}"
         )
 
 
 @torch.no_grad()
-def made_like(old: nn.Module, beside: nn.Parameter | None, make: MakeNorm, width: int) -> nn.Module:
-    """A norm with the weights of another, on the device of `beside`, in float32 or more."""
+def make_norm_like(
+    old: nn.Module, beside: nn.Parameter | None, factory: NormFactory, width: int
+) -> nn.Module:
+    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32."""
     eps = getattr(old, "eps", getattr(old, "variance_epsilon", None))
-    takes_eps = make in (nn.LayerNorm, nn.RMSNorm) and eps is not None
-    new = make(width, eps=eps) if takes_eps else make(width)  # type: ignore[call-arg]
+    takes_eps = factory in (nn.LayerNorm, nn.RMSNorm) and eps is not None
+    new = factory(width, eps=eps) if takes_eps else factory(width)  # type: ignore[call-arg]
     _check_norm(new, width)
     if beside is not None:
         double = beside.dtype == torch.float64
@@ -47,7 +49,7 @@ def made_like(old: nn.Module, beside: nn.Parameter | None, make: MakeNorm, width
 
 
 def _check_norm(norm: Any, width: int) -> None:
-    """That it is a module that takes (n, width) to the same, by trying."""
+    """Check, by a call, that a module maps (n, width) to the same shape."""
     made = f"a {type(norm).__name__}"
     if isinstance(norm, nn.Module):
         training = norm.training
@@ -56,9 +58,9 @@ def _check_norm(norm: Any, width: int) -> None:
             y = norm.eval()(beside.new_zeros(2, width))
             if isinstance(y, torch.Tensor) and y.shape == (2, width):
                 return
-            made += f" that makes {tuple(y.shape)} of (2, {width})"
+            made += f" that returns {tuple(y.shape)} for (2, {width})"
         except (RuntimeError, ValueError, TypeError, AttributeError) as error:
-            made += f", which says of an input (2, {width}): {error}"
+            made += f", which fails for an input (2, {width}): {error}"
         finally:
             norm.train(training)
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""Where padding stands in the sequences of a call, told to norms deep inside a network."""
+"""The padding mask of a call, for norms inside a network."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ __all__ = ["PaddingContext", "PaddingHook"]
 
 
 class PaddingContext:
-    """What a `PaddingHook` writes and the norms of one network read.
+    """The padding mask that a `PaddingHook` writes and the norms of a network read.
 
-    It is kept until the next call, as gradient checkpointing runs layers again in `backward`: with
-    that, `backward` must follow each call before the next one comes.
+    The mask is kept until the next call, because gradient checkpointing runs layers again in
+    `backward`. With gradient checkpointing call `backward` before the next call of the network.
     """
 
     real: Tensor | None = None
-    """bool (B, S), or (S,) for a single sequence: where no padding stands. None: nothing is known
-    of padding, so every slot counts."""
+    """bool (B, S), or (S,) for a single sequence: true at real tokens. None: the call has no mask,
+    so every slot counts."""
 
     unreadable: str | None = None
-    """Why the mask of the call says nothing of single slots, if so."""
+    """Error message if the mask of the call cannot be used."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {}  # a copy of a network does not take its last batch along
+        return {}  # a copy of a network does not contain its last batch
 
 
 class PaddingHook:
-    """A forward pre-hook that reads a call's padding mask into a context.
+    """A forward pre-hook that stores the padding mask of a call in a context.
 
     ======================  =================================================================
-    `attention_mask`        (B, S), 0 where padding stands (as in `transformers`)
-    `src_key_padding_mask`  (B, S) or (S,), True, −inf or the lowest number where padding stands
+    `attention_mask`        (B, S), 0 at padding (as in `transformers`)
+    `src_key_padding_mask`  (B, S) or (S,), True, −inf or the lowest number at padding
                             (as in `torch.nn`)
     ======================  =================================================================
 
-    An object, not a closure, so that networks that carry it can be copied and pickled.
+    It is an object, not a closure, so that networks with hooks can be copied and pickled.
 
     >>> padding = PaddingContext()
     >>> layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
@@ -53,19 +53,19 @@ class PaddingHook:
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         parameters = inspect.signature(module.forward).parameters.values()
         names = [parameter.name for parameter in parameters if parameter.kind in positional]
-        self.places = {name: names.index(name) for name in _READERS if name in names}
+        self.positions = {name: names.index(name) for name in _READERS if name in names}
         self.padding = padding
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Read the mask of a call of `module`."""
+        """Store the mask of a call of `module`."""
         self.padding.real = self.padding.unreadable = None
         for name, read in _READERS.items():
-            place = self.places.get(name, len(args))
-            mask = args[place] if place < len(args) else kwargs.get(name)
+            position = self.positions.get(name, len(args))
+            mask = args[position] if position < len(args) else kwargs.get(name)
             if mask is not None:
                 try:
                     self.padding.real = read(mask)
-                except ValueError as error:  # in evaluation nobody asks
+                except ValueError as error:  # raised by norms that need the mask
                     self.padding.unreadable = str(error)
                 return
 
@@ -73,7 +73,7 @@ class PaddingHook:
 def _of_attention_mask(mask: Any) -> Tensor:
     if not isinstance(mask, Tensor) or mask.dim() != 2:
         raise ValueError(
-            "a batch norm of the tokens must know the padding: attention_mask must be of shape "
+            "a batch norm of the tokens needs the padding: attention_mask must be of shape "
             f"(batch, slots), nonzero for real tokens; got {_described(mask)}. Pass such a mask, "
             "or convert with another tok_norm"
         )
@@ -83,8 +83,8 @@ def _of_attention_mask(mask: Any) -> Tensor:
 def _of_key_padding_mask(mask: Any) -> Tensor:
     if not isinstance(mask, Tensor) or mask.dim() not in (1, 2):
         raise ValueError(
-            "a batch norm of the tokens must know the padding: src_key_padding_mask must be of "
-            f"shape (batch, slots), True where padding stands; got {_described(mask)}"
+            "a batch norm of the tokens needs the padding: src_key_padding_mask must be of shape "
+            f"(batch, slots), True at padding; got {_described(mask)}"
         )
     return mask > torch.finfo(mask.dtype).min if mask.is_floating_point() else mask == 0
 

@@ -1,4 +1,4 @@
-"""What a conversion did: told, and taken back."""
+"""The result of a conversion, which can be printed and undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 
-__all__ = ["Conversion", "Place", "Setting", "Site"]
+__all__ = ["ChangedAttribute", "Conversion", "Replacement", "Site"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Site:
     """Channels."""
 
     special_tokens: int
-    """How many slots at the beginning of each sequence have a norm of their own."""
+    """Number of slots at the beginning of each sequence with norms of their own."""
 
     batch_first: bool
-    """Whether sequences are (B, S, C), or (S, B, C)."""
+    """True for sequences (B, S, C), false for (S, B, C)."""
 
     is_first: bool
-    """Whether no layer has mixed the tokens before: it took `first_cls_norm`."""
+    """True if no layer has mixed the tokens before, so that `first_cls_norm` was used."""
 
     cls_norm: str
     """Class of the norms of the special tokens."""
@@ -42,8 +42,8 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a norm was replaced."""
+class Replacement:
+    """A norm and the attribute that holds it."""
 
     parent: nn.Module
     attribute: str
@@ -52,8 +52,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """An attribute that was changed besides."""
+class ChangedAttribute:
+    """An attribute of another module that was changed."""
 
     module: nn.Module
     attribute: str
@@ -61,55 +61,54 @@ class Setting:
 
 
 class Conversion:
-    """What `convert_to_sepnorm` did to a model: printed, it is a table; `undo` takes it back.
+    """The result of `convert_to_sepnorm`. It prints as a table, and `undo` reverts it.
 
-    A copy of the model has a conversion of its own if both are copied at once:
-    `copy.deepcopy((model, conversion))`.
+    To copy a model with its conversion, copy both at once: `copy.deepcopy((model, conversion))`.
     """
 
     sites: tuple[Site, ...]
-    """In the order of the model's modules."""
+    """The replaced norms, in the order of the model's modules."""
 
     def __init__(
         self,
         model: nn.Module,
         sites: tuple[Site, ...],
-        places: list[Place],
-        settings: list[Setting],
+        replacements: list[Replacement],
+        attributes: list[ChangedAttribute],
         hooks: list[RemovableHandle],
     ) -> None:
         self.sites = sites
-        self._places, self._settings, self._hooks = places, settings, hooks
+        self._replacements, self._attributes, self._hooks = replacements, attributes, hooks
         self._model, self._dtype = model, _dtype_beside_norms(model)
 
     def undo(self) -> None:
-        """Put the old norms back, in place; a second time does nothing.
+        """Restore the old norms, in place. A second call does nothing.
 
-        Where `tok_norm` was None the norm of the tokens is the old norm itself, so it keeps what
-        it has learned since; otherwise the old norm returns as it was. What the special tokens'
-        norms have learned is gone.
+        If `tok_norm` was None, the norm of the tokens is the old norm itself and keeps what it has
+        learned. Otherwise the old norm is restored unchanged. The weights of the special tokens'
+        norms are lost.
 
         Raises:
-            ConfigError: something else has taken the place of a converted norm; nothing is changed.
+            ConfigError: a converted norm has been replaced since; nothing is changed.
         """
-        for place in self._places:
-            if getattr(place.parent, place.attribute, None) is not place.new:
+        for each in self._replacements:
+            if getattr(each.parent, each.attribute, None) is not each.new:
                 raise ConfigError(
-                    f"cannot undo the conversion: '{place.attribute}' of a "
-                    f"{type(place.parent).__name__} is no longer the SepNorm that was put there"
+                    f"cannot undo the conversion: '{each.attribute}' of a "
+                    f"{type(each.parent).__name__} is no longer the SepNorm of the conversion"
                 )
         dtype = _dtype_beside_norms(self._model)
-        for place in self._places:
-            if place.old is not place.new.tok_norm:  # it has missed what happened to the model
-                for beside in place.new.parameters():
-                    place.old.to(beside.device)
-                place.old.to(None if dtype == self._dtype else dtype)
-            setattr(place.parent, place.attribute, place.old.train(place.new.training))
-        for setting in self._settings:
-            setattr(setting.module, setting.attribute, setting.old)
+        for each in self._replacements:
+            if each.old is not each.new.tok_norm:  # the model may have been moved or cast since
+                for beside in each.new.parameters():
+                    each.old.to(beside.device)
+                each.old.to(None if dtype == self._dtype else dtype)
+            setattr(each.parent, each.attribute, each.old.train(each.new.training))
+        for changed in self._attributes:
+            setattr(changed.module, changed.attribute, changed.old)
         for hook in self._hooks:
             hook.remove()
-        self._places, self._settings, self._hooks = [], [], []
+        self._replacements, self._attributes, self._hooks = [], [], []
 
     def __str__(self) -> str:
         head = ("site", "width", "special", "layout", "cls_norm", "tok_norm")
@@ -128,13 +127,13 @@ class Conversion:
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         if any(site.is_first for site in self.sites):
             lines.append(
-                "* before the first layer: a special token is alike in all sequences there"
+                "* before the first layer, where a special token is the same in all sequences"
             )
         return "\n".join(lines)
 
 
 def _dtype_beside_norms(model: nn.Module) -> torch.dtype | None:
-    """Of the first parameter of floats that is in no SepNorm."""
+    """Return the type of the first floating-point parameter outside of SepNorm."""
     norms = [module for module in model.modules() if isinstance(module, MultiTokenSepNorm)]
     inside = {id(parameter) for norm in norms for parameter in norm.parameters()}
     others = (each for each in model.parameters() if id(each) not in inside)

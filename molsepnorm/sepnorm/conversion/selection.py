@@ -1,4 +1,4 @@
-"""Which modules of a model are to become SepNorm: known ones, or those that a rule says."""
+"""Selection of the modules that a conversion replaces."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
 
 def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> dict[str, nn.Module]:
-    """The modules to replace, in the order of modules: qualified name -> module.
+    """Return the modules to replace in the order of the model: qualified name -> module.
 
     Raises:
-        ConfigError: the model is converted already, nothing is known of it, or nothing matches.
+        ConfigError: the model is already converted or of an unknown class, or nothing matches.
     """
     modules = {name: module for name, module in model.named_modules() if name}
     if any(isinstance(module, MultiTokenSepNorm) for module in model.modules()):
         raise ConfigError(
-            f"this {type(model).__name__} is converted already: undo() that conversion first"
+            f"this {type(model).__name__} is already converted: undo() that conversion first"
         )
     if where is not None:
         return matching(modules, where, "where")
@@ -35,19 +35,19 @@ def chosen_norms(model: nn.Module, where: Where | None, known: list[Known]) -> d
     if not norms:
         classes = sorted(name.rpartition(".")[2] for each in ARCHITECTURES for name in each.classes)
         raise ConfigError(
-            f"no known norm of token sequences is in this {type(model).__name__}; known are "
+            f"this {type(model).__name__} has no known norm of token sequences; known are "
             f"{', '.join(classes)}, but not as decoders, whose first token sees no other. For "
-            "another transformer pass where=, such as "
-            "where='*.layers.*.norm?', with special_tokens= and batch_first="
+            "another transformer pass where=, such as where='*.layers.*.norm?', with "
+            "special_tokens= and batch_first="
         )
     return {name: module for name, module in modules.items() if name in norms}
 
 
 def matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[str, nn.Module]:
-    """Those of the modules that a rule says, in order; patterns pass over identities.
+    """Return the modules that a rule selects, in order; patterns do not match identities.
 
     Raises:
-        ConfigError: the rule, which is the argument of that name, is none, or matches nothing.
+        ConfigError: the rule, which is the given argument, is of the wrong type or matches nothing.
     """
     if callable(rule) and not isinstance(rule, type):
         chosen = {name: module for name, module in modules.items() if rule(name, module)}
@@ -70,7 +70,7 @@ def matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[
 
 
 def _patterns(rule: Where, argument: str) -> list[str]:
-    """The names, with `*`, of a rule that is no function."""
+    """Return the patterns of a rule that is not a function."""
     patterns = [rule] if isinstance(rule, str) else rule
     if isinstance(patterns, Iterable):
         patterns = list(patterns)
@@ -87,11 +87,11 @@ def _names_of_norms(modules: dict[str, nn.Module]) -> list[str]:
 
 
 _OTHER_CHANNELS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
-"""They have weights of one dimension too, and their channels are not the last dimension."""
+"""Norms and activations with one-dimensional weights whose channels are not the last dimension."""
 
 
 def _width(norm: nn.Module) -> int | None:
-    """Over how many channels a norm goes; None if it is no norm over one dimension, the last."""
+    """Return the number of channels of a norm; None if it does not normalise the last dimension."""
     if isinstance(norm, _OTHER_CHANNELS) or next(norm.children(), None) is not None:
         return None
     shape = getattr(norm, "normalized_shape", None)
@@ -101,15 +101,15 @@ def _width(norm: nn.Module) -> int | None:
 
 
 def channels_of(name: str, norm: nn.Module) -> int:
-    """Over how many channels the norm of that name goes.
+    """Return the number of channels of the norm of that name.
 
     Raises:
-        ConfigError: it is no norm over one dimension, the last.
+        ConfigError: it is not a norm over the last dimension only.
     """
     width = _width(norm)
     if width is None:
         raise ConfigError(
-            f"'{name}' is to become a SepNorm, but this {type(norm).__name__} is no norm over one "
-            "dimension of channels, the last: choose layer or RMS norms by where="
+            f"'{name}' cannot be replaced by SepNorm: this {type(norm).__name__} is no norm over "
+            "the last dimension only. Choose layer or RMS norms by where="
         )
     return width

@@ -16,8 +16,7 @@ def rounded(p: float) -> float:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_nothing_happens_at_p_0_or_in_evaluation(dtype: torch.dtype) -> None:
-    """p = 0 and evaluation mode give the input itself."""
+def test_dropout_returns_its_input_at_p_0_and_in_evaluation(dtype: torch.dtype) -> None:
     x = torch.randn(3, 5, dtype=dtype)
     residual = torch.randn(3, 5, dtype=dtype)
     for layer in (ByteDropout(0.0), ByteDropout(0.5).eval()):
@@ -28,28 +27,30 @@ def test_nothing_happens_at_p_0_or_in_evaluation(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.25, 0.5, 0.9])
 def test_rate_and_expectation(p: float) -> None:
-    """Elements go with probability round(256 p) / 256, survivors keep the expectation."""
+    """Elements are dropped with probability round(256 p) / 256, and the expectation is kept."""
     torch.manual_seed(0)
     layer = ByteDropout(p)
     y = layer(torch.ones(MANY))
-    gone = y == 0
+    dropped = y == 0
     deviation = (rounded(p) * (1 - rounded(p)) / MANY) ** 0.5
-    assert abs(gone.double().mean() - rounded(p)) < SIGMAS * deviation
+    assert abs(dropped.double().mean() - rounded(p)) < SIGMAS * deviation
     assert abs(y.double().mean() - 1) < SIGMAS * deviation / (1 - rounded(p))
     assert layer.scale == pytest.approx(1 / (1 - rounded(p)), rel=1e-12)
-    torch.testing.assert_close(y[~gone], torch.full_like(y[~gone], layer.scale), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        y[~dropped], torch.full_like(y[~dropped], layer.scale), rtol=1e-6, atol=0
+    )
 
 
-def test_the_nearest_probability_is_told_from_its_neighbours() -> None:
-    """p = 0.1 is 26/256, and the bounds above would notice 25/256 and 27/256."""
+def test_the_bounds_of_the_rate_are_narrow_enough() -> None:
+    """p = 0.1 is 26/256; 25/256 and 27/256 would be out of the bounds above."""
     deviation = (rounded(0.1) * (1 - rounded(0.1)) / MANY) ** 0.5
     assert rounded(0.1) == 26 / 256
     assert 2 * SIGMAS * deviation < 1 / 256
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5])
-def test_all_bytes_of_a_word_are_alike(p: float) -> None:
-    """The eight bytes of the random words drop at one rate: no bit of a word is constant."""
+def test_all_bytes_of_a_word_have_the_same_rate(p: float) -> None:
+    """No bit of the random words is constant."""
     torch.manual_seed(1)
     mask = ByteDropout(p).dropout_mask(torch.empty(MANY))
     assert mask is not None
@@ -59,7 +60,7 @@ def test_all_bytes_of_a_word_are_alike(p: float) -> None:
 
 
 def test_neighbouring_elements_are_uncorrelated() -> None:
-    """Masks of elements 1 to 16 places apart, and of two calls, have no correlation."""
+    """Masks of elements at distances 1 to 16, and of two calls, have no correlation."""
     torch.manual_seed(2)
     layer = ByteDropout(0.3)
     first, second = (layer.dropout_mask(torch.empty(MANY)).double() for _ in range(2))
@@ -72,7 +73,7 @@ def test_neighbouring_elements_are_uncorrelated() -> None:
 
 
 def test_add_is_residual_plus_dropout() -> None:
-    """`add` draws the same mask as the call and gives residual + dropout(x), gradients too."""
+    """Outputs and gradients; `add` draws the same mask as a call."""
     layer = ByteDropout(0.4)
     residual = torch.randn(7, 11, requires_grad=True)
     x = torch.randn(7, 11, requires_grad=True)
@@ -88,8 +89,8 @@ def test_add_is_residual_plus_dropout() -> None:
     assert (gradients[0][1] == 0).any()
 
 
-def test_the_seed_decides() -> None:
-    """Equal seeds give equal masks, and two draws in a row differ."""
+def test_equal_seeds_give_equal_masks() -> None:
+    """Two draws in a row differ."""
     layer = ByteDropout(0.5)
     x = torch.ones(1000)
     torch.manual_seed(4)
@@ -102,18 +103,18 @@ def test_the_seed_decides() -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (9,), (3, 5), (0, 4), (2, 3, 5, 7)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_any_size_and_dtype(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Sizes that are no multiple of eight, and other dtypes; shape and dtype are kept."""
+    """Also sizes that are no multiple of eight; shape and dtype are kept."""
     torch.manual_seed(5)
     layer = ByteDropout(0.5)
     x = torch.ones(shape, dtype=dtype)
     y = layer(x)
     assert (y.shape, y.dtype) == (x.shape, dtype)
     assert set(y.flatten().tolist()) <= {0.0, 2.0}
-    assert torch.equal(x, torch.ones(shape, dtype=dtype))  # the input is left alone
+    assert torch.equal(x, torch.ones(shape, dtype=dtype))  # the input is not changed
 
 
 def test_transposed_input() -> None:
-    """An input that is not contiguous keeps its values where they survive."""
+    """Survivors of an input that is not contiguous keep their values."""
     torch.manual_seed(6)
     x = torch.randn(5, 9).T
     y = ByteDropout(0.5)(x)
@@ -124,14 +125,13 @@ def test_transposed_input() -> None:
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, float("nan")])
-def test_p_out_of_range(p: float) -> None:
-    """A probability lies in 0 ≤ p < 1."""
+def test_a_probability_out_of_range_is_refused(p: float) -> None:
     with pytest.raises(ValueError, match="0 ≤ p < 1"):
         ByteDropout(p)
 
 
 def test_p_near_one_keeps_a_finite_scale() -> None:
-    """The largest rate is 255/256: something always survives."""
+    """The maximum rate is 255/256."""
     layer = ByteDropout(0.9999)
     assert layer.scale == 256
     torch.manual_seed(7)
@@ -140,7 +140,7 @@ def test_p_near_one_keeps_a_finite_scale() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.6])
 def test_gradcheck(p: float) -> None:
-    """The gradients of the call and of `add` are right, in float64, the mask held by a seed."""
+    """Gradients of a call and of `add`, with a fixed mask, equal finite differences."""
     layer = ByteDropout(p)
     torch.manual_seed(8)
     x = torch.randn(5, 7, dtype=torch.float64, requires_grad=True)

@@ -36,7 +36,7 @@ DROPPED, SCALE = 64, 256 / 192  # a quarter
 
 @pytest.fixture(autouse=True)
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layer takes the kernels on the CPU too, and what they leave unwritten is NaN."""
+    """The layer uses the kernels on the CPU, too; unwritten outputs are NaN."""
     monkeypatch.setattr(fused, "DEVICES", {"cpu", "cuda"})
     y, gradients = fused._empty_like_output, fused._empty_like_inputs
     monkeypatch.setattr(fused, "_empty_like_output", lambda *of: y(*of).fill_(torch.nan))
@@ -60,11 +60,11 @@ def plain(qkv: Tensor, bias: list[Tensor], masks: list[Tensor] | None = None) ->
     """The formula, in float64."""
     rows, start = [], 0
     for index, part in enumerate(bias):
-        heads, graphs, asking, slots = part.shape
+        heads, graphs, queries, slots = part.shape
         own = qkv[start : start + graphs * slots].double()
         start += graphs * slots
         q, k, v = own.view(graphs, slots, 3, heads, -1).permute(2, 3, 0, 1, 4)  # (H, graphs, S, _)
-        logits = q[:, :, :asking] @ k.transpose(2, 3) / q.shape[-1] ** 0.5 + part.double()
+        logits = q[:, :, :queries] @ k.transpose(2, 3) / q.shape[-1] ** 0.5 + part.double()
         weights = logits.softmax(-1)
         if masks is not None:
             weights = weights * masks[index] * SCALE
@@ -73,7 +73,7 @@ def plain(qkv: Tensor, bias: list[Tensor], masks: list[Tensor] | None = None) ->
 
 
 def assert_near(mine: Tensor, exact: Tensor, error: float = 5e-6) -> None:
-    """Near in relation to the whole tensor, as sums of numbers of both signs are."""
+    """The error is small relative to the norm of the whole tensor."""
     assert mine.isfinite().all()
     assert (mine.double() - exact.double()).norm() <= error * exact.double().norm() + 1e-12
 
@@ -91,35 +91,34 @@ def assert_same_values_and_gradients(
 
 
 @pytest.mark.parametrize("size", [5, 10, 16, 24])
-def test_equals_the_formula(size: int) -> None:
-    """Blocks of unlike shapes, one of graphs of one slot: values, and every gradient."""
+def test_fused_attention_equals_the_formula(size: int) -> None:
+    """Values and gradients, for groups of different shapes; one has graphs of a single slot."""
     qkv, bias = some_inputs(size)
     assert_same_values_and_gradients(
         fused_attention(qkv, bias), plain(qkv, bias), [qkv, bias[0], bias[1], bias[3], bias[4]]
     )
-    # one number for all, as the gradient of a sum, lies nowhere whole
+    # the gradient of a sum is an expanded tensor, which is not contiguous
     mine, exact = (y(qkv, bias).sum() for y in (fused_attention, plain))
     assert_near(*(torch.autograd.grad(y, qkv)[0] for y in (mine, exact)))
     assert not torch.autograd.grad(fused_attention(qkv, bias).sum(), bias[2])[0].any()
 
 
-def test_the_longest_rows() -> None:
+def test_groups_of_the_maximum_size_are_supported() -> None:
     qkv, bias = some_inputs(4, (PaddedGroup(1, fused.FUSED_SLOTS),))
     assert_same_values_and_gradients(fused_attention(qkv, bias), plain(qkv, bias), [qkv, *bias])
 
 
-def test_graph_tokens_alone_ask() -> None:
-    """Q is 1, in a slice of the whole bias; the others' q have no gradient, and it is written."""
+def test_queries_of_graph_tokens_equal_the_formula() -> None:
+    """Q is 1, with a slice of the whole bias. The gradients of other queries are written as 0."""
     qkv, bias = some_inputs()
-    asked = [part[:, :, :1] for part in bias]
+    first_rows = [part[:, :, :1] for part in bias]
     inputs = [qkv, bias[0], bias[1], bias[3], bias[4]]
-    y = fused_attention(qkv, asked)
+    y = fused_attention(qkv, first_rows)
     assert y.shape == (7, qkv.shape[1] // 3)
-    assert_same_values_and_gradients(y, plain(qkv, asked), inputs)
+    assert_same_values_and_gradients(y, plain(qkv, first_rows), inputs)
 
 
-def test_a_bias_that_lies_in_another_order() -> None:
-    """Transposed, so that neighbouring columns are far apart."""
+def test_a_transposed_bias_equals_the_formula() -> None:
     qkv, bias = some_inputs()
     turned = [part.transpose(2, 3) for part in bias]
     inputs = [qkv, bias[1], bias[3]]
@@ -146,7 +145,7 @@ def test_padding_keys_have_no_weight_and_no_gradient() -> None:
 
 
 def test_rows_without_a_key_give_zeros() -> None:
-    """As a graph that is there to fill a batch may have."""
+    """A graph that fills a fixed batch may have such rows."""
     qkv, bias = some_inputs(10, (PaddedGroup(2, 3),))
     empty = bias[0].detach().clone()
     empty[:, 1] = -torch.inf
@@ -158,15 +157,15 @@ def test_rows_without_a_key_give_zeros() -> None:
 
 
 @pytest.mark.parametrize("shift", [-2000.0, 2000.0])
-def test_a_number_added_to_all_logits_changes_nothing(shift: float) -> None:
-    """However large, but for the digits that it takes from the bias."""
+def test_a_constant_added_to_all_logits_changes_nothing(shift: float) -> None:
+    """Except for the precision of the bias."""
     qkv, bias = some_inputs(10, GROUPS[:2])
     shifted = [part.detach() + shift for part in bias]
     assert_near(fused_attention(qkv, shifted), plain(qkv, bias), 3e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_shorter_types_within_their_own_rounding(dtype: torch.dtype) -> None:
+def test_half_precision_is_accurate_to_its_rounding(dtype: torch.dtype) -> None:
     qkv, bias = some_inputs(10, GROUPS[:2], dtype)
     y = fused_attention(qkv, bias)
     assert y.dtype == dtype
@@ -178,7 +177,7 @@ def test_shorter_types_within_their_own_rounding(dtype: torch.dtype) -> None:
 
 
 def some_masks(groups: tuple[PaddedGroup, ...], seed: int, dropped: int = DROPPED) -> list[Tensor]:
-    """What dropout keeps after a seed: with equal weights and v = 1, piece by piece, it is seen."""
+    """The dropout masks for a seed, measured with equal weights and v = 1 in one slot at a time."""
     width = 32
     _, bias = some_inputs(width, groups)
     bias = [torch.zeros_like(part) for part in bias]
@@ -204,7 +203,7 @@ def some_masks(groups: tuple[PaddedGroup, ...], seed: int, dropped: int = DROPPE
 
 
 def test_dropout_is_the_same_forward_and_backward() -> None:
-    """Values and gradients are the formula's with the mask that was seen."""
+    """Values and gradients equal the formula with the measured mask."""
     groups = (PaddedGroup(2, 7), PaddedGroup(1, 33), PaddedGroup(1, 66))
     masks = some_masks(groups, seed=3)
     qkv, bias = some_inputs(10, groups)
@@ -213,20 +212,20 @@ def test_dropout_is_the_same_forward_and_backward() -> None:
     assert_same_values_and_gradients(y, plain(qkv, bias, masks), [qkv, *bias])
 
 
-def test_dropout_of_graph_tokens_alone() -> None:
-    """Their rows have the mask that they have among all, whatever the tile."""
+def test_the_dropout_mask_of_graph_tokens_is_that_of_all_slots() -> None:
+    """For tiles of any size."""
     groups = (PaddedGroup(3, 20), PaddedGroup(1, 40))
     masks = [mask[:, :, :1] for mask in some_masks(groups, seed=4)]
     qkv, bias = some_inputs(10, groups)
     torch.manual_seed(4)
-    asked = [part[:, :, :1] for part in bias]
-    y = fused_attention(qkv, asked, DROPPED, SCALE)
-    assert_same_values_and_gradients(y, plain(qkv, asked, masks), [qkv, *bias])
+    first_rows = [part[:, :, :1] for part in bias]
+    y = fused_attention(qkv, first_rows, DROPPED, SCALE)
+    assert_same_values_and_gradients(y, plain(qkv, first_rows, masks), [qkv, *bias])
 
 
 @pytest.mark.parametrize("dropped", [1, 26, 128, 255])
-def test_the_share_of_dropped_weights(dropped: int) -> None:
-    """On the whole, and in each column: every byte of a random word is as good."""
+def test_the_rate_of_dropped_weights(dropped: int) -> None:
+    """In total and in each column, which uses a certain byte of the random words."""
     masks = torch.stack(
         some_masks((PaddedGroup(3, 32), PaddedGroup(3, 32)), 5, dropped)
     )  # (2, H, 3, 32, 32)
@@ -234,11 +233,11 @@ def test_the_share_of_dropped_weights(dropped: int) -> None:
     for mean, count in ((masks.mean(), masks.numel()), (masks.mean((0, 1, 2, 3)), 2 * 6 * 32)):
         deviation = (share * (1 - share) / count) ** 0.5
         assert (mean - share).abs().max() < 4.5 * deviation + 1e-6
-    assert masks.view(-1, 4).any(0).all()  # 255 is a byte that each place of a word can have
+    assert masks.view(-1, 4).any(0).all()  # 255 occurs at every byte of a word
 
 
-def test_masks_are_fresh_everywhere_and_at_every_call() -> None:
-    """Any two heads, graphs, groups, rows or calls agree by chance alone."""
+def test_dropout_masks_are_independent() -> None:
+    """Between heads, graphs, groups, rows and calls."""
     groups = (PaddedGroup(2, 32), PaddedGroup(2, 32))
     both = torch.stack([torch.stack(some_masks(groups, seed, 128)) for seed in (6, 7)])
     rows, columns = both.flatten(0, 3).transpose(0, 1).flatten(1), both.flatten(0, 4).T
@@ -248,7 +247,7 @@ def test_masks_are_fresh_everywhere_and_at_every_call() -> None:
 
 
 def test_dropout_follows_the_seed_of_pytorch() -> None:
-    """To the bit, gradients included; the next call differs."""
+    """Values and gradients repeat bit by bit, and the next call differs."""
     qkv, bias = some_inputs(10, GROUPS[:2])
     results = []
     for _ in range(2):
@@ -267,7 +266,7 @@ def test_dropout_keeps_the_mean() -> None:
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="CUDA graphs need a GPU")
-def test_replays_of_a_cuda_graph_draw_fresh_masks() -> None:
+def test_replays_of_a_cuda_graph_draw_new_masks() -> None:
     """Each replay has gradients that fit its own mask: v's sum to the weights that stayed."""
     qkv, bias = some_inputs(10, GROUPS[:2])
 
@@ -298,10 +297,10 @@ def test_replays_of_a_cuda_graph_draw_fresh_masks() -> None:
 
 
 @pytest.mark.parametrize("tokens_only", [False, True])
-def test_the_layer_is_the_same_either_way(
+def test_the_layer_is_equal_with_and_without_kernels(
     tokens_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the kernels and without: values, gradients of input, biases and weights."""
+    """Values, and gradients of input, biases and weights."""
     _, bias = some_inputs()
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     x = torch.randn(SLOTS, 20, device=DEVICE, requires_grad=True)
@@ -314,7 +313,7 @@ def test_the_layer_is_the_same_either_way(
     assert_same_values_and_gradients(y, expected, inputs, 1e-5)
 
 
-def test_the_layer_drops_in_training_alone() -> None:
+def test_the_layer_applies_dropout_in_training_only() -> None:
     _, bias = some_inputs(10, GROUPS[:2])
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.5)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE)
@@ -326,7 +325,7 @@ def test_the_layer_drops_in_training_alone() -> None:
 
 
 def test_the_layer_under_autocast() -> None:
-    """The projections give bfloat16, gradients are float32."""
+    """The projections are bfloat16, and gradients are float32."""
     _, bias = some_inputs(10, GROUPS[:2])
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE, requires_grad=True)
@@ -344,7 +343,7 @@ def test_the_layer_under_autocast() -> None:
         (torch.float32, HEADS * (fused.FUSED_WIDTH + 1), PaddedGroup(1, 3)),
     ],
 )
-def test_what_does_not_fit_goes_the_plain_way(
+def test_unsupported_inputs_do_not_use_the_kernels(
     dtype: torch.dtype, width: int, group: PaddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(fused, "_launch")
@@ -355,8 +354,8 @@ def test_what_does_not_fit_goes_the_plain_way(
     assert layer(x, PairTensors(bias), (group,))[0].isfinite().all()
 
 
-def test_gates_go_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernels know none. Gates of 1 change nothing, and of 2 they double what is attended."""
+def test_gates_do_not_use_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gates of 1 change nothing, and gates of 2 double the output."""
     _, bias = some_inputs(10, GROUPS[:2])
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     torch.nn.init.zeros_(layer.out.bias)
@@ -369,8 +368,8 @@ def test_gates_go_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_near(layer(x, PairTensors(bias, gates), GROUPS[:2])[0], factor * expected)
 
 
-def test_a_machine_that_cannot_run_it_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Triton, or without the C compiler that it calls, the layer still works."""
+def test_a_machine_without_triton_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layer works without Triton, or without the C compiler that it calls."""
 
     def no_compiler(*_: object) -> None:
         raise RuntimeError("no C compiler")
@@ -386,14 +385,14 @@ def test_a_machine_that_cannot_run_it_is_told_once(monkeypatch: pytest.MonkeyPat
         fused._runs_on.cache_clear()
 
 
-def test_slots_that_do_not_agree() -> None:
+def test_a_bias_with_another_number_of_slots_is_refused() -> None:
     qkv, bias = some_inputs(10, (PaddedGroup(2, 3),))
     with pytest.raises(ValueError, match=r"\(2, 2, 3, 3\) hold 6 slots, but qkv has 5 rows"):
         fused_attention(qkv[:5], bias)
 
 
-def test_the_operation_is_what_it_says_to_pytorch() -> None:
-    """Its schema, and the shapes by which torch.compile plans."""
+def test_the_operation_is_registered_correctly() -> None:
+    """Its schema, gradient and the shapes for torch.compile."""
     qkv, bias = some_inputs(10, GROUPS[:1])
     seeds = torch.tensor([5], device=DEVICE)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
@@ -401,7 +400,7 @@ def test_the_operation_is_what_it_says_to_pytorch() -> None:
         torch.library.opcheck(fused._attend, inputs, test_utils=tests)
 
 
-def test_products_follow_pytorch_s_setting() -> None:
+def test_tf32_follows_the_setting_of_pytorch() -> None:
     before = torch.get_float32_matmul_precision()
     try:
         for setting, precision in (("highest", "ieee"), ("high", "tf32")):
@@ -411,8 +410,8 @@ def test_products_follow_pytorch_s_setting() -> None:
         torch.set_float32_matmul_precision(before)
 
 
-def test_importing_the_network_leaves_triton_and_the_compiler_alone() -> None:
-    """They take a second to import."""
+def test_importing_the_network_does_not_import_triton_and_the_compiler() -> None:
+    """Their import takes a second."""
     code = "import sys, molsepnorm.nn; print({'triton', 'torch._dynamo'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

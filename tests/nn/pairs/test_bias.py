@@ -1,4 +1,4 @@
-"""The attention bias against the paper's formula, one atom pair after the other."""
+"""The attention bias against the paper's formula, in a loop over atom pairs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch_of(graphs: list[MolGraph], spec: EncodingSpec, blocks: int = 1) -> Gra
 
 
 def bias_for(spec: EncodingSpec) -> AttentionBias:
-    """A float64 module whose parameters are far from each other."""
+    """A float64 module with random parameters."""
     module = AttentionBias(HEADS, spec.bond_sizes, spec.max_distance, spec.max_path_length).double()
     torch.manual_seed(0)
     with torch.no_grad():
@@ -45,13 +45,12 @@ def bias_for(spec: EncodingSpec) -> AttentionBias:
 
 
 def smallest_path(graph: MolGraph, sizes: tuple[int, ...], i: int, j: int) -> list[int] | None:
-    """The lexicographically smallest bond labels of the shortest paths from i to j, the slow way;
-    None where there is no path."""
-    places = [prod(sizes[:place]) for place in range(len(sizes))]
+    """The smallest bond labels of all shortest paths from i to j; None if there is no path."""
+    factors = [prod(sizes[:feature]) for feature in range(len(sizes))]
     network = nx.Graph()
     network.add_nodes_from(range(graph.num_atoms))
     for (a, b), features in zip(graph.bonds.tolist(), graph.bond_features.tolist(), strict=True):
-        network.add_edge(a, b, label=sum(f * p for f, p in zip(features, places, strict=True)))
+        network.add_edge(a, b, label=sum(f * p for f, p in zip(features, factors, strict=True)))
     if not nx.has_path(network, i, j):
         return None
     return min(
@@ -99,36 +98,38 @@ def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) 
     assert [part.shape for part in parts] == [
         (HEADS, block.graphs, block.slots, block.slots) for block in batch.groups
     ]
-    by_size = sorted(graphs, key=lambda graph: graph.num_atoms)  # blocks hold graphs of like size
+    by_size = sorted(
+        graphs, key=lambda graph: graph.num_atoms
+    )  # groups hold graphs of similar size
     rows = [(part[:, row], part.shape[-1]) for part in parts for row in range(part.shape[1])]
     with torch.no_grad():
         for graph, (fast, slots) in zip(by_size, rows, strict=True):
             slow = slow_bias(module, spec, graph, slots)
             meant = ~slow.isnan()
             torch.testing.assert_close(fast[meant], slow[meant], rtol=1e-12, atol=1e-12)
-            # a row of padding sees nothing but finite numbers and −∞ at padding, so softmax is fine
+            # a padding row is finite except for −∞ at padding, so its softmax is finite
             assert (fast[:, graph.num_atoms + 1 :, : graph.num_atoms + 1]).isfinite().all()
 
 
 @pytest.mark.parametrize("lengths", [(39, 20), (5, 5), (6, 2), (3, 1), (1, 1)])
-def test_equals_the_formula_pair_by_pair(lengths: tuple[int, int]) -> None:
-    """ZINC's features: every pair, also beyond the longest path and the largest distance."""
+def test_bias_equals_the_formula_for_every_pair(lengths: tuple[int, int]) -> None:
+    """With ZINC's features; also beyond the longest path and the largest distance."""
     zinc = featurize.get("zinc")
     spec = EncodingSpec((3,), max_distance=lengths[0], max_path_length=lengths[1])
     assert_equals_loop([zinc(smiles) for smiles in ZINC], spec, blocks=2)
 
 
 @pytest.mark.parametrize("lengths", [(39, 20), (4, 2)])
-def test_several_features_per_bond_and_salts(lengths: tuple[int, int]) -> None:
-    """OGB's features: a bond's embedding is its features' mean; fragments are unreachable."""
+def test_bias_equals_the_formula_with_several_bond_features(lengths: tuple[int, int]) -> None:
+    """With OGB's features, whose embeddings are averaged; fragments are unreachable."""
     ogb = featurize.get("ogb")
     spec = EncodingSpec(ogb.bond_sizes, max_distance=lengths[0], max_path_length=lengths[1])
     assert_equals_loop([ogb(smiles) for smiles in OGB], spec, blocks=3)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_graphs(seed: int) -> None:
-    """Random graphs with two bond features, most of them with rings and several fragments."""
+def test_bias_equals_the_formula_for_random_graphs(seed: int) -> None:
+    """Two bond features; most graphs have rings and several fragments."""
     rng = np.random.default_rng(seed)
     spec = EncodingSpec((3, 2), max_distance=4, max_path_length=3)
     graphs = []
@@ -146,8 +147,8 @@ def test_random_graphs(seed: int) -> None:
     assert_equals_loop(graphs, spec, blocks=1)
 
 
-def test_table_in_words() -> None:
-    """Padding, graph token, unreachable and self by hand; then a bond and its two-bond path."""
+def test_table_has_the_expected_entries() -> None:
+    """Entries of the table by hand: special codes, a bond and paths of two and three bonds."""
     spec = EncodingSpec((3,), max_distance=3, max_path_length=2)
     encoded = encode([featurize.get("zinc")("C=CC#C")], spec)
     batch = GraphTensors.of(encoded).cut([0])
@@ -168,8 +169,8 @@ def test_table_in_words() -> None:
     torch.testing.assert_close(table[codes["distance 3, bonds 1-0"]], three)
 
 
-def test_atoms_alone() -> None:
-    """Molecules of one atom: a vocabulary without any path."""
+def test_bias_of_single_atoms() -> None:
+    """Molecules of one atom have a vocabulary without paths."""
     spec = EncodingSpec((3,))
     batch = batch_of([featurize.get("zinc")("C"), featurize.get("zinc")("O")], spec)
     module = bias_for(spec)
@@ -180,7 +181,7 @@ def test_atoms_alone() -> None:
 
 
 def test_gradcheck_of_the_table() -> None:
-    """The gradient by every parameter, by finite differences."""
+    """Gradients of every parameter equal finite differences."""
     spec = EncodingSpec((2, 2), max_distance=3, max_path_length=2)
     features = np.array([[0, 1], [1, 0], [1, 1], [0, 0]], dtype=np.uint8)
     chain = np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
@@ -191,7 +192,7 @@ def test_gradcheck_of_the_table() -> None:
 
 
 def test_float32_is_near_float64() -> None:
-    """Summing along long paths loses no accuracy that matters in float32."""
+    """Sums along long paths are accurate in float32."""
     spec = EncodingSpec((3,))
     batch = batch_of([featurize.get("zinc")(smiles) for smiles in ZINC], spec)
     module = bias_for(spec)

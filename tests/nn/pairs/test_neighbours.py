@@ -19,7 +19,7 @@ from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.pairs.neighbours import hop_distances, neighbours_of
 
 CONFIG = GraphormerConfig(max_degree=2, max_distance=3, max_path_length=2)
-"""With clipped degrees and distances: neither may lose a bond."""
+"""Degrees and distances are clipped, which must not lose bonds."""
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")
 
 
@@ -32,7 +32,7 @@ def some_batch(blocks: int) -> GraphBatch:
 
 
 def expected_bonds(batch: GraphBatch) -> dict[int, dict[int, int]]:
-    """Slot -> its neighbours' slots -> the bond's label."""
+    """Slot -> slot of a neighbour -> label of the bond."""
     found: dict[int, dict[int, int]] = {slot: {} for slot in range(len(batch.mask))}
     for token, graph in zip(batch.graph_token.tolist(), graphs(), strict=True):
         for (a, b), (label,) in zip(graph.bonds.tolist(), graph.bond_features, strict=True):
@@ -42,8 +42,8 @@ def expected_bonds(batch: GraphBatch) -> dict[int, dict[int, int]]:
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_equals_the_bonds(blocks: int) -> None:
-    """Every bond from both ends with its label, in rising order, and nothing else."""
+def test_tables_list_every_bond_at_both_ends(blocks: int) -> None:
+    """With its label, in increasing order, and nothing else."""
     batch = some_batch(blocks)
     table = neighbours_of(batch)
     assert table.slots.shape == (len(batch.mask), 4)  # tert-butyl's carbon
@@ -56,7 +56,7 @@ def test_equals_the_bonds(blocks: int) -> None:
 
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_the_reverse_is_the_same_bond(blocks: int) -> None:
-    """It leads from the neighbour back to the atom, and twice is where one began."""
+    """It refers from the neighbour to the atom, and its own reverse is the entry itself."""
     table = neighbours_of(some_batch(blocks))
     rows = torch.arange(len(table.slots))[:, None].expand_as(table.slots)
     assert torch.equal(table.slots.flatten()[table.reverse], rows)
@@ -66,7 +66,7 @@ def test_the_reverse_is_the_same_bond(blocks: int) -> None:
 
 
 def test_molecules_smaller_than_the_widest_atom() -> None:
-    """A block of single atoms has fewer slots than the table has places."""
+    """A group of single atoms has fewer slots than the table has columns."""
     batch = batch_of([featurize.get("zinc")(text) for text in ("CC(C)(C)O", "C", "O")], CONFIG, 2)
     assert min(block.slots for block in batch.groups) == 2
     alone = batch.graph_token[1:] + 1
@@ -74,8 +74,8 @@ def test_molecules_smaller_than_the_widest_atom() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
-def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: int) -> None:
-    """Whatever it was written in, and whatever a batch takes of it: shapes are the same."""
+def test_the_width_of_the_tables_is_that_of_the_store(tmp_path: Path, chunk: int) -> None:
+    """Shapes are equal for chunks of any size and any batch."""
     spec = encoding_of(CONFIG)
     with StoreWriter(tmp_path / "a", spec, "zinc") as writer:
         for first in range(0, len(SMILES), chunk):
@@ -86,8 +86,8 @@ def test_a_store_has_room_for_the_bonds_of_all_molecules(tmp_path: Path, chunk: 
         assert neighbours_of(batch).slots.shape == (len(batch.mask), 4)
 
 
-def test_distances() -> None:
-    """Hops between atoms of one fragment, clipped; 0 elsewhere."""
+def test_hop_distances_equal_those_of_networkx() -> None:
+    """Clipped, for atoms of one fragment; 0 elsewhere."""
     batch = some_batch(1)
     (hops,) = hop_distances(batch)
     (codes,) = batch.by_group(batch.pairs)

@@ -142,7 +142,7 @@ def test_attention_equals_a_loop_over_pairs(
 
 @pytest.mark.parametrize("tokens_only", [True, False])
 def test_gradients_equal_finite_differences(tokens_only: bool) -> None:
-    """Of x, pairs, bias and every weight."""
+    """Gradients of x, pairs, bias and every weight."""
     groups = (PaddedGroup(2, 3), PaddedGroup(1, 2))
     layer, x, pairs, bias = some_layer(groups=groups)
 

@@ -1,4 +1,4 @@
-"""The gates of attention weights against the formula, one slot pair after the other."""
+"""The gates of URPE against the formula, in a loop over pairs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def graphs_of(smiles: tuple[str, ...] | list[str]) -> list[MolGraph]:
 
 
 def some_gate(features: int = 0) -> URPE:
-    """A float64 module whose parameters are far from each other."""
+    """A float64 module with random parameters."""
     torch.manual_seed(1)
     gate = URPE(HEADS, MAX_DISTANCE, features).double()
     with torch.no_grad():
@@ -83,8 +83,8 @@ def slow_gate(gate: URPE, graph: MolGraph, known: Tensor | None) -> Tensor:  # (
 @pytest.mark.parametrize("blocks", [1, 3])
 @pytest.mark.parametrize("features", [0, FEATURES])
 @torch.no_grad()
-def test_equals_the_formula_pair_by_pair(features: int, blocks: int) -> None:
-    """Distances up to the largest and beyond, fragments, the graph token, padding apart."""
+def test_gates_equal_the_formula_for_every_pair(features: int, blocks: int) -> None:
+    """Including distances beyond the largest, fragments, the graph token and padding."""
     graphs = sorted(graphs_of(SMILES), key=lambda graph: graph.num_atoms)
     batch, gate = batch_of(graphs, CONFIG, blocks), some_gate(features)
     known = some_features(batch) if features else None
@@ -103,7 +103,7 @@ def test_equals_the_formula_pair_by_pair(features: int, blocks: int) -> None:
 
 @pytest.mark.parametrize("features", [0, FEATURES])
 def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
-    """It is 1 for every pair that counts, so the layer's output is that without gates."""
+    """It is 1 for every pair of real slots."""
     model, batch = far_from_initial(CONFIG), batch_of(graphs_of(SMILES), CONFIG, 2)
     known = [part.float() for part in some_features(batch)] if features else None
     gates = URPE(HEADS, MAX_DISTANCE, features)(batch, known)
@@ -124,9 +124,8 @@ def first_layer(model: Graphormer) -> GraphormerLayer:
     return layer
 
 
-def answers(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tensor:  # (B, C)
-    """The graph tokens behind a layer of attention with gates; the features are Gaussian kernels
-    of what stands for a distance."""
+def token_outputs(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tensor:  # (B, C)
+    """The graph tokens after attention with gates, with Gaussian kernels as features."""
     model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, blocks)
     steps = batch.paths.distances[batch.pairs].double().sqrt()
     kernels = torch.exp(-((steps[:, None] - torch.arange(FEATURES)) ** 2))
@@ -143,26 +142,26 @@ def answers(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tens
     return y[batch.graph_token]
 
 
-def test_numbering_company_and_padding_of_real_molecules_do_not_matter(datasets: Path) -> None:
-    """Alone, renumbered, together, in another order and in blocks: the same."""
+def test_atom_order_batch_and_padding_do_not_matter(datasets: Path) -> None:
+    """For real molecules alone, renumbered, and in batches of any order and grouping."""
     with open(datasets / "moleculenet" / "tox21.csv", newline="") as file:
         rows = [row["smiles"] for row in csv.DictReader(file)]
     with rdBase.BlockLogs():
         sample = random.Random(3).sample(rows, 30)
         graphs = graphs_of([smiles for smiles in sample if Chem.MolFromSmiles(smiles)])
-    alone = torch.cat([answers([graph]) for graph in graphs])
-    assert not torch.allclose(alone, answers(graphs, gated=False))
+    alone = torch.cat([token_outputs([graph]) for graph in graphs])
+    assert not torch.allclose(alone, token_outputs(graphs, gated=False))
     rng = np.random.default_rng(0)
     others = [renumbered(graph, rng) for graph in graphs]
     order = rng.permutation(len(graphs)).tolist()
     for blocks in (1, 4):
-        together = answers([others[i] for i in order], blocks)
+        together = token_outputs([others[i] for i in order], blocks)
         torch.testing.assert_close(together, alone[order], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("features", [0, FEATURES])
 def test_gradcheck(features: int) -> None:
-    """The gradient by every parameter and the features, by finite differences."""
+    """Gradients of every parameter and the features equal finite differences."""
     batch, gate = batch_of(graphs_of(["CC.C", "O"]), CONFIG), some_gate(features)
     known = [part.requires_grad_() for part in some_features(batch)] if features else []
     assert torch.autograd.gradcheck(
@@ -171,7 +170,7 @@ def test_gradcheck(features: int) -> None:
 
 
 def test_autocast_keeps_float32() -> None:
-    """Gates are float32, whatever the features' type."""
+    """Gates are float32 for features of any type."""
     batch, gate = batch_of(graphs_of(SMILES), CONFIG), some_gate(FEATURES).float()
     known = some_features(batch)
     exact = gate(batch, known)
@@ -182,8 +181,8 @@ def test_autocast_keeps_float32() -> None:
         torch.testing.assert_close(rough, fine, rtol=0.05, atol=0.05)
 
 
-def test_a_networks_own_initialisation_leaves_it_alone() -> None:
-    """`Graphormer.reset_parameters` draws linear layers and embeddings, not gates."""
+def test_the_initialisation_of_a_network_resets_gates() -> None:
+    """Their parameters are not drawn at random."""
     model = Graphormer(CONFIG)
     gate = URPE(HEADS, MAX_DISTANCE, FEATURES)
     model.add_module("some_gate", gate)
@@ -191,7 +190,7 @@ def test_a_networks_own_initialisation_leaves_it_alone() -> None:
     assert not any(parameter.any() for parameter in gate.parameters())
 
 
-def test_features_and_weights_come_together() -> None:
+def test_features_without_weights_are_refused() -> None:
     batch = batch_of(graphs_of(SMILES), CONFIG)
     with pytest.raises(ValueError, match="got no features of the slot pairs, but .* features=3"):
         some_gate(FEATURES)(batch)

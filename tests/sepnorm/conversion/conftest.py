@@ -17,7 +17,7 @@ import torch
 
 @pytest.fixture(scope="session")
 def timm() -> Iterator[ModuleType]:
-    """timm as installed, or from the environment's folder `vision`, where the Makefile puts it."""
+    """timm as installed, or from the folder `vision` of the environment (see the Makefile)."""
     if importlib.util.find_spec("timm"):
         yield importlib.import_module("timm")
         return

@@ -1,4 +1,4 @@
-"""SepNorm put into transformers of other libraries: small, with random weights."""
+"""SepNorm in small transformers of other libraries, with random weights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTH, BATCH, SLOTS = 16, 24, 6
 
 @dataclass(frozen=True)
 class Case:
-    """A small transformer, what it is called with, and what of its answer is compared."""
+    """A small transformer, its inputs, and the part of its output that is compared."""
 
     model: nn.Module
     inputs: dict[str, Any]
@@ -60,7 +60,7 @@ LENGTHS = 2 + torch.arange(BATCH) % (SLOTS - 1)
 
 
 def real() -> Tensor:
-    """(B, S): where no padding stands."""
+    """(B, S): true at real tokens."""
     return torch.arange(SLOTS) < LENGTHS[:, None]
 
 
@@ -94,7 +94,7 @@ def vit() -> Case:
 
 
 def first_of_vit(vit: nn.Module) -> str:
-    """transformers 4 has an encoder with layers, 5 has layers."""
+    """The layers are in `encoder.layer` in transformers 4, and in `layers` in transformers 5."""
     layers = "encoder.layer" if hasattr(vit, "encoder") else "layers"
     return f"vit.{layers}.0.layernorm_before"
 
@@ -199,7 +199,7 @@ def loss_of(answer: Tensor) -> Tensor:
 
 
 def test_two_layer_norms_change_nothing(case: Case, unfused: Callable[[], Any]) -> None:
-    """Not one bit in evaluation, as each starts from the weights of the norm that was there."""
+    """The outputs in evaluation have the same bits, since weights are taken from the old norm."""
     with unfused():  # that path rounds otherwise, and blanks padding
         expected = case.answer(case.model.eval())
     convert_to_sepnorm(case.model, nn.LayerNorm, nn.LayerNorm)
@@ -208,8 +208,8 @@ def test_two_layer_norms_change_nothing(case: Case, unfused: Callable[[], Any]) 
 
 
 def test_sites_are_the_norms_on_sequences(case: Case) -> None:
-    """Every one that is called with sequences of the model's width, and no other, as seen by hooks
-    on all norms; those before the first layer are marked; the report tells all."""
+    """Hooks on all norms find the same ones: those called with sequences of the model's width.
+    Sites before the first layer are marked, and all are in the report."""
     shapes: dict[str, torch.Size] = {}
     for name, module in case.model.named_modules():
         if isinstance(module, nn.LayerNorm):
@@ -232,7 +232,7 @@ def test_sites_are_the_norms_on_sequences(case: Case) -> None:
 
 def test_every_site_normalises_as_said(case: Case) -> None:
     """In training: special tokens by the batch's statistics, slot by slot, all others by their own;
-    with the weights of the old norm, and its ε."""
+    with the weights and the ε of the old norm."""
     old = copy.deepcopy(case.model)
     conversion = convert_to_sepnorm(case.model)
     caught: dict[str, tuple[Tensor, Tensor]] = {}
@@ -255,7 +255,7 @@ def test_every_site_normalises_as_said(case: Case) -> None:
 
 
 def test_a_step_trains_every_norm(case: Case) -> None:
-    """All that is new gets a gradient, the tokens' parameters are the old ones, the loss falls."""
+    """New parameters get gradients, those of the tokens are the old ones, and the loss falls."""
     parameters = dict(case.model.named_parameters())
     conversion = convert_to_sepnorm(case.model)
     for site in conversion.sites:
@@ -277,7 +277,7 @@ def test_a_step_trains_every_norm(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "vit", "timm-registers", "torch-batch-pre"])
 def test_evaluation_agrees_with_training(name: str, make: Callable[[str], Case]) -> None:
-    """Once the running statistics have settled, up to the variance's n / (n − 1)."""
+    """With converged running statistics, up to the factor n / (n − 1) of the variance."""
     case = make(name)
     convert_to_sepnorm(case.model.train(), quick_batch_norm)
     with torch.no_grad():
@@ -292,7 +292,7 @@ def test_evaluation_agrees_with_training(name: str, make: Callable[[str], Case])
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "vit", "mae", "timm", "timm-registers"])
 def test_no_batch_norm_gets_tokens_that_are_alike(name: str, make: Callable[[str], Case]) -> None:
-    """The special tokens that it normalises differ from sequence to sequence, in training."""
+    """In training its special tokens differ between sequences."""
     case = make(name)
     conversion = convert_to_sepnorm(case.model.train())
     smallest: dict[str, float] = {}
@@ -337,7 +337,7 @@ def test_why_the_first_norm_is_another(name: str, make: Callable[[str], Case]) -
 
 
 def trained(case: Case, **options: Any) -> nn.Module:
-    """Converted, its statistics and weights moved."""
+    """The converted model after a few steps."""
     convert_to_sepnorm(case.model.train(), **options)
     loss_of(case.answer(case.model)).backward()
     torch.optim.SGD(case.model.parameters(), lr=0.1).step()
@@ -348,7 +348,7 @@ def trained(case: Case, **options: Any) -> nn.Module:
 def test_states_round_trip(
     case: Case, tok_norm: Any, tmp_path: Path, make: Callable[[str], Case]
 ) -> None:
-    """Into a model that was built and converted anew, by dict and by safetensors; and copies."""
+    """Into a new converted model, by state dict and safetensors file; and copies."""
     fresh, other = copy.deepcopy(case.model), copy.deepcopy(case.model)
     with torch.no_grad():
         for parameter in fresh.parameters():
@@ -395,7 +395,7 @@ def sepnorms(model: nn.Module) -> list[MultiTokenSepNorm]:
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
 def test_undo(case: Case, tok_norm: Any) -> None:
-    """The old norms, names, outputs and switches; nothing of the conversion is left."""
+    """The old norms, names, outputs and attributes are restored."""
     before = case.answer(case.model.eval())
     modules = dict(case.model.named_modules())
     switches = [vars(module).copy() for module in case.model.modules()]
@@ -418,7 +418,7 @@ def test_undo(case: Case, tok_norm: Any) -> None:
 
 
 def test_undo_keeps_what_the_tokens_norm_has_learned(make: Callable[[str], Case]) -> None:
-    """And does not clobber what has been put in a site's place since; with a copy of both."""
+    """It does not overwrite a norm that was replaced since; also for a copy of both."""
     case = make("bert")
     conversion = convert_to_sepnorm(case.model)
     site = case.model.get_submodule("bert.embeddings.LayerNorm")
@@ -436,7 +436,7 @@ def test_undo_keeps_what_the_tokens_norm_has_learned(make: Callable[[str], Case]
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
 def test_a_state_from_before_the_conversion_can_be_loaded(case: Case, tok_norm: Any) -> None:
-    """As if it had been loaded before."""
+    """The result is the same as if it had been loaded before the conversion."""
     before, other = case.model.state_dict(), copy.deepcopy(case.model)
     expected_model = copy.deepcopy(case.model).eval()
     convert_to_sepnorm(expected_model, tok_norm=tok_norm)
@@ -449,7 +449,7 @@ def test_a_state_from_before_the_conversion_can_be_loaded(case: Case, tok_norm: 
 
 
 def test_a_state_from_before_that_is_assigned(make: Callable[[str], Case]) -> None:
-    """Its tensors are not shared among norms; what a meta model lacks afterwards is told."""
+    """Its tensors are not shared between norms. A missing weight of a meta model is reported."""
     case = make("bert")
     before = copy.deepcopy(case.model.state_dict())
     hollow = copy.deepcopy(case.model).to("meta")
@@ -482,7 +482,7 @@ def test_undo_follows_the_model(make: Callable[[str], Case]) -> None:
 
 
 def with_rubbish(case: Case) -> dict[str, Any]:
-    """The inputs, with other things where padding stands."""
+    """The inputs with random padding."""
     inputs = dict(case.inputs)
     if "src" in inputs:
         batch_first = case.model.layers[0].self_attn.batch_first
@@ -525,7 +525,7 @@ def test_padding_leaves_no_trace(name: str, make: Callable[[str], Case]) -> None
 def test_layers_called_one_by_one_hear_of_padding(
     norm_first: bool, make: Callable[[str], Case]
 ) -> None:
-    """As if their encoder had been called."""
+    """The outputs equal those of the encoder."""
     case = make(f"torch-batch-{'pre' if norm_first else 'post'}")
     convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
     alone = copy.deepcopy(case.model)
@@ -553,7 +553,7 @@ def test_masks_are_read_where_they_are_needed(make: Callable[[str], Case]) -> No
 
 
 def test_a_mask_by_place_and_no_mask(make: Callable[[str], Case]) -> None:
-    """Positional arguments count; a call without mask forgets the last one's."""
+    """Positional arguments are read. A call without a mask forgets the last one."""
     case = make("bert")
     convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
     named, placed, plain = (copy.deepcopy(case.model) for _ in range(3))
@@ -585,8 +585,8 @@ def test_gradient_checkpointing(make: Callable[[str], Case]) -> None:
 
 
 def test_synchronised_norms(case: Case) -> None:
-    """Every batch norm of a converted model becomes one that counts all processes; with one
-    process, outputs are the same."""
+    """Every batch norm of a converted model counts all processes. In a single process the outputs
+    are the same."""
     convert_to_sepnorm(case.model.train())
     synchronised = copy.deepcopy(case.model)
     synchronize_norms(synchronised)

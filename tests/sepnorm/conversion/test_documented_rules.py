@@ -66,7 +66,7 @@ def test_every_model_of_the_table_is_tried():
 
 
 def make(name: str, head: str | None = None) -> tuple[nn.Module, Callable[[], Tensor]]:
-    """A small model, and a call of it."""
+    """A small model and a function that calls it."""
     torch.manual_seed(0)
     config = getattr(transformers, name.replace("Model", "Config"))(**SETTINGS[name])
     model = getattr(transformers, head or name)(config)
@@ -81,7 +81,7 @@ def make(name: str, head: str | None = None) -> tuple[nn.Module, Callable[[], Te
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_finds_the_norms_on_sequences(name):
-    """All of them, in the order of the layers, whose outputs stay what they are."""
+    """All of them, in the order of the layers; outputs do not change."""
     model, call = make(name)
     model.eval()
     before = call()
@@ -112,7 +112,6 @@ def test_it_does_so_under_a_head_too_and_the_model_trains(name):
 
 
 def test_numbers_of_special_tokens():
-    """As the models count them."""
     for name in RULES:
         model, _ = make(name)
         count = RULES[name].get("special_tokens", 1)

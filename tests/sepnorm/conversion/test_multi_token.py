@@ -40,7 +40,7 @@ def perturbed(norm: MultiTokenSepNorm) -> MultiTokenSepNorm:
 
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d, nn.RMSNorm])
 def test_one_special_token_is_sepnorm(tok_norm: type[nn.Module]) -> None:
-    """Outputs, gradients and running statistics, with padding."""
+    """Outputs, gradients and running statistics are equal, with padding."""
     ours = perturbed(MultiTokenSepNorm(WIDTH, tok_norm=tok_norm))
     theirs = SepNorm(WIDTH, tok_norm=tok_norm)
     theirs.cls_norm = copy.deepcopy(ours.cls_norms[0])
@@ -62,7 +62,7 @@ def test_one_special_token_is_sepnorm(tok_norm: type[nn.Module]) -> None:
 @pytest.mark.parametrize("special", [1, 2, 3])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_each_special_token_has_a_norm_of_its_own(special: int, batch_first: bool) -> None:
-    """Slot by slot, with torch's functions."""
+    """Compared slot by slot with torch's functions."""
     norm = perturbed(MultiTokenSepNorm(WIDTH, special_tokens=special, batch_first=batch_first))
     x = some_input()
     y = norm(x) if batch_first else norm(x.transpose(0, 1)).transpose(0, 1)
@@ -85,7 +85,7 @@ def test_each_special_token_has_a_norm_of_its_own(special: int, batch_first: boo
 def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
     batch_first: bool,
 ) -> None:
-    """Its statistics are those of the rows that are left, in one list."""
+    """Its statistics are those of all other rows."""
     norm = MultiTokenSepNorm(
         WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2, batch_first=batch_first
     )
@@ -107,7 +107,6 @@ def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
 
 
 def test_the_mask_of_a_context_is_taken_unless_one_is_passed() -> None:
-    """What a hook has written is as good as an argument."""
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x, mask = some_input(), some_mask(1)
     expected, unmasked = copy.deepcopy(norm)(x, mask), copy.deepcopy(norm)(x)
@@ -121,7 +120,7 @@ def test_the_mask_of_a_context_is_taken_unless_one_is_passed() -> None:
 
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_one_sequence_without_a_batch(batch_first: bool) -> None:
-    """(S, C) is the sequence that it is inside a batch of one."""
+    """The output for (S, C) equals that for a batch of one."""
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=batch_first)
     norm.tok_norm.running_mean.fill_(2.0)
     norm.eval()
@@ -135,7 +134,7 @@ def test_one_sequence_without_a_batch(batch_first: bool) -> None:
 
 
 def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16() -> None:
-    """bf16 activations with float32 weights, and a network wholly in bf16."""
+    """For bfloat16 activations with float32 weights, and for a network in bfloat16."""
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x = some_input().bfloat16()
     y = norm(x)
@@ -157,7 +156,7 @@ def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16()
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_gradients_in_float64(tok_norm: type[nn.Module], batch_first: bool) -> None:
-    """Of input and parameters, by finite differences."""
+    """Gradients of input and parameters."""
     norm = perturbed(
         MultiTokenSepNorm(WIDTH, tok_norm=tok_norm, special_tokens=2, batch_first=batch_first)
     ).double()
@@ -173,7 +172,7 @@ def test_gradients_in_float64(tok_norm: type[nn.Module], batch_first: bool) -> N
 
 
 def test_compiled_equals_eager() -> None:
-    """torch.compile takes it as one graph, the mask of the context included."""
+    """torch.compile makes a single graph, also with the mask of the context."""
     eager = perturbed(MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=2))
     inner = copy.deepcopy(eager)
     eager.padding.real = inner.padding.real = some_mask(2)
@@ -183,7 +182,7 @@ def test_compiled_equals_eager() -> None:
 
 
 def test_the_weights_of_one_norm_are_taken_by_all() -> None:
-    """The state of the layer norm that stood here before; what it has not is left as it is."""
+    """The state of the old layer norm is loaded; other weights are not changed."""
     old = perturbed(nn.LayerNorm(WIDTH))
     network = nn.Sequential(MultiTokenSepNorm(WIDTH, special_tokens=2))
     network[0].cls_norms[1].running_mean.fill_(5.0)
@@ -197,7 +196,7 @@ def test_the_weights_of_one_norm_are_taken_by_all() -> None:
 
 
 def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
-    """With SepNorm's message; no norm has taken the batch into its statistics."""
+    """No norm has counted the batch in its statistics."""
     norm = MultiTokenSepNorm(WIDTH, special_tokens=2)
     with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
         norm(some_input()[:1])
@@ -206,7 +205,7 @@ def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    """Numbers of tokens, dimensions, slots and masks."""
+    """Wrong numbers of special tokens, dimensions and slots, and wrong masks."""
     with pytest.raises(ConfigError, match="at least one special token; got special_tokens=0"):
         MultiTokenSepNorm(WIDTH, special_tokens=0)
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=3)
@@ -244,7 +243,7 @@ class Reader(nn.Module):
 def test_masks_are_found_by_name_and_by_place(
     positional: list, named: dict, expected: list | None
 ) -> None:
-    """And the one of the last call is forgotten."""
+    """The mask of the last call is forgotten."""
     module, padding = Reader(), PaddingContext()
     module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
     padding.real = torch.ones(1, 1)
@@ -256,7 +255,7 @@ def test_masks_are_found_by_name_and_by_place(
 
 
 def test_masks_that_do_not_tell_the_padding_are_refused() -> None:
-    """Such as one over pairs of slots: where the mask is needed, and only there."""
+    """Such as a mask over pairs of slots. They are refused only if the mask is needed."""
     module, norm = Reader(), MultiTokenSepNorm(4, tok_norm=nn.BatchNorm1d)
     hook = PaddingHook(module, norm.padding)
     module.register_forward_pre_hook(hook, with_kwargs=True)

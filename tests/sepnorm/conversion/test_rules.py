@@ -1,4 +1,4 @@
-"""Converting by a rule, torch's fused path, and what is refused."""
+"""Conversion by rules, torch's fused path, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, BATCH, SLOTS = 8, 5, 4
 
 
 class Block(nn.Module):
-    """A transformer layer that nobody knows."""
+    """A transformer layer of an unknown class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Of such layers, with norms besides that are none of a token sequence's."""
+    """A network of unknown layers, with norms that do not act on token sequences."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Network(nn.Module):
 
 
 def names(model: nn.Module) -> list[str]:
-    """Of what has become SepNorm."""
+    """The names of the modules that were replaced."""
     return [name for name, module in model.named_modules() if isinstance(module, MultiTokenSepNorm)]
 
 
@@ -60,7 +60,7 @@ def names(model: nn.Module) -> list[str]:
     ],
 )
 def test_where_is_exactly_what_is_replaced(where: object, expected: list[str]) -> None:
-    """By patterns and by a function; the first takes the other kind of norm."""
+    """Rules are patterns or functions; the first site gets another kind of norm."""
     model = Network()
     conversion = convert_to_sepnorm(model, where=where)
     assert names(model) == [f"layers.{name}" for name in expected]
@@ -69,7 +69,7 @@ def test_where_is_exactly_what_is_replaced(where: object, expected: list[str]) -
 
 
 def test_weights_and_epsilon_are_taken_over() -> None:
-    """By layer and RMS norms made here; what the maker says of ε stands."""
+    """An ε that the factory sets is kept."""
     model = Network()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -94,7 +94,7 @@ def test_weights_and_epsilon_are_taken_over() -> None:
 
 
 def test_new_norms_are_where_the_old_one_was() -> None:
-    """Device, mode and at least float32."""
+    """They have its device and mode, and are at least float32."""
     model = Network().to("meta").eval()
     convert_to_sepnorm(model, where="*norm1")
     new = model.layers[1].norm1
@@ -110,7 +110,7 @@ def test_new_norms_are_where_the_old_one_was() -> None:
 
 
 def test_the_mask_of_an_unknown_model_is_its_own_argument() -> None:
-    """attention_mask of the model that is converted; and a norm without weights will do."""
+    """It is the argument attention_mask of the converted model."""
     model = Network()
     model.layers[0].norm1 = nn.LayerNorm(WIDTH, elementwise_affine=False)
     convert_to_sepnorm(model, tok_norm=nn.BatchNorm1d, where="layers.0.norm1")
@@ -123,7 +123,7 @@ def test_the_mask_of_an_unknown_model_is_its_own_argument() -> None:
 
 
 def test_a_norm_in_several_places_is_replaced_in_all() -> None:
-    """It stays one norm, and comes back to all of them."""
+    """It stays a single norm, and `undo` restores it everywhere."""
     model = Network()
     shared = model.layers[1].norm1 = model.layers[0].norm1
     conversion = convert_to_sepnorm(model, where="layers.0.norm1")
@@ -135,7 +135,7 @@ def test_a_norm_in_several_places_is_replaced_in_all() -> None:
 
 
 def test_a_rule_inside_a_known_network_takes_its_facts() -> None:
-    """Layout and first norms; beside it the usual; and what is passed goes before both."""
+    """Layout and first norms. Outside of it the defaults are used, and arguments override both."""
     layer = nn.TransformerEncoderLayer(WIDTH, 2, norm_first=True)
     encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     model = nn.ModuleDict({"encoder": encoder, "head": nn.LayerNorm(WIDTH)})
@@ -152,7 +152,7 @@ def test_a_rule_inside_a_known_network_takes_its_facts() -> None:
 
 
 def test_first_sites_can_be_said() -> None:
-    """Several of them, or none; by names or by a function."""
+    """Several sites or none, by names or by a function."""
     rules = [
         (None, ["0.norm1"]),
         ("layers.0.*", ["0.norm1", "0.norm2"]),
@@ -170,7 +170,7 @@ def test_first_sites_can_be_said() -> None:
 
 
 def test_patterns_pass_over_identities() -> None:
-    """Which stand where a norm is left out."""
+    """Identities take the place of norms that are left out."""
     model = Network()
     model.layers[0].norm2 = nn.Identity()
     convert_to_sepnorm(model, where="layers.*.norm?")
@@ -185,7 +185,6 @@ def without_norm2(module: nn.Module) -> None:
 
 
 def test_a_norm_without_weights_takes_the_model_s_type() -> None:
-    """And its device."""
     for change, dtype, device in (
         ({"dtype": torch.float64}, torch.float64, "cpu"),
         ({"device": "meta"}, torch.float32, "meta"),
@@ -249,7 +248,7 @@ def by_hand(layer: nn.Module, x: Tensor, padding: Tensor | None) -> Tensor:
 def test_the_fused_path_does_not_bypass_sepnorm(
     padded: bool, norm_first: bool, activation: str, unfused: Callable[[], Any]
 ) -> None:
-    """In evaluation without gradients an encoder would take it, and nested tensors with it."""
+    """In evaluation without gradients an encoder would use it, with nested tensors."""
     layer = encoder_layer(norm_first=norm_first, activation=activation)
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first)
     convert_to_sepnorm(model)
@@ -273,7 +272,7 @@ def test_the_fused_path_does_not_bypass_sepnorm(
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_undo_gives_the_fused_path_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is counted: called before and afterwards, not in between; not where no norm changed."""
+    """It is called before and afterwards, not in between; it stays enabled if no norm changed."""
     calls = []
     fused = torch._transformer_encoder_layer_fwd
     monkeypatch.setattr(
@@ -299,7 +298,7 @@ def test_undo_gives_the_fused_path_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_layer_alone_and_layers_in_a_list() -> None:
-    """Without an encoder around: the first of a stack alone has a first norm."""
+    """Outside of an encoder, only the first layer of a stack has a first norm."""
     layer = encoder_layer(norm_first=True)
     [first, second] = convert_to_sepnorm(layer).sites
     assert (first.name, first.is_first, second.name, second.is_first) == (
@@ -325,7 +324,7 @@ def test_a_layer_alone_and_layers_in_a_list() -> None:
 
 
 def test_of_an_encoder_and_a_decoder_the_encoder_is_known() -> None:
-    """nn.Transformer: the decoder's sequences have no special token that anybody knows of."""
+    """The sequences of the decoder of `nn.Transformer` have no known special token."""
     model = nn.Transformer(WIDTH, 2, 2, 2, 12, dropout=0.0)
     before = dict(model.decoder.named_modules())
     conversion = convert_to_sepnorm(model, tok_norm=nn.BatchNorm1d)
@@ -341,7 +340,7 @@ def test_of_an_encoder_and_a_decoder_the_encoder_is_known() -> None:
 
 
 def test_one_sequence_without_a_batch_and_a_float_mask() -> None:
-    """(S, C) with a mask (S,), −∞ where padding stands, in evaluation."""
+    """(S, C) with a mask (S,) that is −∞ at padding, in evaluation."""
     for batch_first in (True, False):
         layer = nn.TransformerEncoderLayer(WIDTH, 2, 12, batch_first=batch_first)
         convert_to_sepnorm(layer, tok_norm=nn.BatchNorm1d)
@@ -359,7 +358,7 @@ def test_one_sequence_without_a_batch_and_a_float_mask() -> None:
 
 
 def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
-    """Each message says what to do; the model has no SepNorm afterwards."""
+    """Each message says what to do, and the model is unchanged."""
 
     def no_module(width: int) -> object:
         return torch.ones(width)
@@ -371,18 +370,21 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
         return nn.Flatten(0)
 
     refused = [
-        ({}, r"no known norm of token sequences is in this Network; known are BertModel.*where="),
+        ({}, r"this Network has no known norm of token sequences; known are BertModel.*where="),
         ({"where": "layers.*.norm3"}, r"where='layers.\*.norm3' matches no module.*layers.0.norm1"),
         ({"where": ["*norm1", "*nrm2"]}, r"where='\*nrm2' matches no module"),
         ({"where": lambda name, module: False}, "a function that is true for no module"),
         ({"where": "*norm?*", "special_tokens": 0}, "at least one special token"),
-        ({"where": ["*norm1", "plane"]}, "'plane' .* LayerNorm is no norm over one"),
-        ({"where": ["*norm1", "pooled"]}, "'pooled' .* BatchNorm1d is no norm over one"),
-        ({"where": "layers.0"}, "'layers.0' .* Block is no norm over one"),
+        ({"where": ["*norm1", "plane"]}, "'plane' .* LayerNorm is no norm over the last"),
+        ({"where": ["*norm1", "pooled"]}, "'pooled' .* BatchNorm1d is no norm over the last"),
+        ({"where": "layers.0"}, "'layers.0' .* Block is no norm over the last"),
         ({"where": "*norm1", "cls_norm": no_module}, "must make a module .*; got a Tensor"),
         ({"where": "*norm1", "cls_norm": nn.BatchNorm2d}, "got a BatchNorm2d, .*expected 4D input"),
-        ({"where": "*norm1", "tok_norm": too_wide}, r"LayerNorm, which says of an input \(2, 8\)"),
-        ({"where": "*norm1", "first_cls_norm": flat}, r"Flatten that makes \(16,\) of \(2, 8\)"),
+        (
+            {"where": "*norm1", "tok_norm": too_wide},
+            r"LayerNorm, which fails for an input \(2, 8\)",
+        ),
+        ({"where": "*norm1", "first_cls_norm": flat}, r"Flatten that returns \(16,\) for \(2, 8\)"),
         ({"where": "*norm1", "cls_norm": "batch"}, "cls_norm= must make a norm .* got 'batch'"),
         ({"where": "*norm1", "first_cls_norm": None}, "first_cls_norm= must make .* got None"),
         ({"where": "*norm1", "tok_norm": nn.LayerNorm(8)}, "tok_norm= must .* got LayerNorm"),
@@ -406,24 +408,23 @@ def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
 
 
 def test_a_converted_model_is_not_converted_again() -> None:
-    """It says how to."""
     model = Network()
     convert_to_sepnorm(model, where="*norm1")
-    with pytest.raises(ConfigError, match=r"this Network is converted already: undo\(\)"):
+    with pytest.raises(ConfigError, match=r"this Network is already converted: undo\(\)"):
         convert_to_sepnorm(model, where="*norm2")
     assert names(model) == ["layers.0.norm1", "layers.1.norm1"]
 
 
 def test_layers_that_do_not_tell_their_layout() -> None:
-    """Of one's own making, inside torch's encoder: the layout must be passed."""
+    """A layer of an unknown class inside torch's encoder: the layout must be passed."""
     model = nn.TransformerEncoder(Block(), 2, enable_nested_tensor=False)
-    with pytest.raises(ConfigError, match="Block inside .* does not tell its layout: pass"):
+    with pytest.raises(ConfigError, match="layout of Block inside .* is unknown: pass"):
         convert_to_sepnorm(model)
     assert len(convert_to_sepnorm(model, batch_first=True).sites) == 4
 
 
 def test_layers_whose_norms_are_not_known() -> None:
-    """They are told of, rather than left as they are beside others that are replaced."""
+    """They are reported, so that a conversion is never partial."""
 
     class Stranger(nn.TransformerEncoderLayer):
         def __init__(self) -> None:
@@ -433,26 +434,28 @@ def test_layers_whose_norms_are_not_known() -> None:
 
     model = nn.TransformerEncoder(encoder_layer(), 2, nn.LayerNorm(WIDTH))
     model.layers = nn.ModuleList([Stranger(), Stranger()])
-    with pytest.raises(ConfigError, match=r"no known norm is in 'layers.0', a Stranger: .*where="):
+    with pytest.raises(ConfigError, match=r"'layers.0', a Stranger, has no known norm: .*where="):
         convert_to_sepnorm(model)
     assert len(convert_to_sepnorm(model, where=["layers.*.norm_?", "norm"]).sites) == 5
 
 
 def test_a_model_in_ddp_is_refused(tmp_path: Path) -> None:
-    """It would not average the gradients of norms that it has never seen."""
+    """It would not average the gradients of the new norms."""
     store = f"file://{tmp_path / 'store'}"
     torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
     try:
         wrapped = nn.parallel.DistributedDataParallel(Network())
-        with pytest.raises(ConfigError, match="by DistributedDataParallel.*convert before wrapp"):
+        with pytest.raises(
+            ConfigError, match="by DistributedDataParallel.*convert it before wrapp"
+        ):
             convert_to_sepnorm(wrapped, where="*norm1")
     finally:
         torch.distributed.destroy_process_group()
 
 
 def test_bert_as_a_decoder_and_in_pieces() -> None:
-    """A decoder's first token sees no other, so it is no CLS; of two sorts the encoder is known.
-    A feed-forward that works in pieces would have several first tokens."""
+    """The first token of a decoder attends only to itself, so it is no CLS. A feed-forward block
+    that works in pieces would have several first tokens."""
     transformers = pytest.importorskip("transformers")
     small = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     size = {"vocab_size": 9, "hidden_size": WIDTH, **small}
@@ -471,7 +474,6 @@ def test_bert_as_a_decoder_and_in_pieces() -> None:
 
 
 def test_a_nested_tensor_is_refused() -> None:
-    """By the norm, which says so."""
     norm = MultiTokenSepNorm(WIDTH)
     nested = torch.nested.nested_tensor([torch.randn(2, WIDTH), torch.randn(3, WIDTH)])
     with pytest.raises(ValueError, match="takes padded sequences, not a nested tensor"):
@@ -479,8 +481,7 @@ def test_a_nested_tensor_is_refused() -> None:
 
 
 def test_timm_before_its_first_block(timm: object) -> None:
-    """A norm of constants is constant: with `pre_norm` two norms, or one and a block's many, come
-    before a layer has mixed the tokens."""
+    """With `pre_norm`, two norms or more are called before a layer has mixed the tokens."""
     from timm.models import vision_transformer as vit
 
     size = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "num_heads": 2, "depth": 2}
@@ -499,7 +500,7 @@ def test_timm_before_its_first_block(timm: object) -> None:
 
 
 def test_timm_without_a_class_token(timm: object) -> None:
-    """Nothing to normalise apart; registers alone will do."""
+    """It has no special token; registers are enough."""
     from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 
     size = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "num_heads": 2, "depth": 2}

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphormerConfig
-from molsepnorm.nn.kernels.dropout import draws_at_random, dropout_alone
+from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.training.objectives.contrastive import dropout_views, info_nce
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
