@@ -246,15 +246,15 @@ MUTATIONS = [
     Mutation(
         "batch: paths transposed, from j to i",
         "data/batching/collate.py",
-        "codes = self.pairs[torch.where(both, row + place, 0)]",
-        "codes = self.pairs[torch.where(both, row + place, 0)].transpose(1, 2)",
+        "codes = self.pairs[torch.where(both, row + index, 0)]",
+        "codes = self.pairs[torch.where(both, row + index, 0)].transpose(1, 2)",
         SLOW_BATCH,
     ),
     Mutation(
         "batch: the mask takes slot 0, the graph token's, for an atom",
         "data/batching/collate.py",
-        "real = (place >= 0) & (place < size)",
-        "real = place < size",
+        "real = (index >= 0) & (index < size)",
+        "real = index < size",
         SLOW_BATCH,
     ),
     Mutation(
@@ -267,8 +267,8 @@ MUTATIONS = [
     Mutation(
         "batch: padding is attended to",
         "data/batching/collate.py",
-        "(place >= size)[:, None, :], PADDING",
-        "(place >= size)[:, None, :], UNREACHABLE",
+        "(index >= size)[:, None, :], PADDING",
+        "(index >= size)[:, None, :], UNREACHABLE",
         SLOW_BATCH,
     ),
     Mutation(
@@ -281,8 +281,8 @@ MUTATIONS = [
     Mutation(
         "batch: outputs in the order of blocks, not of the molecules",
         "data/batching/collate.py",
-        "place[order] = np.arange(len(order))",
-        "place[:] = np.arange(len(order))",
+        "rank[order] = np.arange(len(order))",
+        "rank[:] = np.arange(len(order))",
         SLOW_BATCH,
     ),
     Mutation(
@@ -868,8 +868,8 @@ MUTATIONS = [
     Mutation(
         "batches: bounded by atoms, not by pairs",
         "data/batching/bucketing.py",
-        "sum(block.graphs * block.slots**2 for block in",
-        "sum(block.graphs * block.slots for block in",
+        "sum(group.graphs * group.slots**2 for group in",
+        "sum(group.graphs * group.slots for group in",
         tests(
             "data/batching/test_bucketing.py",
             "test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits",
@@ -931,9 +931,9 @@ MUTATIONS = [
     Mutation(
         "fixed shapes: without room for unlike batches",
         "data/batching/bucketing.py",
-        "_SPREADS = 4.5",
-        "_SPREADS = 0.0",
-        tests("data/batching/test_bucketing.py", "test_random_batches_fit_a_fixed_plan"),
+        "_DEVIATIONS = 4.5",
+        "_DEVIATIONS = 0.0",
+        tests("data/batching/test_bucketing.py", "test_random_batches_fit_a_fixed_layout"),
     ),
     Mutation(
         "fixed shapes: the graph token needs no slot",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
     from molsepnorm.predict import Predictor
     from molsepnorm.training import TrainConfig, evaluate, load_config, train
+    from molsepnorm.training.fit import fit
 
 __all__ = [
     "Graphormer",
@@ -41,6 +42,7 @@ __all__ = [
     "encodings",
     "evaluate",
     "featurize",
+    "fit",
     "load_config",
     "train",
 ]
@@ -55,6 +57,7 @@ _HOMES = {
     "SepNorm": "molsepnorm.sepnorm",
     "TrainConfig": "molsepnorm.training",
     "evaluate": "molsepnorm.training",
+    "fit": "molsepnorm.training.fit",
     "load_config": "molsepnorm.training",
     "train": "molsepnorm.training",
 }

@@ -8,7 +8,7 @@ from peers import hf_graphormer
 from settings import Settings
 from turns import Asked, Row, Work, in_turns
 
-from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.predict.inference import infer
 from stages.slim import products, sides
 
@@ -21,7 +21,7 @@ def evaluate(settings: Settings) -> list[Row]:
     molecules = ours.sample
     everything = np.arange(len(molecules.graphs))
     network = ours.network()
-    sorted_batches = by_size(everything, ours.tensors.sizes, len(molecules.batches[0]))
+    sorted_batches = size_sorted_batches(everything, ours.tensors.sizes, len(molecules.batches[0]))
     floors = [products(molecules, batch, 1, backward=False) for batch in sorted_batches]
 
     def our_work(turn: int) -> int:

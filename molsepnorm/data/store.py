@@ -116,36 +116,33 @@ class GraphStore:
 
     @staticmethod
     def in_memory(
-        chunks: Iterable[EncodedGraphs],
-        rows: np.ndarray,
-        rejected: tuple[Rejected, ...],
+        chunks: Iterable[tuple[EncodedGraphs, np.ndarray]],
+        rejected: Sequence[Rejected],
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Return a store without a file.
+        """Return a store of one molecule or more without a file.
 
         Args:
-            chunks: the molecules, some at a time.
-            rows: int64 [G], see `GraphStore`; all of them after the last chunk was taken.
-            rejected: see `GraphStore`.
+            chunks: molecules and their rows in the source, some at a time.
+            rejected: rows without a molecule; may be filled while `chunks` is read.
             encoding: the encoding of the molecules.
             featurizer: name of the featuriser that made them.
         """
         merger, max_bonds = PathMerger(), 0
-        parts: dict[str, list[np.ndarray]] = {n: [] for n in ("sizes", "atoms", "degrees", "pairs")}
-        if encoding.molecule_features:
-            parts["features"] = []
-        for chunk in chunks:
-            provisional = merger.add(chunk.paths)
-            max_bonds = max(max_bonds, chunk.max_bonds)
-            for name, arrays in parts.items():
-                array = getattr(chunk, name)
-                arrays.append(provisional.take(array) if name == "pairs" else array)
+        parts: list[tuple[np.ndarray, ...]] = []
+        for graphs, rows in chunks:
+            pairs = merger.add(graphs.paths).take(graphs.pairs)
+            part = (graphs.sizes, graphs.atoms, graphs.degrees, pairs, rows)
+            parts.append(part if graphs.features is None else (*part, graphs.features))
+            max_bonds = max(max_bonds, graphs.max_bonds)
         paths, final = merger.finish()
-        joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
+        names += ["features"] * (encoding.molecule_features > 0)
+        joined = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
         joined["pairs"] = final.take(joined["pairs"])
         digest = hashlib.sha256()
-        for piece in array_bytes({**joined, "rows": rows}, {}):
+        for piece in array_bytes(joined, {}):
             digest.update(piece)
         return GraphStore(
             sizes=joined["sizes"],
@@ -154,8 +151,8 @@ class GraphStore:
             pairs=joined["pairs"],
             paths=paths,
             max_bonds=max_bonds,
-            rows=rows,
-            rejected=rejected,
+            rows=joined["rows"],
+            rejected=tuple(rejected),
             encoding=encoding,
             featurizer=featurizer,
             digest=digest.hexdigest(),

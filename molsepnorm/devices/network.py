@@ -180,7 +180,7 @@ def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
 def outputs(config: GraphormerConfig, way: Way, device: torch.device) -> Results:
     """The outputs of a network in evaluation mode."""
     network = network_of(config, device).eval()
-    batch = tensors(config, device).cut(np.arange(len(SIZES)), blocks=4)
+    batch = tensors(config, device).cut(np.arange(len(SIZES)), max_groups=4)
     with torch.no_grad(), products_in(way.precision, device), autocast(way.precision, device):
         return {"outputs": [network(batch)]}
 

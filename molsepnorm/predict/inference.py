@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from molsepnorm import devices
-from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, on_device, products_in
 from molsepnorm.errors import ConfigError, did_you_mean
@@ -75,7 +75,9 @@ def infer(
         _settle(network, device, precision)
     limits = _LIMITS.get(device.type, _LIMITS["cuda"])
     sizes = tensors.sizes[graphs]
-    batches = list(by_size(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1]))
+    batches = list(
+        size_sorted_batches(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1])
+    )
     was_training = network.training
     network.eval()
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from molsepnorm.data.batching.bucketing import by_size
+from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
@@ -146,5 +146,5 @@ def encoded_groups(
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     return [
         (which, encode([graphs[place] for place in which], spec, atom_sizes, which))
-        for which in by_size(np.arange(len(graphs)), sizes, group)
+        for which in size_sorted_batches(np.arange(len(graphs)), sizes, group)
     ]

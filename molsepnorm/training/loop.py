@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from molsepnorm import devices
-from molsepnorm.data.batching.bucketing import epoch_batches, largest_batch, num_batches
+from molsepnorm.data.batching.bucketing import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ModelError, MolsepnormError
@@ -285,7 +285,7 @@ class Trainer:
     def _count_steps(self, epochs: int) -> int:
         """Return the number of steps in the first epochs."""
         run, graphs = self.config.run, self.dataset.splits["train"]
-        if largest_batch(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
+        if max_batch_pairs(graphs, self.graphs.sizes, run.batch_size) <= run.max_pairs:
             return epochs * num_batches(len(graphs), run.batch_size)
         return sum(len(self.plan(epoch)) for epoch in range(epochs))
 

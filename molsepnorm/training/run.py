@@ -274,7 +274,7 @@ def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
         classes=dataset.classes,
         class_weight=config.optim.class_weight,
         regression_loss=config.optim.regression_loss,
-        strict=config.data.table is not None,
+        strict=config.data.dataset is None,
     )
     val = labels[dataset.splits["val"]]
     anything = np.random.default_rng(0).random((len(val), task.outputs))

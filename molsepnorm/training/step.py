@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.bucketing import fixed_plan, rows_of, tight_plan
+from molsepnorm.data.batching.bucketing import assign_rows, fixed_layout, tight_layout
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup
@@ -155,18 +155,18 @@ class TrainStep:
         sizes = self.examples.graphs.sizes[batch]
         if self._captured or self._compiled is not None:
             plan = self._fixed_plan(len(batch))
-            rows = rows_of(sizes, plan) if plan else None
+            rows = assign_rows(sizes, plan) if plan else None
             if rows is not None:
                 return batch[rows], plan, True
         rows = np.argsort(sizes, kind="stable")
-        return batch[rows], tight_plan(sizes[rows] + 1, self.config.run.blocks), False
+        return batch[rows], tight_layout(sizes[rows] + 1, self.config.run.blocks), False
 
     def _fixed_plan(self, batch_size: int) -> tuple[PaddedGroup, ...]:
         """The plan for batches of this size; empty for one more than a handful of sizes."""
         if batch_size not in self._plans:
             room = len(self._plans) < _MOST_PLANS and batch_size > 1
             blocks = self.config.run.blocks
-            plan = fixed_plan(self._train_sizes, batch_size, blocks) if room else ()
+            plan = fixed_layout(self._train_sizes, batch_size, blocks) if room else ()
             self._plans[batch_size] = plan
         return self._plans[batch_size]
 

@@ -203,7 +203,7 @@ def test_prepare_takes_its_source_as_an_argument_too(table, empty_cache):
     path = table()
     assert "made in" in _ok("prepare", path, "--targets", "y", *TINY)
     assert "there already" in _ok("prepare", "--data", path, "--targets", "y", *TINY)
-    assert "made in" in _ok("prepare", path, "--targets", "active", *TINY)
+    assert "there already" in _ok("prepare", path, "--targets", "active", *TINY)
 
 
 def test_prepare_of_a_named_set(empty_cache, tmp_path):

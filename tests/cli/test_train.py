@@ -83,7 +83,9 @@ def test_a_table_with_a_class_that_the_model_does_not_know(place, refused, tmp_p
     message = refused(
         *("evaluate", "--model", place / "run", "--data", tmp_path / "new.csv"), code=1
     )
-    assert "line 3, column 'c': 'mauve' is none of its classes: green, light blue, red" in message
+    assert (
+        "line 3, column 'c': 'mauve' is not one of its classes: green, light blue, red" in message
+    )
 
 
 def test_predictions_of_classes_are_names_and_probabilities(place, ok):
@@ -120,8 +122,8 @@ def test_a_table_of_words_and_few_numbers_tells_what_was_guessed(
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
-    assert "Not taken for targets: id" in text
-    assert "few: few whole numbers, taken for quantities." in text
+    assert "Not used as targets: id" in text
+    assert "few: few whole numbers, treated as quantities." in text
     assert "--task-type few=multiclass" in text
     text = ok(
         *("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "classes"),

@@ -84,8 +84,9 @@ def test_the_file_does_not_depend_on_the_chunks(tmp_path_factory, molgraphs, dat
 def test_a_store_in_memory_is_the_same(tmp_path_factory, molgraphs, data, chunk):
     graphs = data.draw(st.lists(molgraphs(40, (3, 2)), min_size=1, max_size=5))
     rows = np.arange(len(graphs)) * 2
-    chunks = (encode(graphs[i : i + chunk], SPEC) for i in range(0, len(graphs), chunk))
-    found = GraphStore.in_memory(chunks, rows, REJECTED, SPEC, "zinc")
+    parts = [slice(start, start + chunk) for start in range(0, len(graphs), chunk)]
+    chunks = ((encode(graphs[part], SPEC), rows[part]) for part in parts)
+    found = GraphStore.in_memory(chunks, REJECTED, SPEC, "zinc")
     expected = write(tmp_path_factory.mktemp("store") / "a", graphs, chunk)
     for name in ("sizes", "atoms", "degrees", "pairs"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -95,7 +96,7 @@ def test_a_store_in_memory_is_the_same(tmp_path_factory, molgraphs, data, chunk)
     for name in ("max_bonds", "rejected", "encoding", "featurizer"):
         assert getattr(found, name) == getattr(expected, name)
     assert found.path is None
-    other = GraphStore.in_memory([encode(graphs, SPEC)], rows + 1, REJECTED, SPEC, "zinc")
+    other = GraphStore.in_memory([(encode(graphs, SPEC), rows + 1)], REJECTED, SPEC, "zinc")
     assert other.digest != found.digest
 
 

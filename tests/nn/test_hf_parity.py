@@ -97,7 +97,7 @@ class Tokens(nn.Module):
 
     def forward(self, graphs: list[MolGraph]) -> Tensor:
         spec = encoding_of(self.network.config)
-        batch = GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks=2)
+        batch = GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), max_groups=2)
         return self.network.embed(batch)
 
 

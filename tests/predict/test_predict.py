@@ -510,7 +510,7 @@ def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
 
 
 def test_large_molecules_are_taken_few_at_a_time(predictor):
-    """So that memory is bounded: a group's slot pairs are, see `by_size`."""
+    """So that memory is bounded: a group's slot pairs are, see `size_sorted_batches`."""
     graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
     groups = encoded_groups(graphs, predictor.model.encoding, (28,))
     assert [len(which) for which, _ in groups][:2] == [128, 128]

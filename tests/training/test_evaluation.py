@@ -105,7 +105,7 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (("CCO", 1, 1, "mauve"), "column 'c': 'mauve' is none of its classes: blue, green, red"),
+        (("CCO", 1, 1, "mauve"), "column 'c': 'mauve' is not one of its classes: blue, green, red"),
         (("CCO", 1, 2, "red"), "column 'a': '2' is neither 0 nor 1"),
         (("CCO", "much", 1, "red"), "column 'y': 'much' is not a number"),
     ],

@@ -173,8 +173,8 @@ def test_a_batch_that_fits_no_plan_is_taken_eagerly(trainer, graphs_on_cpu, monk
     graphs_on_cpu.clear()
     mine = trainer({**EXACT, "run.step": "captured"})
     fits = iter([True, False] * 100)
-    plain = step.rows_of
-    monkeypatch.setattr(step, "rows_of", lambda *a: plain(*a) if next(fits) else None)
+    plain = step.assign_rows
+    monkeypatch.setattr(step, "assign_rows", lambda *a: plain(*a) if next(fits) else None)
     assert losses(mine) == pytest.approx(eager, rel=1e-4)
     assert graphs_on_cpu
 

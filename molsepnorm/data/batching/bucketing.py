@@ -1,4 +1,7 @@
-"""Which molecules share a batch, and in which rectangles their graphs are padded."""
+"""Batches: which molecules share one, and the padded groups in which their graphs are laid out.
+
+A layout is a tuple of `PaddedGroup`, from narrow to wide, with one row per graph of the batch.
+"""
 
 from __future__ import annotations
 
@@ -9,74 +12,76 @@ import numpy as np
 from molsepnorm.nn.batch import PaddedGroup
 
 __all__ = [
-    "by_size",
+    "assign_rows",
     "epoch_batches",
-    "fixed_plan",
-    "largest_batch",
+    "fixed_layout",
+    "max_batch_pairs",
     "num_batches",
-    "rows_of",
-    "tight_plan",
+    "size_sorted_batches",
+    "tight_layout",
 ]
 
-_SPREADS = 4.5
-"""Standard deviations: normal deviates are larger once in 300,000."""
+Layout = tuple[PaddedGroup, ...]
+
+_DEVIATIONS = 4.5
+"""Standard deviations of reserve in a fixed layout; normal deviates exceed them once in 300,000."""
 
 
-def fixed_plan(sizes: np.ndarray, batch_size: int, blocks: int) -> tuple[PaddedGroup, ...]:
-    """Rectangles in which random batches fit, but for one in many thousands.
+def fixed_layout(sizes: np.ndarray, batch_size: int, max_groups: int) -> Layout:
+    """Return a layout that fits random batches, except one in many thousands.
 
-    For every threshold a plan has as many rows above it as a batch needs on average, and
-    `_SPREADS` standard deviations more.
+    For every number of slots, the layout has as many wider rows as a batch needs on average, and
+    `_DEVIATIONS` standard deviations more.
 
     Args:
-        sizes: int, atoms of the molecules from which batches are drawn.
+        sizes: int, number of atoms of the molecules from which batches are drawn.
         batch_size: molecules of each batch.
-        blocks: most rectangles.
+        max_groups: maximum number of padded groups.
     """
     slots = np.sort(sizes) + 1
     distinct, counts = np.unique(slots, return_counts=True)
     above = 1 - np.cumsum(counts) / len(slots)
-    needed = batch_size * above + _SPREADS * np.sqrt(batch_size * above * (1 - above)) + 1
+    needed = batch_size * above + _DEVIATIONS * np.sqrt(batch_size * above * (1 - above)) + 1
     needed[-1] = 0
-    largest_known = np.append(counts[::-1].cumsum()[::-1][1:], 0)  # no batch has more than all
-    rows = np.minimum(np.minimum(np.ceil(needed), largest_known), batch_size).astype(int)
-    return _cheapest_plan(distinct, batch_size - rows, blocks)
+    num_larger = np.append(counts[::-1].cumsum()[::-1][1:], 0)  # no batch has more than all
+    rows = np.minimum(np.minimum(np.ceil(needed), num_larger), batch_size).astype(int)
+    return _cheapest_layout(distinct, batch_size - rows, max_groups)
 
 
-def rows_of(sizes: np.ndarray, plan: tuple[PaddedGroup, ...]) -> np.ndarray | None:
-    """Which molecule goes into each row of a plan, int64 [B]; None where they do not fit.
+def assign_rows(sizes: np.ndarray, layout: Layout) -> np.ndarray | None:
+    """Return the molecule of each row of a layout, int64 [B]; None if they do not fit.
 
     Args:
-        sizes: int [B], the molecules' atoms.
-        plan: rectangles with B rows together, from narrow to wide.
+        sizes: int [B], number of atoms of each molecule.
+        layout: padded groups with B rows in total.
     """
     order = np.argsort(sizes, kind="stable")
-    widths = np.repeat([block.slots for block in plan], [block.graphs for block in plan])
+    widths = np.repeat([group.slots for group in layout], [group.graphs for group in layout])
     return order if (sizes[order] < widths).all() else None
 
 
-def tight_plan(slots: np.ndarray, blocks: int) -> tuple[PaddedGroup, ...]:
-    """Up to `blocks` rectangles for graphs with these slots, in rising order."""
+def tight_layout(slots: np.ndarray, max_groups: int) -> Layout:
+    """Return the cheapest layout for graphs with these numbers of slots, in ascending order."""
     distinct, first = np.unique(slots, return_index=True)
-    return _cheapest_plan(distinct, np.append(first[1:], len(slots)), blocks)
+    return _cheapest_layout(distinct, np.append(first[1:], len(slots)), max_groups)
 
 
-def _cheapest_plan(distinct: np.ndarray, ends: np.ndarray, blocks: int) -> tuple[PaddedGroup, ...]:
-    """Up to `blocks` rectangles of least cost, by dynamic programming over the distinct sizes.
+def _cheapest_layout(distinct: np.ndarray, ends: np.ndarray, max_groups: int) -> Layout:
+    """Return the padded groups of lowest cost, by dynamic programming over the distinct sizes.
 
-    A graph padded to S slots costs about S² + 32 S: attention's passes over pairs, and the layers'
-    over slots.
+    The cost of a graph padded to S slots is about S² + 32 S: attention is quadratic in the slots,
+    the other parts of a layer are linear.
 
     Args:
-        distinct: rising numbers of slots.
-        ends: how many rows hold graphs of up to each of them, rising to the number of all.
-        blocks: most rectangles.
+        distinct: distinct numbers of slots, ascending.
+        ends: number of rows for graphs of up to each of them; the last is the number of all rows.
+        max_groups: maximum number of padded groups.
     """
     counts = ends - np.append(0, ends[:-1])[:, None]  # [i, j]: graphs of the sizes i to j
     costs = np.where(counts > 0, counts * (distinct**2 + 32 * distinct), np.inf)
     best, cuts = costs[0], []
-    for _ in range(min(blocks, len(distinct)) - 1):
-        options = np.append(np.inf, best[:-1])[:, None] + costs  # the last block: sizes i to j
+    for _ in range(min(max_groups, len(distinct)) - 1):
+        options = np.append(np.inf, best[:-1])[:, None] + costs  # the last group: sizes i to j
         begin = np.where(options.min(axis=0) < best, options.argmin(axis=0), -1)
         cuts.append(begin)
         best = np.minimum(best, options.min(axis=0))
@@ -96,68 +101,70 @@ def epoch_batches(
     sizes: np.ndarray,
     batch_size: int,
     rng: np.random.Generator,
-    blocks: int = 1,
+    max_groups: int = 1,
     max_pairs: int = 1 << 20,
-    fewest: int = 2,
+    min_size: int = 2,
 ) -> list[np.ndarray]:
-    """A random order of `graphs` in batches whose sizes differ by one at most.
+    """Return `graphs` in random order, in batches whose sizes differ by at most one.
 
-    No molecule is dropped, and no batch holds a single one (unless there is only one, or
-    `batch_size` is 1), which a batch norm could not train on: for that, batches of two become
-    three where need be. A batch of too many slot pairs is halved, as often as that is possible.
+    No molecule is dropped. No batch has a single molecule, on which batch norms cannot be trained,
+    unless there is only one or `batch_size` is 1; batches of two become three if necessary. A batch
+    with too many slot pairs is halved repeatedly.
 
     Args:
-        graphs: int [G], which molecules.
-        sizes: int, atoms of every molecule of the store.
-        batch_size: most molecules of a batch.
-        rng: draws the order.
-        blocks: rectangles that a batch will be cut in.
-        max_pairs: most slot pairs of a batch, padding included, which bounds memory where
-            molecules are large.
-        fewest: molecules that halving leaves in a batch.
+        graphs: int [G], indices of molecules.
+        sizes: int, number of atoms of every molecule of the store.
+        batch_size: maximum number of molecules in a batch.
+        rng: random generator of the order.
+        max_groups: maximum number of padded groups of a batch.
+        max_pairs: maximum number of slot pairs of a batch, padding included, which bounds memory
+            for large molecules.
+        min_size: minimum number of molecules in a batch that was halved.
     """
     batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
-    if largest_batch(graphs, sizes, batch_size) <= max_pairs:
+    if max_batch_pairs(graphs, sizes, batch_size) <= max_pairs:
         return batches
     bounded = []
     for batch in batches:
-        bounded += _halved(batch, sizes, blocks, max_pairs, fewest)
+        bounded += _halved(batch, sizes, max_groups, max_pairs, min_size)
     return bounded
 
 
-def largest_batch(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:
-    """No batch of `epoch_batches` has more slot pairs than this."""
+def max_batch_pairs(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:
+    """Return an upper bound of the slot pairs of a batch of `epoch_batches` before halving."""
     return (batch_size + 1) * (int(sizes[graphs].max(initial=0)) + 1) ** 2
 
 
 def _halved(
-    batch: np.ndarray, sizes: np.ndarray, blocks: int, max_pairs: int, fewest: int
+    batch: np.ndarray, sizes: np.ndarray, max_groups: int, max_pairs: int, min_size: int
 ) -> list[np.ndarray]:
     slots = np.sort(sizes[batch] + 1)
-    if len(batch) < 2 * fewest or len(batch) * slots[-1] ** 2 <= max_pairs:
+    if len(batch) < 2 * min_size or len(batch) * slots[-1] ** 2 <= max_pairs:
         return [batch]
-    if sum(block.graphs * block.slots**2 for block in tight_plan(slots, blocks)) <= max_pairs:
+    if sum(group.graphs * group.slots**2 for group in tight_layout(slots, max_groups)) <= max_pairs:
         return [batch]
     halves = np.array_split(batch, 2)
-    return [part for half in halves for part in _halved(half, sizes, blocks, max_pairs, fewest)]
+    return [
+        part for half in halves for part in _halved(half, sizes, max_groups, max_pairs, min_size)
+    ]
 
 
 def num_batches(num_graphs: int, batch_size: int) -> int:
-    """How many batches `epoch_batches` makes, where none is too large."""
+    """Return the number of batches of `epoch_batches` before halving."""
     smallest = min(batch_size, 2)
     return max(1, min(-(-num_graphs // batch_size), num_graphs // smallest))
 
 
-def by_size(
+def size_sorted_batches(
     graphs: np.ndarray, sizes: np.ndarray, batch_size: int, max_pairs: int = 1 << 20
 ) -> Iterator[np.ndarray]:
-    """For evaluation: `graphs` from small to large, in batches with little padding.
+    """Yield `graphs` from small to large, for evaluation in batches with little padding.
 
     Args:
-        graphs: int [G], which molecules.
-        sizes: int, atoms of every molecule of the store.
-        batch_size: most molecules of a batch.
-        max_pairs: most slot pairs of a batch, which bounds memory where molecules are large.
+        graphs: int [G], indices of molecules.
+        sizes: int, number of atoms of every molecule of the store.
+        batch_size: maximum number of molecules in a batch.
+        max_pairs: maximum number of slot pairs of a batch of two molecules or more.
     """
     ordered = graphs[np.argsort(sizes[graphs], kind="stable")]
     start = 0

@@ -1,6 +1,6 @@
-"""Cutting batches from encoded molecules.
+"""`GraphTensors`: encoded molecules as tensors, from which batches are cut.
 
-This works on tensors, so where a data set fits on a GPU a batch is a few look-ups on the device.
+If a data set fits into the memory of a GPU, a batch is a few look-ups on the device.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.bucketing import tight_plan
+from molsepnorm.data.batching.bucketing import tight_layout
 from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encode import EncodedGraphs
@@ -24,7 +24,7 @@ __all__ = ["GraphTensors", "path_table"]
 
 @dataclass(frozen=True)
 class GraphTensors:
-    """The arrays of a store, or of molecules just encoded, as tensors from which batches are cut.
+    """The arrays of a store, or of molecules just encoded, as tensors.
 
     >>> import molsepnorm
     >>> from molsepnorm.molecules.encodings import EncodingSpec, encode
@@ -36,13 +36,13 @@ class GraphTensors:
     """
 
     sizes: np.ndarray
-    """int64 [G]: atoms of each molecule, on the CPU, where batches are planned."""
+    """int64 [G]: number of atoms of each molecule, on the CPU."""
     num_atoms: Tensor
-    """int64 [G]: the same."""
+    """int64 [G]: the same, on the device."""
     first_atom: Tensor
-    """int64 [G]: where its atoms begin."""
+    """int64 [G]: index of its first atom."""
     first_pair: Tensor
-    """int64 [G]: where its pairs begin."""
+    """int64 [G]: index of its first pair."""
     atoms: Tensor
     """uint8 [Σ N, A]."""
     degrees: Tensor
@@ -51,7 +51,7 @@ class GraphTensors:
     """int16 (the bits of a uint16) or int32 [Σ N²]."""
     paths: PathTable
     max_bonds: int
-    """As many as any atom has; the same for all batches, whose shapes follow from it."""
+    """Maximum number of bonds on any atom. All batches share it, so that shapes are fixed."""
     features: Tensor | None = None
     """float32 [G, F]: molecule-level features; None if there are none."""
 
@@ -77,35 +77,35 @@ class GraphTensors:
             sizes, **tensors, paths=paths, max_bonds=graphs.max_bonds, features=features
         )
 
-    def cut(self, graphs: np.ndarray | list[int], blocks: int = 1) -> GraphBatch:
-        """The batch of these molecules, in up to `blocks` rectangles of graphs of like size."""
+    def cut(self, graphs: np.ndarray | list[int], max_groups: int = 1) -> GraphBatch:
+        """Return the batch of these molecules, in up to `max_groups` groups of similar size."""
         wanted = np.asarray(graphs, dtype=np.int64)
         order = np.argsort(self.sizes[wanted], kind="stable")
-        plan = tight_plan(self.sizes[wanted[order]] + 1, blocks)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
+        layout = tight_layout(self.sizes[wanted[order]] + 1, max_groups)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
         device = self.num_atoms.device
-        batch = self.gather(torch.from_numpy(wanted[order]).to(device), plan)
-        rows = torch.from_numpy(place).to(device)
+        batch = self.gather(torch.from_numpy(wanted[order]).to(device), layout)
+        rows = torch.from_numpy(rank).to(device)
         features = None if batch.features is None else batch.features[rows]
         return replace(batch, graph_token=batch.graph_token[rows], features=features)
 
-    def gather(self, graphs: Tensor, plan: tuple[PaddedGroup, ...]) -> GraphBatch:
-        """The batch of these molecules, laid out one after the other in a plan's rectangles.
+    def gather(self, graphs: Tensor, layout: tuple[PaddedGroup, ...]) -> GraphBatch:
+        """Return the batch of these molecules, one after the other in the rows of a layout.
 
-        Nothing here waits for the device, and all shapes follow from the plan.
+        All shapes depend on the layout only, and nothing synchronises with the device.
 
         Args:
-            graphs: int64 [B], on the device; each has to fit in the row that it comes to.
-            plan: rectangles with B rows together.
+            graphs: int64 [B], on the device; each must fit into its row.
+            layout: padded groups with B rows in total.
         """
-        parts = graphs.split([block.graphs for block in plan])
-        cuts = [self._rectangle(part, block.slots) for part, block in zip(parts, plan, strict=True)]
+        parts = graphs.split([group.graphs for group in layout])
+        cuts = [self._group(part, group.slots) for part, group in zip(parts, layout, strict=True)]
         atoms, degrees, mask, pairs = (torch.cat(tensors) for tensors in zip(*cuts, strict=True))
         first, tokens = 0, []
-        for block in plan:
-            end = first + block.graphs * block.slots
-            tokens.append(torch.arange(first, end, block.slots, device=graphs.device))
+        for group in layout:
+            end = first + group.graphs * group.slots
+            tokens.append(torch.arange(first, end, group.slots, device=graphs.device))
             first = end
         return GraphBatch(
             atoms=atoms,
@@ -113,39 +113,39 @@ class GraphTensors:
             mask=mask,
             graph_token=torch.cat(tokens),
             pairs=pairs,
-            groups=plan,
+            groups=layout,
             paths=self.paths,
             max_bonds=self.max_bonds,
             features=None if self.features is None else self.features[graphs],
         )
 
-    def _rectangle(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Atoms (m, A), degrees (m,), mask (m,) and pairs (p,) of graphs padded to `slots`."""
+    def _group(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pad graphs to `slots`: atoms (m, A), degrees (m,), mask (m,) and pairs (p,)."""
         size = self.num_atoms[graphs][:, None]  # (b, 1)
-        place = torch.arange(slots, device=graphs.device) - 1  # slot 0 is the graph token's
-        real = (place >= 0) & (place < size)  # (b, S)
-        atom = torch.where(real, self.first_atom[graphs][:, None] + place, 0)
+        index = torch.arange(slots, device=graphs.device) - 1  # slot 0 is the graph token
+        real = (index >= 0) & (index < size)  # (b, S)
+        atom = torch.where(real, self.first_atom[graphs][:, None] + index, 0)
         mask = real.flatten()
         atoms = self.atoms[atom.flatten()].long() * mask[:, None]
         degrees = self.degrees[atom.flatten()].long() * mask
 
         both = real[:, :, None] & real[:, None, :]  # (b, S, S)
-        row = (self.first_pair[graphs][:, None] + place * size)[:, :, None]
-        codes = self.pairs[torch.where(both, row + place, 0)]
+        row = (self.first_pair[graphs][:, None] + index * size)[:, :, None]
+        codes = self.pairs[torch.where(both, row + index, 0)]
         codes = codes.long() & 0xFFFF if codes.dtype == torch.int16 else codes.long()
-        codes = torch.where(both, codes, UNREACHABLE)  # a row of padding, whose output is unused
+        codes = torch.where(both, codes, UNREACHABLE)  # the output of padding is unused
         codes[:, 0, :].fill_(GRAPH_TOKEN)
         codes[:, :, 0].fill_(GRAPH_TOKEN)
-        codes.masked_fill_((place >= size)[:, None, :], PADDING)
+        codes.masked_fill_((index >= size)[:, None, :], PADDING)
         return atoms, degrees, mask, codes.flatten()
 
 
 def path_table(paths: PathVocabulary) -> PathTable:
-    """A path vocabulary as the network reads it."""
+    """Convert a path vocabulary to the tensors of the network."""
     bonds = paths.bonds_of_all()  # (V, L)
     labels = max(int(bonds.max(initial=0)), 0) + 1
-    codes, places = np.nonzero(bonds != NO_BOND)
-    columns = places * labels + bonds[codes, places]
+    codes, positions = np.nonzero(bonds != NO_BOND)
+    columns = positions * labels + bonds[codes, positions]
     lengths = np.bincount(codes, minlength=len(bonds))
     shape = (len(bonds), bonds.shape[1] * labels)
     return PathTable(
@@ -159,10 +159,10 @@ def path_table(paths: PathVocabulary) -> PathTable:
 
 
 def _ones(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-    """A sparse matrix of ones at these places and zeros elsewhere."""
+    """Return a sparse matrix of ones at these indices."""
     order = np.lexsort((columns, rows))
     starts = np.append(0, np.bincount(rows, minlength=shape[0]).cumsum())
-    with warnings.catch_warnings():  # torch calls its sparse tensors a beta
+    with warnings.catch_warnings():  # that sparse tensors are in beta
         warnings.simplefilter("ignore")
         return torch.sparse_csr_tensor(
             torch.from_numpy(starts), torch.from_numpy(columns[order]), torch.ones(len(rows)), shape

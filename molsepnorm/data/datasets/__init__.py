@@ -50,6 +50,11 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
         StorageError: a file cannot be read, or the cache cannot be written.
     """
     featurizer_of(config)
+    if config.in_memory:
+        raise ConfigError(
+            "these molecules were in memory and cannot be loaded: call molsepnorm.fit with the "
+            "same molecules, labels and settings (and the run folder and resume=True to resume)"
+        )
     dataset = _load(config, encoding, labelled)
     if not dataset.store.warning:
         return dataset

@@ -60,6 +60,9 @@ class DataConfig(BaseModel):
     """Where raw files lie; otherwise the environment variable MOLSEPNORM_DATA, otherwise they are
     downloaded."""
 
+    in_memory: bool = False
+    """Or molecules and labels that were passed to `molsepnorm.fit`."""
+
     smiles_column: str = "smiles"
     targets: _Names | None = None
     """Columns to predict; None for every column of numbers but the others named here."""
@@ -126,7 +129,7 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
-        if (self.dataset is None) == (self.table is None):
+        if (self.dataset is not None) + (self.table is not None) + self.in_memory != 1:
             raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
         if self.dataset is not None:
             for name in _OF_TABLES:

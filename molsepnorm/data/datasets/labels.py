@@ -1,232 +1,228 @@
-"""Columns of text to labels: which columns are targets, what kind each is, and its numbers."""
+"""Labels of a table: which columns are targets, the kind of each, and the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, asked_kind, gather
+from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.parsing import BLANKS
-from molsepnorm.data.tables import locate, require_column
+from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["MAX_CLASSES", "Labels", "read_labels", "read_weights"]
 
 MAX_CLASSES = 100
-"""More distinct words in a column are taken for names or warnings, not for classes."""
+"""A column with more distinct words holds names or notes, not classes."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What is to be predicted of each row."""
+    """The labels of every row of a table."""
 
     names: tuple[str, ...]
-    """T targets, by their columns."""
+    """Columns of the T targets."""
     kinds: tuple[Kind, ...]
-    """For each target."""
+    """Kind of each target."""
     classes: tuple[tuple[str, ...], ...]
-    """For each target the names of its classes; empty unless it is multi-class."""
+    """Class names of each target; empty unless it is multi-class."""
     values: np.ndarray
     """float64 or float32 [rows, T]: numbers, 0 or 1, or the index of a class; NaN if missing."""
     warnings: tuple[str, ...] = ()
-    """What was guessed, for a person."""
+    """What was guessed, for the user."""
 
 
 def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
-    """The labels of a table of text, as the configuration asks or as they look.
+    """Return the labels of a table of text, as configured or as they look.
 
     Args:
-        table: all of it, or what `gather` has kept of it.
-        config: says what the columns are.
+        table: the whole table, or what `parse_columns` returned of it.
+        config: the roles of the columns.
 
     Raises:
         ConfigError: a column is missing, named twice, or there is none of numbers.
         DataError: a cell does not fit its target.
     """
     if isinstance(table, pd.DataFrame):
-        table = gather([table], config)
+        table = parse_columns([table], config)
     names, warnings = _choose(table, config)
-    asked = _asked_kinds(names, config)
+    configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
     values = np.empty((len(table.index), len(names)), dtype=table.dtype)
     few = []
-    for place, name in enumerate(names):
-        column = _column(table, name, asked[name], config)
-        kinds.append(column.kind)
-        classes.append(column.classes)
-        values[:, place] = column.values
-        if asked[name] is None and column.kind == "regression":
-            few += [name] * table.cells(name).are_few_whole_numbers()
+    for number, (name, given) in enumerate(configured.items()):
+        kind, values[:, number], of_column = _column(table, name, given, config)
+        kinds.append(kind)
+        classes.append(of_column)
+        if given is None and kind == "regression":
+            few += [name] * table.column(name).are_few_whole_numbers()
     if few:
         warnings.append(
-            f"{', '.join(few)}: few whole numbers, taken for quantities. If they stand for "
-            f"classes: --task-type {few[0]}=multiclass"
+            f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
+            f"--task-type {few[0]}=multiclass"
         )
     return Labels(names, tuple(kinds), tuple(classes), values, tuple(warnings))
 
 
 def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)
-    """How much each row counts in the loss, 1 where the cell is blank; None without such a column.
+    """Return the weight of each row in the loss, 1 for a blank; None without such a column.
 
     Raises:
         ConfigError: the column is missing.
-        DataError: a weight is no number, or negative, or all are 0.
+        DataError: a weight is not a number, or negative, or all are 0.
     """
-    name, path = config.weight_column, config.table
+    name = config.weight_column
     if name is None:
         return None
-    assert path is not None
     if isinstance(table, pd.DataFrame):
-        table = gather([table], config)
-    require_column(table.names, name, path)
-    weights = np.nan_to_num(
-        _numbers(table, name, config, "weights are numbers, or blank for 1"), nan=1
-    )
+        table = parse_columns([table], config)
+    require_column(table.names, name, table.source)
+    weights = np.nan_to_num(_numbers(table, name, "weights are numbers, or blank for 1"), nan=1)
     if (weights < 0).any():
-        row = int(np.flatnonzero(weights < 0)[0])
+        row = int((weights < 0).argmax())
         raise DataError(
-            f"{locate(path, table.index[row])}, column '{name}': the weight {weights[row]:g} is "
-            "negative; weights are 0 or more"
+            f"{table.cell(row, name)}: the weight {weights[row]:g} is negative; weights are 0 or "
+            "more"
         )
     if not weights.any():
-        raise DataError(f"{path}, column '{name}': all weights are 0, so no row would count")
+        raise DataError(
+            f"{table.source}, column '{name}': all weights are 0, so no row would count"
+        )
     return weights
 
 
-@dataclass(frozen=True)
-class _Column:
-    kind: Kind
-    values: np.ndarray
-    classes: tuple[str, ...] = ()
+_Column = tuple[Kind, np.ndarray, tuple[str, ...]]  # kind, labels (rows,), classes
 
 
 def _choose(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[str]]:
-    """The targets, and what to say of them where they were guessed."""
-    assert config.table is not None
+    """Return the targets, and what to say about them if they were guessed."""
     for name in config.ignore_columns:
-        require_column(table.names, name, config.table, once=False)
-    taken = (config.smiles_column, config.weight_column, config.splits_column)
+        require_column(table.names, name, table.source, once=False)
+    taken = [config.weight_column, config.splits_column]
+    if isinstance(table.source, Path):
+        taken.append(config.smiles_column)
     if config.targets:
         for name in config.targets:
-            require_column(table.names, name, config.table)
+            require_column(table.names, name, table.source)
             if name in (*taken, *config.ignore_columns):
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
         if len(set(config.targets)) < len(config.targets):
             raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")
         return tuple(config.targets), []
-    candidates = [table.kept[place] for place in sorted(table.kept)]
+    candidates = [table.parsed[number] for number in sorted(table.parsed)]
     candidates = [each for each in candidates if each.name not in taken]
-    asked = {*config.classes, *(config.task_type if isinstance(config.task_type, dict) else ())}
-    numeric = [each for each in candidates if each.name in asked or each.all_numbers()]
+    named = {*config.classes, *(config.task_type if isinstance(config.task_type, dict) else ())}
+    numeric = [each for each in candidates if each.name in named or each.all_numbers()]
     for each in numeric:
-        require_column(table.names, each.name, config.table)
+        require_column(table.names, each.name, table.source)
     numbering = [
-        each.name for each in numeric if each.name not in asked and each.look_like_numbering()
+        each.name for each in numeric if each.name not in named and each.look_like_numbering()
     ]
     names = [each.name for each in numeric if each.name not in numbering]
     nearly = [each for each in candidates if each not in numeric and each.mostly_numbers()]
     left_out = []
     if numbering:
         left_out.append(
-            f"Not taken for targets: {', '.join(numbering)} (they look like numbering)."
+            f"Not used as targets: {', '.join(numbering)} (they look like identifiers)."
         )
     if nearly:
         assert nearly[0].first_bad is not None
         left_out.append(
-            f"Not taken for targets: {', '.join(each.name for each in nearly)} (some cells are no "
+            f"Not used as targets: {', '.join(each.name for each in nearly)} (some cells are not "
             f"numbers, such as '{nearly[0].first_bad[1]}')."
         )
     if not names:
         raise ConfigError(
-            f"{config.table} has no column of numbers to predict beside "
+            f"{table.source} has no column of numbers to predict beside "
             f"'{config.smiles_column}'. Columns: {', '.join(table.names)}. Name one with "
             + " ".join(["--targets.", *left_out]).rstrip(".")
         )
-    remark = "The targets are all columns of numbers; name others with --targets."
-    return tuple(names), [remark, *left_out]
+    guess = "The targets are all columns of numbers; name others with --targets."
+    return tuple(names), [guess, *left_out]
 
 
-def _asked_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
-    asked = config.task_type
+def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
+    """Return the configured kind of each target, None for those to guess."""
+    kinds = config.task_type
     for option, keys in (
-        ("task_type", asked if isinstance(asked, dict) else {}),
+        ("task_type", kinds if isinstance(kinds, dict) else {}),
         ("classes", config.classes),
     ):
         for name in keys:
             if name not in names:
                 raise ConfigError(
-                    f"data.{option} names '{name}', which is no target. {did_you_mean(name, names)}"
+                    f"data.{option} names '{name}', which is not a target. "
+                    f"{did_you_mean(name, names)}"
                 )
-    kinds = {name: asked_kind(name, config) for name in names}
+    found = {name: configured_kind(name, config) for name in names}
     for name in config.classes:
-        if kinds[name] not in (None, "multiclass"):
+        if found[name] not in (None, "multiclass"):
             raise ConfigError(
-                f"data.classes names those of '{name}', which data.task_type calls {kinds[name]}: "
-                "keep one"
+                f"data.classes lists the classes of '{name}', but data.task_type makes it "
+                f"{found[name]}: keep one"
             )
-    return kinds
+    return found
 
 
 def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) -> _Column:
-    assert config.table is not None
-    cells = table.cells(name)
-    if kind is None and (name in config.classes or cells.look_like_classes()):
+    column = table.column(name)
+    if kind is None and (name in config.classes or column.look_like_classes()):
         kind = "multiclass"
     if kind is None:
-        kind = "binary" if cells.are_yes_no() else "regression"
+        kind = "binary" if column.are_yes_no() else "regression"
     if kind == "multiclass":
         return _classes(table, name, config)
     expected = (
-        "labels are numbers, yes/no, a few words that stand for classes, or blank where missing. "
-        f"If these are classes: --task-type {name}=multiclass"
+        "labels are numbers, yes/no, a few class names, or blank if missing. If these are "
+        f"classes: --task-type {name}=multiclass"
     )
-    values = _numbers(table, name, config, expected)
-    if kind == "binary" and cells.first_odd is not None:
-        row, text = cells.first_odd
+    values = _numbers(table, name, expected)
+    if kind == "binary" and column.first_odd is not None:
+        row, text = column.first_odd
         raise DataError(
-            f"{locate(config.table, table.index[row])}, column '{name}': '{text}' is neither 0 nor "
-            "1, neither yes nor no, as a yes/no target must be"
+            f"{table.cell(row, name)}: '{text}' is neither 0 nor 1, neither yes nor no, as a label "
+            "of a binary target must be"
         )
-    return _Column(kind, values)
+    return kind, values, ()
 
 
 def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
-    assert config.table is not None
-    codes, text = table.cells(name).texts()
+    codes, text = table.column(name).texts()
     # 1.0 is 1, as pandas writes whole numbers among blanks
     text = text.str.strip().str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
     blank = text.str.lower().isin(BLANKS).to_numpy()
     found = text[~blank].unique().tolist()
-    classes = tuple(config.classes.get(name) or sorted(found, key=_number_or_word(found)))
+    classes = tuple(config.classes.get(name) or sorted(found, key=_sort_key(found)))
     if len(classes) > MAX_CLASSES:
         raise DataError(
-            f"{config.table}, column '{name}': {len(classes):,} different values, such as "
+            f"{table.source}, column '{name}': {len(classes):,} different values, such as "
             f"'{classes[0]}'; a multi-class target has at most {MAX_CLASSES} classes"
         )
     if len(classes) < 2:
         raise DataError(
-            f"{config.table}, column '{name}': a multi-class target needs two classes or more, "
+            f"{table.source}, column '{name}': a multi-class target needs two classes or more, "
             f"found {', '.join(classes) or 'none'}"
         )
     unknown = np.flatnonzero(~blank & ~text.isin(classes).to_numpy())
     if len(unknown):  # the text that occurs first
-        row = int(np.flatnonzero(codes == unknown[0])[0])
+        row = int((codes == unknown[0]).argmax())
         raise DataError(
-            f"{locate(config.table, table.index[row])}, column '{name}': '{text[unknown[0]]}' is "
-            f"none of its classes: {', '.join(classes)}"
+            f"{table.cell(row, name)}: '{text[unknown[0]]}' is not one of its classes: "
+            f"{', '.join(classes)}"
         )
-    index = {each: float(i) for i, each in enumerate(classes)}
-    return _Column("multiclass", text.map(index).to_numpy(dtype=np.float64)[codes], classes)
+    index = {each: float(number) for number, each in enumerate(classes)}
+    return "multiclass", text.map(index).to_numpy(dtype=np.float64)[codes], classes
 
 
-def _number_or_word(values: Sequence[str]) -> Callable[[str], float | str]:
-    """How to sort classes: by value where all are numbers, otherwise as words."""
+def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:
+    """Return the key by which classes are sorted: numbers by value, otherwise words."""
     try:
         [float(value) for value in values]
     except ValueError:
@@ -234,13 +230,12 @@ def _number_or_word(values: Sequence[str]) -> Callable[[str], float | str]:
     return float
 
 
-def _numbers(table: Columns, name: str, config: DataConfig, expected: str) -> np.ndarray:
-    assert config.table is not None
-    cells = table.cells(name)
-    if cells.first_bad is not None:
-        row, text = cells.first_bad
+def _numbers(table: Columns, name: str, expected: str) -> np.ndarray:
+    column = table.column(name)
+    if column.first_bad is not None:
+        row, text = column.first_bad
         raise DataError(
-            f"{locate(config.table, table.index[row])}, column '{name}': '{text}' is not a number. "
-            f"{cells.bad} such cell(s) in this column; {expected}"
+            f"{table.cell(row, name)}: '{text}' is not a number. {column.bad} such cell(s) in this "
+            f"column; {expected}"
         )
-    return cells.numbers()
+    return column.numbers()

@@ -1,4 +1,4 @@
-"""Columns of text: the numbers in them, and what they look like, gathered piece by piece."""
+"""Parsing columns of text, piece by piece: numbers, yes/no and class names."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-__all__ = ["BLANKS", "Cells", "mostly_numbers", "parse_numbers"]
+__all__ = ["BLANKS", "ParsedColumn", "mostly_numbers", "parse_numbers"]
 
 BLANKS = ("", "nan", "na", "n/a", "none", "null")
-"""What stands for a missing value, in lower case."""
+"""Cells that are treated as missing values, in lower case."""
 
 _YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
 _NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
-_FEW = 10
-"""Maximum number of different numbers that may stand for classes rather than quantities."""
+_MAX_CODES = 10
+"""Maximum number of distinct numbers that may be class codes rather than quantities."""
 
 
 def parse_numbers(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a column (NaN for blanks), and where there is neither number nor blank."""
+    """Return the numbers of a column (NaN for blanks), and where there is neither."""
     cells = column.to_numpy(dtype=object)
     numbers = _as_numbers(cells)
-    rest = np.flatnonzero(~_fit(numbers))
-    places, different = pd.factorize(cells[rest])  # a cell that recurs is read once
-    plain = [str(cell).strip().lower() for cell in different]
+    rest = np.flatnonzero(~_finite_in_float32(numbers))
+    codes, distinct = pd.factorize(cells[rest], use_na_sentinel=False)  # recurring cells once
+    plain = [str(cell).strip().lower() for cell in distinct]
     found = _as_numbers(np.array([_YES_NO.get(cell, cell) for cell in plain], dtype=object))
     blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
     bad = np.zeros(len(cells), dtype=bool)
-    numbers[rest], bad[rest] = found[places], (~_fit(found) & ~blank)[places]
+    numbers[rest], bad[rest] = found[codes], (~_finite_in_float32(found) & ~blank)[codes]
     return numbers, bad
 
 
 def _as_numbers(cells: np.ndarray) -> np.ndarray:
-    """As float64, NaN for what is no number."""
+    """Convert to float64, with NaN for what is not a number."""
     return pd.to_numeric(cells, errors="coerce").astype(np.float64)
 
 
-def _fit(numbers: np.ndarray) -> np.ndarray:
-    """Return where numbers are finite in single precision, in which labels are kept."""
+def _finite_in_float32(numbers: np.ndarray) -> np.ndarray:
+    """Return where numbers are finite in single precision, the type of labels."""
     with np.errstate(over="ignore"):
         return np.isfinite(numbers.astype(np.float32))
 
 
 def mostly_numbers(column: pd.Series) -> bool:
-    """More numbers than other cells, blanks aside, but not numbers alone."""
+    """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
     numbers, bad = parse_numbers(column)
     return 0 < bad.sum() < np.isfinite(numbers).sum()
 
 
-class Cells:
-    """A column: its numbers, and of its texts as much as it takes to read labels.
+class ParsedColumn:
+    """The numbers of a column, and as many of its texts as labels need.
 
-    The pieces of a column are added one after the other. Texts of numbers are not kept, so that
-    memory is 4 bytes a row.
+    The pieces of a column are added one after the other. Texts of numbers are dropped, so that
+    a row needs 4 bytes.
 
     Args:
-        name: the column's.
-        texts: which texts to keep: all, and then no numbers; those of a column without any number;
-            or none.
-        dtype: of the numbers.
+        name: name of the column.
+        texts: which texts to store: all, in which case no numbers are stored; those of a column
+            without any number; or none.
+        dtype: type of the numbers.
     """
 
     def __init__(
@@ -75,70 +75,68 @@ class Cells:
         self.name = name
         self.rows = 0
         self.bad = 0
-        """Cells that are neither number nor blank."""
+        """Number of cells that are neither numbers nor blanks."""
         self.first_bad: tuple[int, str] | None = None
-        """The first of these, with its row."""
+        """Row and text of the first of them."""
         self.first_odd: tuple[int, str] | None = None
-        """The first number that is neither 0 nor 1, with its row."""
+        """Row and text of the first number that is neither 0 nor 1."""
         self._few: set[float] | None = set()
         self._finite = self._present = 0
         self._texts = texts
         self._may_number = _NUMBERING.fullmatch(name) is not None
-        self._dtype = np.float64 if self._may_number else dtype  # single precision rounds numbering
+        self._dtype = np.float64 if self._may_number else dtype  # float32 rounds large integers
         self._numbers: list[np.ndarray] = []
         self._codes: list[np.ndarray] = []
-        self._different: dict[str, int] = {}
+        self._distinct: dict[str, int] = {}
 
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
         numbers, bad = parse_numbers(column)
         present = ~np.isnan(numbers)
-        for name, where in (
-            ("first_bad", bad),
-            ("first_odd", present & (numbers != 0) & (numbers != 1)),
-        ):
+        odd = present & (numbers != 0) & (numbers != 1)
+        for name, where in (("first_bad", bad), ("first_odd", odd)):
             if getattr(self, name) is None and where.any():
-                row = int(np.flatnonzero(where)[0])
+                row = int(where.argmax())
                 setattr(self, name, (self.rows + row, column.iloc[row]))
         self.rows += len(column)
         self.bad += int(bad.sum())
         self._finite += int(np.isfinite(numbers).sum())
         self._present += int(present.sum())
         if self._few is not None:
-            self._few.update(np.unique(numbers[present])[: _FEW + 1].tolist())
-            if len(self._few) > _FEW:
+            self._few.update(np.unique(numbers[present])[: _MAX_CODES + 1].tolist())
+            if len(self._few) > _MAX_CODES:
                 self._few = None
-        if self.bad:  # it has no numbers to give
+        if self.bad:  # the numbers of such a column are not used
             self._numbers.clear()
         elif self._texts != "all" or self._may_number:
             self._numbers.append(numbers.astype(self._dtype))
         if self._texts == "all" or (self._texts == "words" and not self._present):
-            codes, different = pd.factorize(column)
-            known = [self._different.setdefault(each, len(self._different)) for each in different]
+            codes, distinct = pd.factorize(column)
+            known = [self._distinct.setdefault(each, len(self._distinct)) for each in distinct]
             self._codes.append(np.array(known, dtype=np.int32)[codes])
         else:
             self._codes.clear()
-            self._different.clear()
+            self._distinct.clear()
 
     def numbers(self) -> np.ndarray:
-        """The numbers, NaN for blanks, of a column whose cells are all one or the other."""
+        """Return the numbers, NaN for blanks, of a column that has nothing else."""
         return np.concatenate(self._numbers)
 
     def texts(self) -> tuple[np.ndarray, pd.Series]:
-        """For each row the number of its text, and the different texts in the order in which they
+        """Return the index of each row's text, and the distinct texts in the order in which they
         first occur."""
-        return np.concatenate(self._codes), pd.Series(list(self._different), dtype=object)
+        return np.concatenate(self._codes), pd.Series(list(self._distinct), dtype=object)
 
     def all_numbers(self) -> bool:
-        """Numbers and blanks alone, and not blanks alone."""
+        """Return whether all cells are numbers or blanks, and one is a number."""
         return not self.bad and self._present > 0
 
     def mostly_numbers(self) -> bool:
-        """More numbers than other cells, blanks aside, but not numbers alone."""
+        """Return the same as the function of this name."""
         return 0 < self.bad < self._finite
 
     def look_like_numbering(self) -> bool:
-        """A column of such a name whose whole numbers never recur: of rows, or of a catalogue."""
+        """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""
         if not self._may_number:
             return False
         numbers = self.numbers()
@@ -146,8 +144,8 @@ class Cells:
         return bool((present == np.rint(present)).all()) and len(np.unique(present)) == len(present)
 
     def look_like_classes(self) -> bool:
-        """Words alone, and few, or each of them more than once on average: unlike names, or 1,5 for
-        1.5."""
+        """Return whether there are only words, few or each of them twice on average, unlike names
+        of molecules or numbers written as 1,5."""
         if self._present or not self.bad:
             return False
         words = self.texts()[1].str.strip()
@@ -155,9 +153,9 @@ class Cells:
         return words.nunique() <= max(10, self.bad // 2)
 
     def are_yes_no(self) -> bool:
-        """No number but 0 and 1."""
+        """Return whether every number is 0 or 1."""
         return self._few is not None and self._few <= {0.0, 1.0}
 
     def are_few_whole_numbers(self) -> bool:
-        """At most ten different numbers, all of them whole."""
+        """Return whether there are at most ten distinct numbers, all of them whole."""
         return self._few is not None and all(number == round(number) for number in self._few)

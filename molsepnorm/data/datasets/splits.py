@@ -1,10 +1,10 @@
-"""Which molecules train, validate and test: named by a column or a file, or drawn."""
+"""Train, validation and test splits: named by a column, a file or an argument, or drawn."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +12,29 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.datasets.splitters import LEAST, draw
+from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["WORDS", "make_splits"]
+__all__ = ["WORDS", "make_splits", "named_splits"]
 
 WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""What a column may say, in lower case -> the split that it means."""
+"""Words for a split, in lower case -> the name of the split."""
 _PURPOSE = {
-    "train": "the model learns from them",
+    "train": "the model is fitted to them",
     "val": "the best epoch is chosen by them",
-    "test": "the finished model is scored on them",
+    "test": "the final model is scored on them",
 }
 _FORM = 'Expected is a list of splits, such as [{"train": [0, 1, 2], "val": [3], "test": "4-9"}]'
 _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
-Named = dict[str, list[int]]  # of each split, its rows in the source
+_Rows = dict[str, list[int]]  # split -> rows of the source
+_Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
 
 
 def make_splits(
@@ -41,23 +42,23 @@ def make_splits(
     rows: np.ndarray,  # (G,)
     smiles: Sequence[str],
     column: Sequence[str] | None,
-    source: Path,
+    source: Path | str,
     index: Sequence[int] | np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Sorted int64 indices into the store for each of `SPLITS`; none where `config.split` is None.
+) -> _Splits:
+    """Return the molecules of each split; an empty dictionary if `config.split` is None.
 
     Args:
-        config: `splits_column` or `splits_file` where given, otherwise what to draw.
-        rows: of each of the G molecules in the store, its row in the source.
-        smiles: of every row of the source.
-        column: the texts of `splits_column` in every row, where there is one.
-        source: the source's path, for errors.
-        index: for each row what `molsepnorm.data.tables.locate` needs, for errors.
+        config: `splits_column` or `splits_file`, or else how to draw the splits.
+        rows: row in the source of each of the G molecules in the store.
+        smiles: SMILES of every row of the source.
+        column: cells of `splits_column` of every row, if there is one.
+        source: path of the source, for errors.
+        index: position of every row, see `molsepnorm.data.tables.locate`, for errors.
 
     Raises:
         ConfigError: there is no such fold.
-        DataError: the column or the file does not name a split, or a split would have too few
-            molecules: 2 train, 1 validates and 1 tests at the least.
+        DataError: the column or the file does not name a split, or a split has too few molecules:
+            it needs 2 for training, 1 for validation and 1 for the test.
     """
     if config.split is None:
         return {}
@@ -66,14 +67,34 @@ def make_splits(
             f"data.fold is {config.fold}, but data.folds makes {config.folds}, counted from 0"
         )
     if column is not None:
+        assert isinstance(source, Path)
         named = _read_column(column, config, source, index)
-        where, setting = f"{source}, column '{config.splits_column}'", "data.splits_column"
+        where, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
     elif config.splits_file is not None:
         named = _read_file(config.splits_file, config.fold, source, len(smiles))
-        where, setting = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
+        where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
-        return draw(config, rows, smiles, source)
-    return _look_up(named, rows, len(smiles), where, setting)
+        return draw_splits(config, rows, smiles, source)
+    return _look_up(named, rows, len(smiles), where, remedy)
+
+
+def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> _Splits:
+    """Return the molecules of splits that are given as rows of the source.
+
+    Args:
+        splits: rows under the name of each split, one of `WORDS`.
+        rows: row in the source of each of the G molecules in the store.
+        num_rows: number of rows of the source.
+
+    Raises:
+        ConfigError: `splits` is not a dictionary.
+        DataError: a row does not exist or is named twice, or a split has too few molecules.
+    """
+    if not isinstance(splits, Mapping):
+        raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
+    listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
+    named = _read_entry(listed, "splits", "the list of molecules", num_rows)
+    return _look_up(named, rows, num_rows, "splits", "splits")
 
 
 # Named by a column or a file
@@ -81,11 +102,11 @@ def make_splits(
 
 def _read_column(
     column: Sequence[str], config: DataConfig, source: Path, index: Sequence[int] | np.ndarray
-) -> Named:
-    """The rows of each split, as the cells of a column say; a row whose cell is blank is in none.
+) -> _Rows:
+    """Return the rows of each split by the cells of a column; rows with a blank are in none.
 
     Raises:
-        DataError: a cell says something else.
+        DataError: a cell is none of `WORDS`.
     """
     words = [text.strip().lower() for text in column]
     if odd := [row for row, word in enumerate(words) if word and word not in WORDS]:
@@ -100,48 +121,52 @@ def _read_column(
     }
 
 
-def _read_file(path: Path, number: int, source: Path, num_rows: int) -> Named:
-    """The rows of each split, as an entry of a file in the form of chemprop's `splits.json` says.
+def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:
+    """Return the rows of each split by an entry of a file in the form of chemprop's `splits.json`.
 
     Raises:
         ConfigError: there is no such entry.
-        DataError: the file is of another form, or names a row that does not exist, or one twice.
+        DataError: the file is of another form, or a row does not exist or is named twice.
         StorageError: it cannot be read.
     """
     try:
         with as_file(path) as file, clear_errors(path, "read"):
             entries = json.loads(file.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no JSON: {error}. {_FORM}") from None
+        raise DataError(f"{path} is not valid JSON: {error}. {_FORM}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DataError(f"{path} is no list of splits. {_FORM}")
+        raise DataError(f"{path} is not a list of splits. {_FORM}")
     if number >= len(entries):
         raise ConfigError(
             f"data.fold is {number}, but {path} has {len(entries)} split(s), counted from 0"
         )
-    named: Named = {split: [] for split in SPLITS}
+    return _read_entry(entries[number], f"{path}, entry {number}", source, num_rows)
+
+
+def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_rows: int) -> _Rows:
+    named: _Rows = {split: [] for split in SPLITS}
     owners: dict[int, str] = {}
-    for key, listed in entries[number].items():
-        where = f"{path}, entry {number}, '{key}'"
+    for key, listed in entry.items():
+        here = f"{where}, '{key}'"
         if (split := WORDS.get(key.strip().lower())) is None:
-            raise DataError(f"{where} is no split. {_FORM}")
-        for row in _rows_of(listed, where):
+            raise DataError(f"{here} is not a split. {_FORM}")
+        for row in _parse_rows(listed, here):
             if not 0 <= row < num_rows:
                 raise DataError(
-                    f"{where}: there is no row {row}. {source} has {num_rows} rows, and the first "
-                    "one after the header is row 0"
+                    f"{here}: there is no row {row}. {source} has {num_rows} rows, and the first "
+                    "one (after a header) is row 0"
                 )
             if row in owners:
                 raise DataError(
-                    f"{where}: row {row} is in '{owners[row]}' already; a row belongs in one split"
+                    f"{here}: row {row} is in '{owners[row]}' already; a row belongs in one split"
                 )
             owners[row] = key
             named[split].append(row)
     return named
 
 
-def _rows_of(listed: Any, where: str) -> Iterator[int]:
-    """The rows of a list of numbers, or of a text such as "0-2,4", which is 0, 1, 2 and 4."""
+def _parse_rows(listed: Any, where: str) -> Iterator[int]:
+    """Yield the rows of a list of integers, or of a text: "0-2,4" is 0, 1, 2 and 4."""
     if isinstance(listed, str):
         for part in listed.split(","):
             ends = _ROWS.fullmatch(part)
@@ -153,17 +178,15 @@ def _rows_of(listed: Any, where: str) -> Iterator[int]:
             yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
         return
     if not isinstance(listed, list):
-        raise DataError(f"{where} is no list of rows: {json.dumps(listed)[:40]}. {_FORM}")
+        raise DataError(f"{where} is not a list of rows: {json.dumps(listed)[:40]}. {_FORM}")
     for row in listed:
         if type(row) is not int:  # True is an int too
-            raise DataError(f"{where}: {json.dumps(row)[:40]} is no row; rows are whole numbers")
+            raise DataError(f"{where}: {json.dumps(row)[:40]} is not a row, a whole number")
         yield row
 
 
-def _look_up(
-    named: Named, rows: np.ndarray, num_rows: int, where: str, setting: str
-) -> dict[str, np.ndarray]:
-    """Rows of the source to indices into the store; rows that could not be read fall away.
+def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
+    """Convert rows of the source to indices into the store, without rows that were rejected.
 
     Raises:
         DataError: a split has too few molecules.
@@ -172,12 +195,12 @@ def _look_up(
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
     splits = {split: found[found >= 0] for split, found in splits.items()}
-    for split, least in LEAST.items():
-        if len(splits[split]) < least:
+    for split, minimum in MIN_SIZES.items():
+        if len(splits[split]) < minimum:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(
                 f"{where}: {len(splits[split]) or 'no'} {split} molecule(s) that can be read; its "
-                f"rows are {counts}. {split} needs {least} or more, as {_PURPOSE[split]}: name "
-                f"them there, or leave {setting} out to have the split drawn"
+                f"rows are {counts}. {split} needs {minimum} or more, as {_PURPOSE[split]}: name "
+                f"them there, or leave {remedy} out to have the split drawn"
             )
     return splits

@@ -1,10 +1,10 @@
-"""Drawing molecules for training, validation and test: one by one, or whole scaffolds.
+"""Draw train, validation and test splits: by molecule, or by Bemis–Murcko scaffold.
 
-A draw looks at molecules one by one (random) or at whole Bemis–Murcko scaffolds. Molecules without
-a ring have one scaffold in common, "", as in chemprop, DeepChem and OGB: spread out one by one,
-those of ESOL, FreeSolv and Tox21 would lie as near to the training molecules as in a random split
-(Tanimoto similarity of ECFP4 to the nearest 0.57 to 0.63, against 0.44 to 0.48 for the others).
-Where they are many, the test molecules all have rings, and one fold validates with them alone.
+Molecules without a ring share the scaffold "", as in chemprop, DeepChem and OGB. If they were drawn
+one by one, those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules as in a
+random split (ECFP4 Tanimoto similarity to the nearest one 0.57 to 0.63, against 0.44 to 0.48 for
+the others). If there are many of them, all test molecules have rings, and one fold validates with
+ring-free molecules only.
 """
 
 from __future__ import annotations
@@ -18,35 +18,40 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.errors import ConfigError, DataError
 
-__all__ = ["LEAST", "draw"]
+__all__ = ["MIN_SIZES", "draw_splits"]
 
-LEAST = dict(zip(SPLITS, (2, 1, 1), strict=True))
-"""Molecules that each split must have."""
+MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
+"""Minimum number of molecules of each split."""
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # what trains, validates, tests, in the store
-Groups = list[np.ndarray]  # of each scaffold, its molecules in the store
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # train, validation and test molecules
+Groups = list[np.ndarray]  # molecules of each scaffold
 
 
-def draw(
-    config: DataConfig, rows: np.ndarray, smiles: Sequence[str], source: Path
+def draw_splits(
+    config: DataConfig, rows: np.ndarray, smiles: Sequence[str], source: Path | str
 ) -> dict[str, np.ndarray]:
+    """Return sorted indices of molecules in the store; arguments as of `make_splits`.
+
+    Raises:
+        DataError: there are too few molecules or scaffolds.
+    """
     assert config.split is not None
     found = ""
     if config.split_type == "random":
         parts = _draw_molecules(len(rows), config)
     else:
         groups = _scaffolds([smiles[row] for row in rows], config.split_type == "scaffold-ogb")
-        most = max(map(len, groups), default=0)
-        found = f" of {len(groups)} scaffold(s), the commonest with {most}"
+        largest = max(map(len, groups), default=0)
+        found = f" of {len(groups)} scaffold(s), the commonest with {largest}"
         if config.split_type == "scaffold":
             parts = _draw_scaffolds(groups, len(rows), config)
         else:
             parts = _rank_scaffolds(groups, len(rows), config)
-    if any(len(part) < least for part, least in zip(parts, LEAST.values(), strict=True)):
+    if any(len(part) < minimum for part, minimum in zip(parts, MIN_SIZES.values(), strict=True)):
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
-        advice = ". data.split_type: random takes molecules one by one" if found else ""
+        advice = ". data.split_type: random draws single molecules" if found else ""
         raise DataError(
             f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
             f"least 2, 1 and 1{advice}"
@@ -63,40 +68,44 @@ def _draw_molecules(count: int, config: DataConfig) -> Parts:
         val = folds.pop(config.fold)
         return np.concatenate(folds), val, test
     if config.fold:
-        rest = _chance(config).permutation(rest)
+        rest = _replicate_rng(config).permutation(rest)
     return rest[:num_train], rest[num_train:], test
 
 
 def _draw_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
-    """Large scaffolds train as long as they fit; test and validation are filled, one scaffold
-    after the other in random order, by those that fit; the others train.
+    """Draw whole scaffolds: large ones for training, then the test and validation splits.
 
-    As chemprop's balanced scaffold split, which fills training first and leaves to test what is
-    left, so that its test molecules would change with every replicate. Here neither validation nor
-    test gets more than its share. They get less where the scaffolds that are larger than either
-    share, and so have to train, exceed the training share.
+    Large scaffolds go to training as long as they fit. The test and validation splits are filled
+    with scaffolds in random order that fit, and the others go to training. Neither split gets more
+    than its share. Both get less if the scaffolds larger than their shares, which can only go to
+    training, exceed the training share.
+
+    chemprop's balanced scaffold split fills training first and uses the rest for the test, so that
+    its test molecules change with every replicate.
     """
     num_train, *others = _sizes(count, config)
     while (must := sum(len(group) for group in groups if len(group) > max(others))) > num_train:
         num_test = (count - must) * others[1] // sum(others)
         num_train, others = must, [count - must - num_test, num_test]
     sizes = (num_train, *others)
-    chance = np.random.default_rng(config.split_seed)
-    test, rest = _take(groups, sizes[2], sizes, chance)
+    rng = np.random.default_rng(config.split_seed)
+    test, rest = _take(groups, sizes[2], sizes, rng)
     if config.folds is not None:
         val, train = _fold(rest, config)
     else:
-        val, train = _take(rest, sizes[1], sizes, _chance(config))
+        val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
     return _join(train), _join(val), _join(test)
 
 
 def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
-    """OGB's split: from the most to the least common scaffold, of equals the last one first, each
-    goes where it fits: to train, to validation as long as both together keep to their share, or to
-    test. DeepChem's is the same but that it does not tell stereoisomers of a scaffold apart.
+    """Assign scaffolds as OGB did, from the most to the least common, ties from the last one.
+
+    A scaffold goes to training if it fits, otherwise to validation if training and validation
+    together keep to their share, otherwise to the test. DeepChem does the same, except that
+    stereoisomers of a scaffold are one scaffold there.
 
     Raises:
-        ConfigError: a replicate is asked for.
+        ConfigError: `config.fold` names a replicate, and there are none.
     """
     assert config.split is not None
     if config.fold and config.folds is None:
@@ -104,14 +113,14 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
             f"data.fold is {config.fold}, but data.split_type: scaffold-ogb draws nothing, so "
             "there is no other split: set data.folds to cross-validate, or leave data.fold out"
         )
-    most_train, most_both = config.split[0] * count, (config.split[0] + config.split[1]) * count
+    max_train, max_both = config.split[0] * count, (config.split[0] + config.split[1]) * count
     train, val, test = Groups(), Groups(), Groups()
     num_train = num_both = 0
     for group in sorted(groups, key=lambda group: (-len(group), -group[0])):
-        if num_train + len(group) <= most_train:
+        if num_train + len(group) <= max_train:
             train.append(group)
             num_train += len(group)
-        elif num_both + len(group) <= most_both:
+        elif num_both + len(group) <= max_both:
             val.append(group)
         else:
             test.append(group)
@@ -123,7 +132,7 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
 
 
 def _scaffolds(smiles: Iterable[str], chirality: bool) -> Groups:
-    """The molecules of each scaffold, in order of the first one."""
+    """Return the molecules of each scaffold, in the order of their first molecules."""
     from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
 
     groups: dict[str, list[int]] = {}
@@ -133,23 +142,23 @@ def _scaffolds(smiles: Iterable[str], chirality: bool) -> Groups:
 
 
 def _take(
-    groups: Groups, room: int, sizes: Sequence[int], chance: np.random.Generator
+    groups: Groups, room: int, sizes: Sequence[int], rng: np.random.Generator
 ) -> tuple[Groups, Groups]:
-    """Groups for a validation or test split of `room` molecules, and the others.
+    """Return groups for a validation or test split of `room` molecules, and the other groups.
 
-    Large ones, of more than half of the smaller of both splits, are taken only where the training
-    split of `sizes[0]` has no place for them; those that fit nowhere else come to it first.
+    Groups of more than half of the smaller of both splits are large. They are taken only if the
+    training split of `sizes[0]` has no room for them; it gets those first that fit nowhere else.
     """
-    groups = [groups[i] for i in chance.permutation(len(groups))]
+    groups = [groups[i] for i in rng.permutation(len(groups))]
     half = max(1, min(sizes[1:]) / 2)
     large = [group for group in groups if len(group) > half]
-    kept, over = _fill(sorted(large, key=lambda group: len(group) <= max(sizes[1:])), sizes[0])
+    train, over = _fill(sorted(large, key=lambda group: len(group) <= max(sizes[1:])), sizes[0])
     taken, left = _fill([*over, *(group for group in groups if len(group) <= half)], room)
-    return taken, [*kept, *left]
+    return taken, [*train, *left]
 
 
 def _fill(groups: Groups, room: int) -> tuple[Groups, Groups]:
-    """Groups that fit into `room` one after the other, and those that do not."""
+    """Return the groups that fit into `room` one after the other, and those that do not."""
     taken, left = [], []
     for group in groups:
         if len(group) <= room:
@@ -161,8 +170,10 @@ def _fill(groups: Groups, room: int) -> tuple[Groups, Groups]:
 
 
 def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
-    """The groups of the fold that validates, and those of the others: each group, the largest
-    first, is in the fold that is smallest so far."""
+    """Return the groups of the validation fold, and those of the other folds.
+
+    Each group, the largest first, is added to the fold that is smallest so far.
+    """
     assert config.folds is not None
     sizes = [0] * config.folds
     folds: list[Groups] = [[] for _ in sizes]
@@ -180,7 +191,7 @@ def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     return train, both - train, count - both
 
 
-def _chance(config: DataConfig) -> np.random.Generator:  # of a replicate
+def _replicate_rng(config: DataConfig) -> np.random.Generator:
     return np.random.default_rng([config.split_seed, config.fold + 1])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_store
-from molsepnorm.data.datasets.columns import gather
+from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.labels import read_labels, read_weights
@@ -42,7 +42,7 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     blank = [] if labelled else config.targets or []
     with as_file(path) as file:
         pieces = read_chunks(file, str(path), _ROWS, config.smiles_column)
-        table = gather((_with_columns(piece, blank) for piece in pieces), config, np.float32)
+        table = parse_columns((_with_columns(piece, blank) for piece in pieces), config, np.float32)
     require_column(table.names, config.smiles_column, path)
     labels, weights = read_labels(table, config), read_weights(table, config)
     if config.splits_column is not None:

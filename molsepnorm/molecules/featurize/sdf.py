@@ -8,7 +8,7 @@ from rdkit import Chem, rdBase
 
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten
 
-__all__ = ["smiles_of"]
+__all__ = ["mol_to_smiles", "smiles_of"]
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
@@ -31,9 +31,14 @@ def smiles_of(block: str) -> str:
         mol = Chem.MolFromMolBlock(block)
         if mol is None:
             return _as_drawn(block)
-        if mol.GetNumAtoms() > 2 * MAX_ATOMS:
-            return Unwritten(_too_many(mol.GetNumAtoms()))
-        return Chem.MolToSmiles(mol)
+        return mol_to_smiles(mol)
+
+
+def mol_to_smiles(mol: Chem.Mol) -> str:
+    """Return the SMILES of an RDKit molecule; if it is too large, a blank with the reason."""
+    if mol.GetNumAtoms() > 2 * MAX_ATOMS:
+        return Unwritten(_too_many(mol.GetNumAtoms()))
+    return Chem.MolToSmiles(mol)
 
 
 def _too_many(atoms: int) -> str:

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.data.batching.bucketing import (
-    by_size,
+    assign_rows,
     epoch_batches,
-    fixed_plan,
-    largest_batch,
+    fixed_layout,
+    max_batch_pairs,
     num_batches,
-    rows_of,
-    tight_plan,
+    size_sorted_batches,
+    tight_layout,
 )
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
@@ -37,19 +37,19 @@ def test_blocks_are_cut_where_it_costs_least(seed):
         parts = np.split(slots, ends[:-1])
         return sum(len(part) * (part[-1] ** 2 + 32 * part[-1]) for part in parts)
 
-    def ends_of(plan):
-        return np.cumsum([block.graphs for block in plan])
+    def ends_of(layout):
+        return np.cumsum([block.graphs for block in layout])
 
-    plan = tight_plan(slots, blocks)
-    assert len(plan) <= blocks
-    assert ends_of(plan)[-1] == len(slots)
-    assert [block.slots for block in plan] == slots[ends_of(plan) - 1].tolist()
+    layout = tight_layout(slots, blocks)
+    assert len(layout) <= blocks
+    assert ends_of(layout)[-1] == len(slots)
+    assert [block.slots for block in layout] == slots[ends_of(layout) - 1].tolist()
     cuts = (
         [*cut, len(slots)]
         for number in range(min(blocks, len(slots)))
         for cut in itertools.combinations(range(1, len(slots)), number)
     )
-    assert cost(ends_of(plan)) == min(map(cost, cuts))
+    assert cost(ends_of(layout)) == min(map(cost, cuts))
 
 
 def zinc_like(number: int, seed: int = 0) -> np.ndarray:
@@ -60,21 +60,21 @@ def zinc_like(number: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("blocks", [1, 2, 4])
 @pytest.mark.parametrize("batch_size", [2, 64, 250])
-def test_random_batches_fit_a_fixed_plan(blocks, batch_size):
+def test_random_batches_fit_a_fixed_layout(blocks, batch_size):
     """Nearly all of them: none of 500 misses it here."""
     sizes = zinc_like(10_000)
-    plan = fixed_plan(sizes, batch_size, blocks)
-    assert 1 <= len(plan) <= blocks
-    assert sum(block.graphs for block in plan) == batch_size
+    layout = fixed_layout(sizes, batch_size, blocks)
+    assert 1 <= len(layout) <= blocks
+    assert sum(block.graphs for block in layout) == batch_size
     rng = np.random.default_rng(1)
     for _ in range(500):
-        assert rows_of(sizes[rng.permutation(len(sizes))[:batch_size]], plan) is not None
+        assert assign_rows(sizes[rng.permutation(len(sizes))[:batch_size]], layout) is not None
 
 
 def test_more_rectangles_leave_less_padding():
     sizes = zinc_like(10_000)
     areas = [
-        sum(block.graphs * block.slots for block in fixed_plan(sizes, 256, blocks))
+        sum(block.graphs * block.slots for block in fixed_layout(sizes, 256, blocks))
         for blocks in (1, 2, 4)
     ]
     assert areas[0] > 1.15 * areas[1]
@@ -86,15 +86,15 @@ def test_more_rectangles_leave_less_padding():
 def test_a_rare_giant_has_room_for_a_few(blocks):
     """All giants there are, where a batch could hold them."""
     sizes = np.append(np.full(1000, 5), [200, 200])
-    plan = fixed_plan(sizes, 100, blocks)
-    assert plan[-1].slots == 201
-    assert rows_of(np.append(np.full(98, 5), [200, 200]), plan) is not None
+    layout = fixed_layout(sizes, 100, blocks)
+    assert layout[-1].slots == 201
+    assert assign_rows(np.append(np.full(98, 5), [200, 200]), layout) is not None
     if blocks > 1:
-        assert plan == (PaddedGroup(98, 6), PaddedGroup(2, 201))
+        assert layout == (PaddedGroup(98, 6), PaddedGroup(2, 201))
 
 
 def test_molecules_of_one_size_need_one_rectangle():
-    assert fixed_plan(np.full(50, 7), 10, 4) == (PaddedGroup(10, 8),)
+    assert fixed_layout(np.full(50, 7), 10, 4) == (PaddedGroup(10, 8),)
 
 
 @given(
@@ -103,8 +103,8 @@ def test_molecules_of_one_size_need_one_rectangle():
 )
 def test_molecules_are_fitted_where_any_order_fits(sizes, widths):
     """Against all orders: small molecules in narrow rows fit if anything does."""
-    plan = tuple(PaddedGroup(2, width) for width in widths)
-    rows = rows_of(np.array(sizes), plan)
+    layout = tuple(PaddedGroup(2, width) for width in widths)
+    rows = assign_rows(np.array(sizes), layout)
     room = np.repeat(widths, 2)
     any_fits = any((np.array(p) + 1 <= room).all() for p in set(itertools.permutations(sizes)))
     assert (rows is not None) == any_fits
@@ -219,7 +219,7 @@ def test_only_batches_that_are_too_large_are_halved(chains, asked):
 def test_no_batch_is_larger_than_the_largest(chains, asked):
     """So where the largest fits, `num_batches` is how many there are."""
     graphs, blocks = np.array(asked["graphs"]), asked["blocks"]
-    bound = largest_batch(graphs, chains.sizes, asked["batch_size"])
+    bound = max_batch_pairs(graphs, chains.sizes, asked["batch_size"])
     batches = epoch(chains, **asked | {"max_pairs": bound})
     assert max(len(chains.cut(batch, blocks).pairs) for batch in batches) <= bound
     assert len(batches) == num_batches(len(graphs), asked["batch_size"])
@@ -239,7 +239,7 @@ def test_molecules_that_are_not_drawn_bound_nothing():
     """One giant of the validation split costs the training batches nothing."""
     sizes = np.full(101, 9)
     sizes[100] = 5_000
-    assert largest_batch(np.arange(100), sizes, 10) == 11 * 100
+    assert max_batch_pairs(np.arange(100), sizes, 10) == 11 * 100
     batches = epoch_batches(np.arange(100), sizes, 10, np.random.default_rng(0), max_pairs=1100)
     assert [len(batch) for batch in batches] == [10] * 10
 
@@ -258,12 +258,12 @@ def test_one_giant_makes_small_its_own_batch_only():
     assert counts == {1: [2, 3, 5, 10, 20, 20, 20, 20], 2: [20] * 5}
 
 
-@pytest.mark.parametrize("fewest", [2, 3, 8])
-def test_halving_stops_where_processes_would_get_none(fewest):
+@pytest.mark.parametrize("min_size", [2, 3, 8])
+def test_halving_stops_where_processes_would_get_none(min_size):
     sizes, rng = np.full(64, 40), np.random.default_rng(0)
-    batches = epoch_batches(np.arange(64), sizes, 32, rng, max_pairs=100, fewest=fewest)
-    assert min(map(len, batches)) >= fewest
-    assert max(map(len, batches)) < 2 * fewest
+    batches = epoch_batches(np.arange(64), sizes, 32, rng, max_pairs=100, min_size=min_size)
+    assert min(map(len, batches)) >= min_size
+    assert max(map(len, batches)) < 2 * min_size
     assert sorted(np.concatenate(batches)) == list(range(64))
 
 
@@ -287,7 +287,9 @@ def test_batches_by_size_keep_to_both_limits(sizes, batch_size, max_pairs, data)
     """Each molecule once, small ones first; a molecule above `max_pairs` goes alone."""
     asked = data.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))
     all_sizes = np.array(sizes)
-    batches = list(by_size(np.array(asked, dtype=int), all_sizes, batch_size, max_pairs))
+    batches = list(
+        size_sorted_batches(np.array(asked, dtype=int), all_sizes, batch_size, max_pairs)
+    )
     flat = [int(graph) for batch in batches for graph in batch]
     assert sorted(flat) == sorted(asked)
     assert [sizes[graph] for graph in flat] == sorted(sizes[graph] for graph in asked)
@@ -298,12 +300,12 @@ def test_batches_by_size_keep_to_both_limits(sizes, batch_size, max_pairs, data)
 
 
 def test_batches_by_size_are_full_where_nothing_limits_them():
-    batches = list(by_size(np.arange(10), np.full(10, 30), batch_size=4))
+    batches = list(size_sorted_batches(np.arange(10), np.full(10, 30), batch_size=4))
     assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_a_limit_of_pairs_halves_a_batch_at_most_as_often_as_needed():
     """No batch is less than half of what would fit."""
     sizes = np.full(100, 9)
-    batches = list(by_size(np.arange(100), sizes, batch_size=64, max_pairs=30 * 100))
+    batches = list(size_sorted_batches(np.arange(100), sizes, batch_size=64, max_pairs=30 * 100))
     assert min(len(batch) for batch in batches[:-1]) >= 15

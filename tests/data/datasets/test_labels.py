@@ -77,9 +77,9 @@ def test_without_names_every_numeric_column_is_a_target():
     assert labels.classes == ((), (), ())
     assert labels.warnings == (
         GUESSED,
-        "Not taken for targets: mixed (some cells are no numbers, such as 'high').",
+        "Not used as targets: mixed (some cells are not numbers, such as 'high').",
     )
-    with pytest.raises(ConfigError, match=r"--targets\. Not taken .* no numbers, such as '>10'\)$"):
+    with pytest.raises(ConfigError, match=r"--targets\. Not used .* not numbers, such as '>10'\)$"):
         read({"IC50": ["1.2", ">10", "3.4"]})
 
 
@@ -137,7 +137,7 @@ def test_numbering_is_no_target(name):
     assert labels.names == ("y",)
     assert labels.warnings == (
         GUESSED,
-        f"Not taken for targets: {name} (they look like numbering).",
+        f"Not used as targets: {name} (they look like identifiers).",
     )
     assert read(columns, targets=[name]).names == (name,)
     with pytest.raises(ConfigError, match="my.csv has no column of numbers to predict beside"):
@@ -175,18 +175,21 @@ def test_what_was_ignored_is_not_remarked_on():
         ({"ignore_columns": ["Id"]}, r"my.csv has no column 'Id'\. Did you mean 'ID'\?"),
         ({"ignore_columns": ["Id"], "targets": ["logS"]}, "my.csv has no column 'Id'"),
         ({"targets": ["logS", "logS"]}, "a target is named twice: logS, logS"),
-        ({"task_type": {"logs": "binary"}}, r"data.task_type names 'logs', which is no target\. D"),
+        (
+            {"task_type": {"logs": "binary"}},
+            r"data.task_type names 'logs', which is not a target\. D",
+        ),
         (
             {"task_type": {"ID": "binary"}, "targets": ["logS"]},
-            "names 'ID', which is no target. Known: logS.",
+            "names 'ID', which is not a target. Known: logS.",
         ),
         (
             {"task_type": {"logS": "binary"}, "classes": {"logS": ["0", "1"]}},
-            "data.classes names those of 'logS', which data.task_type calls binary: keep one",
+            "lists the classes of 'logS', but data.task_type makes it binary: keep one",
         ),
         (
             {"classes": {"logD": ["a", "b"]}},
-            r"data.classes names 'logD', which is no target\. Did you mean 'logS'\?",
+            r"data.classes names 'logD', which is not a target\. Did you mean 'logS'\?",
         ),
     ],
 )
@@ -313,7 +316,7 @@ def test_a_yes_no_target_with_other_numbers(bad):
     with pytest.raises(
         DataError,
         match=f"my.csv, line 3, column 'y': '{bad}' is neither 0 nor 1, neither yes nor no, as a "
-        "yes/no target must be",
+        "label of a binary target must be",
     ):
         read({"y": ["1", bad, "no", "7"]}, task_type="binary")
 
@@ -328,7 +331,7 @@ def test_few_whole_numbers_are_remarked_on():
         "odour": ["mild", "strong", "mild", "strong"],
     }
     remark = (
-        "level, grade: few whole numbers, taken for quantities. If they stand for classes: "
+        "level, grade: few whole numbers, treated as quantities. If they are classes: "
         "--task-type level=multiclass"
     )
     assert read(columns).warnings == (GUESSED, remark)
@@ -410,7 +413,7 @@ def test_classes_in_a_given_order():
 
 def test_a_class_that_is_not_among_those_given():
     with pytest.raises(
-        DataError, match="my.csv, line 4, column 'y': 'Low' is none of its classes: low, high"
+        DataError, match="my.csv, line 4, column 'y': 'Low' is not one of its classes: low, high"
     ):
         read({"y": ["low", "", "Low", "High"]}, targets=["y"], classes={"y": ["low", "high"]})
 

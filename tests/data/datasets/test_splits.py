@@ -426,7 +426,7 @@ def test_another_word_in_the_column():
         ),
         (["train", "train", "val", ""], r"no test .* 2 train, 1 val, 0 test.*model is scored on"),
         (["train", "val", "test"], r"1 train .*1 train, 1 val, 1 test. train needs 2 or more"),
-        ([""] * 4, r"no train molecule.* 0 train, 0 val, 0 test. .*the model learns from them"),
+        ([""] * 4, r"no train molecule.* 0 train, 0 val, 0 test. .*the model is fitted to them"),
     ],
 )
 def test_a_column_without_one_of_the_splits(column, message):
@@ -499,17 +499,23 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("train: [0]", "splits.json is no JSON: Expecting value.* Expected is a list of splits"),
-        (b"\xff\xfe", "splits.json is no JSON: .*codec.* Expected is a list of splits, such as"),
-        ("[" * 100_000, "splits.json is no JSON: "),
-        (GOOD, "splits.json is no list of splits. Expected is a list of splits, such as"),
-        ([[0, 1], [2], [3]], "splits.json is no list of splits. Expected is"),
-        ([GOOD | {"extra": [4]}], "splits.json, entry 0, 'extra' is no split. Expected is"),
-        ([GOOD | {"val": 2}], "entry 0, 'val' is no list of rows: 2. Expected is"),
-        ([GOOD | {"val": None}], "entry 0, 'val' is no list of rows: null. Expected is"),
-        ([GOOD | {"val": [2.0]}], "entry 0, 'val': 2.0 is no row; rows are whole numbers"),
-        ([GOOD | {"val": [True]}], "entry 0, 'val': true is no row; rows are whole numbers"),
-        ([GOOD | {"val": ["4-5"]}], "entry 0, 'val': \"4-5\" is no row; rows are whole numbers"),
+        (
+            "train: [0]",
+            "splits.json is not valid JSON: Expecting value.* Expected is a list of splits",
+        ),
+        (
+            b"\xff\xfe",
+            "splits.json is not valid JSON: .*codec.* Expected is a list of splits, such as",
+        ),
+        ("[" * 100_000, "splits.json is not valid JSON: "),
+        (GOOD, "splits.json is not a list of splits. Expected is a list of splits, such as"),
+        ([[0, 1], [2], [3]], "splits.json is not a list of splits. Expected is"),
+        ([GOOD | {"extra": [4]}], "splits.json, entry 0, 'extra' is not a split. Expected is"),
+        ([GOOD | {"val": 2}], "entry 0, 'val' is not a list of rows: 2. Expected is"),
+        ([GOOD | {"val": None}], "entry 0, 'val' is not a list of rows: null. Expected is"),
+        ([GOOD | {"val": [2.0]}], "entry 0, 'val': 2.0 is not a row, a whole number"),
+        ([GOOD | {"val": [True]}], "entry 0, 'val': true is not a row, a whole number"),
+        ([GOOD | {"val": ["4-5"]}], "entry 0, 'val': \"4-5\" is not a row, a whole number"),
         ([GOOD | {"val": "4,x"}], "entry 0, 'val': 'x' is neither a row nor a range of rows; rows"),
         ([GOOD | {"val": "5-4"}], "entry 0, 'val': '5-4' is neither a row nor a range of rows"),
         ([GOOD | {"val": "-4"}], "entry 0, 'val': '-4' is neither a row nor a range of rows"),

@@ -132,7 +132,7 @@ def test_remarks_say_what_was_guessed(write):
     assert dataset.targets == ("y", "grade")
     assert len(dataset.warnings) == 3
     assert "all columns of numbers" in dataset.warnings[0]
-    assert "Not taken for targets: id" in dataset.warnings[1]
+    assert "Not used as targets: id" in dataset.warnings[1]
     assert "grade: few whole numbers" in dataset.warnings[2]
     dataset = _load(path, ignore_columns=["id", "grade"], **settings)
     assert dataset.targets == ("y",)
@@ -369,7 +369,11 @@ def test_a_file_that_cannot_be_used(write, text, error, message):
         ({"weight_column": "logS", "targets": ["logS"]}, ConfigError, "'logS' cannot be a target"),
         ({"weight_column": "w"}, DataError, "line 2, column 'w': the weight -1 is negative"),
         ({"splits_column": "split"}, DataError, "line 2, column 'split': 'first' names no split"),
-        ({"targets": ["split"], "classes": {"split": ["a", "b"]}}, DataError, "'first' is none of"),
+        (
+            {"targets": ["split"], "classes": {"split": ["a", "b"]}},
+            DataError,
+            "'first' is not one of",
+        ),
     ],
 )
 def test_a_column_that_cannot_be_used(write, settings, error, message):

@@ -1,0 +1,221 @@
+"""`memory_dataset`: a data set from molecules and labels in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.data.datasets.cached import encode_chunks
+from molsepnorm.data.datasets.columns import configured_kind, parse_columns
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.labels import read_labels, read_weights
+from molsepnorm.data.datasets.splits import make_splits, named_splits
+from molsepnorm.data.store import GraphStore
+from molsepnorm.data.tables import require_column
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, require_several
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.molecule import MolGraph
+
+__all__ = ["label_table", "memory_dataset"]
+
+_SMILES, _MOL, _GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
+_KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognise theirs
+    "builtins.str": _SMILES,
+    "rdkit.Chem.rdchem.Mol": _MOL,
+    "molsepnorm.molecules.molecule.MolGraph": _GRAPH,
+    "torch_geometric.data.data.Data": _DATA,
+}
+_WEIGHTS = "weights"
+
+
+def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return labels as a table with one column per target.
+
+    Args:
+        y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame.
+        targets: names of the columns; of a DataFrame, the columns to predict.
+
+    Raises:
+        ConfigError: `y` has another shape, or the names do not fit it.
+    """
+    if isinstance(y, pd.DataFrame):
+        table = y.set_axis([str(name) for name in y.columns], axis=1)
+        for name in targets or ():
+            require_column(table.columns, name, "y")
+        return (table if targets is None else table[list(targets)]).reset_index(drop=True)
+    if isinstance(y, pd.Series) and targets is None and y.name is not None:
+        targets = [str(y.name)]
+    if isinstance(y, pd.Series):
+        columns = [y.reset_index(drop=True)]
+    else:
+        try:
+            array = np.asarray(y)
+        except ValueError:
+            raise ConfigError(
+                "y must be an array of shape (G,) or (G, T); its rows differ"
+            ) from None
+        if array.ndim not in (1, 2):
+            raise ConfigError(f"y must have shape (G,) or (G, T); got {array.shape}")
+        columns = [pd.Series(column) for column in np.atleast_2d(array.T)]
+    if targets is None:
+        targets = ["y"] if len(columns) == 1 else [f"y{i + 1}" for i in range(len(columns))]
+    if isinstance(targets, str) or len(targets) != len(columns):
+        raise ConfigError(f"y has {len(columns)} column(s), and targets names {list(targets)}")
+    return pd.concat(columns, axis=1).set_axis(list(targets), axis=1)
+
+
+def memory_dataset(
+    molecules: Iterable[Any],
+    labels: pd.DataFrame,
+    config: DataConfig,
+    encoding: EncodingSpec,
+    *,
+    weights: Any = None,
+    splits: Mapping[str, Any] | None = None,
+    bond_offset: int | None = None,
+) -> Dataset:
+    """Encode molecules and combine them with labels; arguments as of `molsepnorm.fit`.
+
+    Args:
+        molecules: SMILES, RDKit molecules, `MolGraph` or PyTorch Geometric's `Data`.
+        labels: a table of `label_table`.
+        config: `targets` names the columns of `labels`.
+        encoding: the encoding of the store.
+        weights, splits, bond_offset: see `molsepnorm.fit`.
+
+    Raises:
+        ConfigError: the molecules are of several types, or an argument does not fit another.
+        DataError: a molecule cannot be read, or a label does not fit its target; the message has
+            the index of the molecule.
+    """
+    require_several(molecules, "molecules")
+    listed = list(molecules)
+    kind = _kind_of(listed)
+    weighted = config.model_copy(update={"weight_column": None})
+    table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
+    _require_length("y", len(table), len(listed))
+    if weights is not None:
+        column = pd.Series(np.asarray(weights, dtype=object).ravel())
+        _require_length("weights", len(column), len(listed))
+        weights = read_weights(
+            pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)}),
+            config.model_copy(update={"weight_column": _WEIGHTS}),
+        )
+    found = read_labels(parse_columns([table], weighted, np.float32), weighted)
+    texts = _smiles(listed, kind)
+    if texts is None and splits is None and config.split_type != "random":
+        raise ConfigError(
+            f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
+        )
+    rejected: list[Rejected] = []
+    graphs = _graphs(listed, texts, kind, config, bond_offset, rejected)
+    chunks = encode_chunks(graphs, config.featurizer, encoding)
+    store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
+    if splits is None:
+        index = np.arange(len(listed))
+        parts = make_splits(
+            config, store.rows, texts or [""] * len(listed), None, "the list of molecules", index
+        )
+    else:
+        parts = named_splits(splits, store.rows, len(listed))
+    return Dataset(
+        name=f"{len(store):,} molecules",
+        store=store,
+        labels=found.values[store.rows].astype(np.float32),
+        targets=found.names,
+        kinds=found.kinds,
+        classes=found.classes,
+        splits=parts,
+        weights=None if weights is None else weights[store.rows].astype(np.float32),
+        rejected=store.rejected,
+        smiles=texts,
+        warnings=found.warnings,
+    )
+
+
+def _require_length(name: str, rows: int, molecules: int) -> None:
+    if rows != molecules:
+        raise ConfigError(f"{name} has {rows:,} rows, and there are {molecules:,} molecules")
+
+
+def _kind_of(molecules: Sequence[Any]) -> str:
+    """Return the type of the molecules, which must all be of one type."""
+    kinds: list[str] = []
+    for number, molecule in enumerate(molecules):
+        names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)
+        kind = next((_KINDS[name] for name in names if name in _KINDS), None)
+        if kind is None:
+            raise ConfigError(
+                f"molecule {number}: {type(molecule).__name__} is not one of "
+                f"{', '.join(_KINDS.values())}"
+            )
+        kinds.append(kind)
+        if kind != kinds[0]:
+            raise ConfigError(
+                f"molecule {number} is a {kind}, but molecule 0 is a {kinds[0]}: pass one type"
+            )
+    if not kinds:
+        raise ConfigError("molecules is an empty list")
+    return kinds[0]
+
+
+def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
+    """Return numbers as they are, and everything else as the text of a table."""
+    classes = name in config.classes or configured_kind(name, config) == "multiclass"
+    if column.dtype.kind in "biuf" and column.notna().any() and not classes:
+        return column.astype(np.float64)
+    return pd.Series(["" if pd.isna(cell) else str(cell) for cell in column], dtype=object)
+
+
+def _smiles(molecules: Sequence[Any], kind: str) -> list[str] | None:
+    if kind == _SMILES:
+        return [str(text) for text in molecules]
+    if kind == _MOL:
+        from molsepnorm.molecules.featurize.sdf import mol_to_smiles
+
+        return [mol_to_smiles(mol) for mol in molecules]
+    return None
+
+
+def _graphs(
+    molecules: Sequence[Any],
+    texts: Sequence[str] | None,
+    kind: str,
+    config: DataConfig,
+    bond_offset: int | None,
+    rejected: list[Rejected],
+) -> Iterator[tuple[int, MolGraph]]:
+    found: Iterable[MolGraph | InvalidMolecule] = molecules
+    if texts is not None:
+        found = featurize.get(config.featurizer).stream(texts)
+    elif kind == _DATA:
+        found = _from_data(molecules, bond_offset)
+    for row, graph in enumerate(found):
+        if isinstance(graph, MolGraph):
+            yield row, graph
+        elif config.on_invalid == "fail":
+            raise DataError(
+                f"molecule {row}: {graph}. Fix or remove it, or leave such molecules out with "
+                "overrides={'data.on_invalid': 'skip'}"
+            )
+        else:
+            rejected.append(Rejected(row, "" if texts is None else texts[row], str(graph)))
+    if len(rejected) == len(molecules):
+        raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
+
+
+def _from_data(
+    molecules: Sequence[Any], bond_offset: int | None
+) -> Iterator[MolGraph | InvalidMolecule]:
+    from molsepnorm.molecules.featurize.pyg import from_data
+
+    for data in molecules:
+        try:
+            yield from_data(data, bond_offset)
+        except InvalidMolecule as error:
+            yield error

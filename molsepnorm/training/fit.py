@@ -1,0 +1,93 @@
+"""`fit`: train on molecules and labels in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.data.datasets.memory import label_table, memory_dataset
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import encoding_of
+from molsepnorm.training.callback import Callback, TrainingResult
+from molsepnorm.training.config import config_folder, load_config
+from molsepnorm.training.run import architecture, train_on
+
+__all__ = ["fit"]
+
+
+def fit(
+    molecules: Iterable[Any],
+    y: Any,
+    *,
+    targets: Sequence[str] | None = None,
+    weights: Any = None,
+    splits: Mapping[str, Sequence[int]] | None = None,
+    bond_offset: int | None = None,
+    config: Path | str | None = None,
+    preset: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    folder: Path | str | None = None,
+    resume: bool = False,
+    callback: Callback | None = None,
+) -> TrainingResult:
+    """Train a model on molecules and labels in memory; without a folder, no file is written.
+
+    >>> import molsepnorm
+    >>> smiles = ["C" * n for n in range(1, 21)]
+    >>> short = {"run.epochs": 2, "model.layers": 1}
+    >>> result = molsepnorm.fit(smiles, [n / 10 for n in range(20)], overrides=short)
+    >>> result.metrics["test"].keys() >= {"mae", "r2"}
+    True
+    >>> predictor = molsepnorm.Predictor(result.model)
+    >>> list(predictor.predict(["CCO"])[0].values)
+    ['y']
+
+    Args:
+        molecules: G SMILES, RDKit molecules, `MolGraph` or PyTorch Geometric's `Data`. Graphs must
+            have the features of `data.featurizer` (see `overrides`), by default those of OGB.
+        y: labels, an array or list (G,) or (G, T), or a pandas Series or DataFrame, whose column
+            names become the names of the targets. NaN and None are missing labels. Numbers are
+            regression targets, 0 and 1 binary ones, and words classes, unless `data.task_type` is
+            among the overrides.
+        targets: names of the T targets; of a DataFrame, the columns to predict.
+        weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
+        splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
+            left out. By default `data.split` and `data.split_type` decide.
+        bond_offset: only for `Data`, see `featurize.pyg.from_data`.
+        config: a YAML file of settings. [default: the recipe for tables, configs/table.yaml]
+        preset: see `load_config`.
+        overrides: single settings by their dotted names, such as {"data.split_type": "scaffold",
+            "run.epochs": 50}. `data.on_invalid` is "fail" here unless set to "skip".
+        folder: the run folder, for checkpoints and results; see `train`.
+        resume: continue the run in `folder`, with the same molecules, labels and settings.
+        callback: see `train`.
+
+    Returns:
+        The result, with `model`, the best one by validation, and its `metrics`.
+
+    Raises:
+        ConfigError: an argument or a setting does not fit.
+        DataError: a molecule cannot be read, or a label does not fit its target; the message has
+            the index of the molecule.
+        StorageError: a file in `folder` cannot be written.
+    """
+    table = label_table(y, targets)
+    fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
+    made = load_config(
+        config=config if config is not None else config_folder() / "table.yaml",
+        preset=preset,
+        overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
+    )
+    dataset = memory_dataset(
+        molecules,
+        table,
+        made.data,
+        encoding_of(architecture(made)),
+        weights=weights,
+        splits=splits,
+        bond_offset=bond_offset,
+    )
+    return train_on(made, dataset, folder, resume=resume, callback=callback)
