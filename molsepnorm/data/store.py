@@ -130,18 +130,16 @@ class GraphStore:
             featurizer: name of the featuriser that made them.
         """
         merger, max_bonds = PathMerger(), 0
-        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
-        if encoding.molecule_features:
-            names.append("features")
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        parts: list[tuple[np.ndarray, ...]] = []
         for graphs, rows in chunks:
             pairs = merger.add(graphs.paths).take(graphs.pairs)
-            for name, arrays in parts.items():
-                known = {"pairs": pairs, "rows": rows}
-                arrays.append(known[name] if name in known else getattr(graphs, name))
+            part = (graphs.sizes, graphs.atoms, graphs.degrees, pairs, rows)
+            parts.append(part if graphs.features is None else (*part, graphs.features))
             max_bonds = max(max_bonds, graphs.max_bonds)
         paths, final = merger.finish()
-        joined = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
+        names += ["features"] * (encoding.molecule_features > 0)
+        joined = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
         joined["pairs"] = final.take(joined["pairs"])
         digest = hashlib.sha256()
         for piece in array_bytes(joined, {}):

@@ -132,7 +132,7 @@ def test_v1_outputs_are_ours(featurizer: str, length: int) -> None:
         torch.testing.assert_close(network(batch), v1_outputs(state, inputs), rtol=1e-5, atol=1e-5)
 
 
-def test_v1_itself_depends_on_the_longest_path_of_a_batch() -> None:
+def test_v1_outputs_depend_on_the_longest_path_of_a_batch() -> None:
     """While its padding row is random; the import says so. A row of zeros has no influence."""
     state = v1_state()
     graphs = [featurize.get("zinc")(smiles) for smiles in ("CCO", "C1CC1N")]
@@ -226,7 +226,7 @@ REFUSED: dict[str, tuple[str, Change, dict[str, Any], str]] = {
         "graphormer-v1",
         lambda s: s.update({"edge_encoder.weight": torch.ones(64, 3)}),
         {},
-        r"edge_encoder\.weight is \(64, 3\), expected 1 rows or more of 4",
+        r"edge_encoder\.weight is \(64, 3\), expected at least 1 rows of 4",
     ),
     "a layer": (
         "graphormer-v1",
@@ -323,7 +323,7 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
         ({"max_path_length": 41}, r"max_path_length is 41, .* first 40 bonds .*: give 40 or less"),
     ],
 )
-def test_options_that_do_not_fit(options: dict, message: str) -> None:
+def test_options_that_do_not_match_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load(**{"source": "graphormer-v1", "state": v1_state(), **options})
 
@@ -365,7 +365,7 @@ def test_a_converted_model_predicts(tmp_path: Path) -> None:
     assert list(predicted.values.values()) == pytest.approx(expected[0].tolist(), abs=1e-5)
 
 
-def test_the_featuriser_is_told_by_the_atom_table(tmp_path: Path) -> None:
+def test_the_featuriser_is_chosen_by_the_atom_table(tmp_path: Path) -> None:
     checkpoint = lightning(tmp_path, v1_state("ogb"), multi_hop_max_dist=LENGTH)
     model, report = convert("graphormer-v1", checkpoint, kind="binary")
     assert model.featurizer == report.featurizer == "ogb"
@@ -433,7 +433,7 @@ class Surprise:
         return os.system, ("touch surprise",)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each says what is wrong; nothing is unpickled but tensors and plain values."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StorageError, match=r"cannot read .*absent\.pt: there is no such file"):

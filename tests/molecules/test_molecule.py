@@ -1,4 +1,4 @@
-"""What a `MolGraph` accepts, converts and refuses."""
+"""`MolGraph` accepts, converts and refuses arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def three_atoms(bonds, features=None, atoms=((1,), (2,), (3,))) -> MolGraph:
     return MolGraph(np.array(atoms), np.array(bonds), np.array(features))
 
 
-def test_arrays_become_small_integers():
+def test_arrays_are_converted_to_small_integers():
     graph = three_atoms([[0, 1], [2, 1]], [[0, 5], [255, 1]])
     assert [graph.atom_features.dtype, graph.bonds.dtype, graph.bond_features.dtype] == [
         np.uint8,
@@ -62,12 +62,12 @@ def test_it_is_frozen():
         (([[0, 1]], None, [1, 2, 3]), r"atom_features must be a two-dimensional .* shape \[3\]"),
     ],
 )
-def test_what_cannot_be_a_molecule_is_refused_with_the_reason(arguments, message):
+def test_invalid_arrays_are_refused_with_the_reason(arguments, message):
     with pytest.raises(InvalidMolecule, match=message):
         three_atoms(*arguments)
 
 
-def test_no_atoms_are_no_molecule():
+def test_a_molecule_without_atoms_is_refused():
     with pytest.raises(InvalidMolecule, match="the molecule has no atoms"):
         MolGraph(np.zeros((0, 1)), np.zeros((0, 2)), np.zeros((0, 1)))
 
@@ -78,7 +78,7 @@ def test_negative_atoms_are_refused_in_the_final_dtype_too():
 
 
 @given(data=st.data())
-def test_one_wrong_bond_is_found_among_many(molgraphs, data):
+def test_one_invalid_bond_among_many_is_refused(molgraphs, data):
     """Whatever the molecule: a bond once more, turned or not, or one to nowhere, is refused."""
     graph = data.draw(molgraphs(max_atoms=40).filter(lambda graph: graph.num_bonds > 0))
     first, second = graph.bonds[data.draw(st.integers(0, graph.num_bonds - 1))].tolist()

@@ -159,8 +159,8 @@ def _molecules(smiles: list[str], config: DataConfig) -> tuple[list[str | None],
     for row, text in enumerate(smiles):
         try:
             found = canonical_smiles(text)
-            if narrow is not None:
-                narrow(text)
+            if narrow is not None and isinstance(made := narrow.many([text])[0], InvalidMolecule):
+                raise made
             canonical.append(found)
         except InvalidMolecule as error:
             canonical.append(None)

@@ -1,4 +1,4 @@
-"""Checkpoint files of other Graphormers: reading them, and recognising what they hold."""
+"""Read checkpoint files of other Graphormers and match their tensors with a format."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ _KINDS = ("weight", "bias")
 
 
 def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint and the hyper-parameters stored with it; nothing is unpickled
-    but tensors and plain values.
+    """Return the tensors and the hyper-parameters of a checkpoint.
+
+    Only tensors and plain values are unpickled.
 
     Args:
-        path: a .safetensors or torch file, or a folder with one; the `config.json` of
-            transformers beside it tells the hyper-parameters.
+        path: a .safetensors or torch file, or a folder with one. If there is a `config.json` of
+            transformers beside it, the hyper-parameters are read from it.
 
     Raises:
-        StorageError: it cannot be read.
-        ModelError: it is damaged, or holds no tensors by name.
+        StorageError: the file cannot be read.
+        ModelError: the file is damaged, or has no named tensors.
     """
     path = Path(path)
     if path.is_dir():
         names = ("model.safetensors", "pytorch_model.bin")
-        there = [path / name for name in names if (path / name).exists()]
-        if not there:
-            raise ModelError(f"{path} holds neither {' nor '.join(names)}: name a file")
-        path = there[0]
+        existing = [path / name for name in names if (path / name).exists()]
+        if not existing:
+            raise ModelError(f"{path} holds neither {' nor '.join(names)}: give a file")
+        path = existing[0]
     try:
         with clear_errors(path, "read"):
             if path.suffix == ".safetensors":
@@ -49,7 +50,7 @@ def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]
                 content = torch.load(path, map_location="cpu", weights_only=True)
     except StorageError:
         raise
-    except Exception as error:  # reading a file that is no checkpoint fails in many ways
+    except Exception as error:  # other files fail in many ways
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(
             f"{path} is damaged, or holds more than tensors and plain values ({reason}). If you "
@@ -72,7 +73,7 @@ def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def _settings_beside(path: Path) -> dict[str, Any]:
-    """What transformers' `config.json` beside a checkpoint says."""
+    """Return the settings in transformers' `config.json` beside a checkpoint, if there is one."""
     config = path.with_name("config.json")
     if not config.exists():
         return {}
@@ -83,30 +84,30 @@ def _settings_beside(path: Path) -> dict[str, Any]:
         raise ModelError(f"{config} is damaged: {error}") from error
     if not isinstance(content, dict) or content.get("model_type") != "graphormer":
         return {}
-    return {"multi_hop_max_dist": 5} | content  # which it may leave out, being its default
+    return {"multi_hop_max_dist": 5} | content  # the default, which the file may omit
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """A state dict that holds what its format says, no more and no less."""
+    """A state dict with exactly the tensors of its format."""
 
     format: Format
     tensors: dict[str, Tensor]
     """By the format's names."""
     names: dict[str, str]
-    """The format's names to those in the state dict."""
+    """Name in the format -> name in the state dict."""
     unused: dict[str, str]
-    """Tensors of no use for us to why."""
+    """Tensor that is not imported -> the reason."""
     layers: int
 
 
 def recognise(source: str, state: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Recognised:
-    """Find a format's tensors in a state dict, whatever stands before their names.
+    """Find the tensors of a format in a state dict; their names may have any prefix.
 
     Raises:
-        ConfigError: no such format.
-        ModelError: another architecture; tensors missing, left over, not finite, or of shapes
-            that do not fit.
+        ConfigError: the format is unknown.
+        ModelError: the architecture differs, or tensors are missing, left over, not finite or of
+            wrong shapes.
     """
     if source not in FORMATS:
         raise ConfigError(f"unknown format '{source}'. {did_you_mean(source, FORMATS)}")
@@ -127,7 +128,7 @@ def recognise(source: str, state: Mapping[str, Tensor], settings: Mapping[str, A
 def _by_their_names(
     form: Format, state: Mapping[str, Tensor]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The format's names to those in the state dict, and what is known to be of no use."""
+    """Return `names` and `unused` of `Recognised`."""
     anchor = f"{form.tables['virtual_distance']}.weight"
     prefix = next((name.removesuffix(anchor) for name in state if name.endswith(anchor)), "")
     names: dict[str, str] = {}
@@ -139,7 +140,7 @@ def _by_their_names(
         if inside and module in form.unused:
             unused[original] = "it has no effect there"
         elif not inside and set(form.head) & set(original.split(".")):
-            unused[original] = "of a head that this network has no counterpart for"
+            unused[original] = "part of a head without a counterpart in this network"
         else:
             names[name if inside and name not in names else original] = original
     return names, unused
@@ -148,7 +149,7 @@ def _by_their_names(
 def _check_architecture(
     form: Format, names: dict[str, str], unused: dict[str, str], settings: Mapping[str, Any]
 ) -> None:
-    """Refuse what has such tensors and computes something else."""
+    """Refuse checkpoints with these tensors that compute something else."""
     activation = settings.get("activation_fn", "gelu")
     post_norm = form.unused and not any(f"{form.unused[0]}.weight" in name for name in unused)
     reasons = {
@@ -168,7 +169,7 @@ def _check_architecture(
 
 
 def _check_names(source: str, form: Format, layers: int, names: dict[str, str]) -> None:
-    """Refuse what lacks a tensor or has one more."""
+    """Refuse missing and additional tensors."""
     modules = [f"layers.{n}.{module}" for n in range(layers) for module in form.layer.values()]
     modules += form.after.values()
     wanted = [f"{module}.weight" for module in form.tables.values()]
@@ -182,7 +183,7 @@ def _check_names(source: str, form: Format, layers: int, names: dict[str, str]) 
 
 
 def _misshapen(form: Format, tensors: dict[str, Tensor], names: dict[str, str]) -> list[str]:
-    """Tables that do not fit the width of the graph token and the heads of its distance."""
+    """Describe tables that do not match the width of the graph token or the number of heads."""
     if empty := [
         names[each] for each, value in tensors.items() if not value.dim() or not len(value)
     ]:
@@ -197,13 +198,13 @@ def _misshapen(form: Format, tensors: dict[str, Tensor], names: dict[str, str]) 
     columns = dict.fromkeys(("virtual_distance", "distances", "bonds"), heads) | {"positions": 1}
     shapes = {role: (rows.get(role, 3), columns.get(role, width)) for role in name}
     return [
-        f"{names[name[role]]} is {tuple(shape)}, expected {least} rows or more of {size}"
-        for role, (least, size) in shapes.items()
-        if len(shape := tensors[name[role]].shape) != 2 or shape[0] < least or shape[1] != size
+        f"{names[name[role]]} is {tuple(shape)}, expected at least {min_rows} rows of {size}"
+        for role, (min_rows, size) in shapes.items()
+        if len(shape := tensors[name[role]].shape) != 2 or shape[0] < min_rows or shape[1] != size
     ]
 
 
-def listed(names: list[str], most: int = 8) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def listed(names: list[str], limit: int = 8) -> str:
+    """Return the first names and the number of the others."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

@@ -1,11 +1,11 @@
-"""What other Graphormers call their tensors, and how these become ours.
+"""Names of the tensors of other Graphormers, and how they are converted to ours.
 
 Two formats have our architecture, a pre-norm Graphormer with one layer norm for all tokens:
 "graphormer-v1", the first release of microsoft/Graphormer, and "hf", the encoder of
 `GraphormerForGraphClassification` in transformers up to 4.57.6 with `pre_layernorm=True`.
 
 ====================== ============================================ ===========================
-ours                   graphormer-v1                                what is done
+ours                   graphormer-v1                                conversion
 ====================== ============================================ ===========================
 embedding.atoms        atom_encoder                                 rows, see below
 embedding.degrees      in_degree_encoder, out_degree_encoder        from row 1 on, added up
@@ -18,7 +18,7 @@ pair_encoding.bias:
 - positions            edge_dis_encoder                             as (L, H, H), each transposed
 layers.N:
 - attention_norm.norm  self_attention_norm
-- attention.qkv        self_attention.linear_q, linear_k, linear_v  one below the other
+- attention.qkv        self_attention.linear_q, linear_k, linear_v  concatenated
 - attention.out        self_attention.output_layer
 - ffn_norm.norm        ffn_norm
 - ffn_in, ffn_out      ffn.layer1, ffn.layer2
@@ -26,29 +26,29 @@ last_norm.norm         final_ln
 head                   downstream_out_proj, or out_proj
 ====================== ============================================ ===========================
 
-In "hf" the tables stand below graph_node_feature and graph_attn_bias, and a layer has
+In "hf" the tables are in graph_node_feature and graph_attn_bias, and a layer has
 self_attn_layer_norm, self_attn.{q,k,v,out}_proj, final_layer_norm, fc1 and fc2. Its head (linear,
-activation, norm, linear) is none that ours could be, so `last_norm` and `head` stay fresh: what
-is imported is the graph token after the last layer. The final_layer_norm of its encoder, without
-a layer's number, has no effect: transformers never applies it.
+activation, norm, linear) has no counterpart here, so `last_norm` and `head` keep their initial
+weights, and the graph token after the last layer is imported. The final_layer_norm of the encoder,
+which has no layer number, has no effect, since transformers never applies it.
 
-**Index shifts.** Both number the values of all features of an atom or a bond through, 512 rows a
-feature, and add what padding needs, so that value x of feature f stands in row ::
+**Index shifts.** Both formats store the values of all features of an atom or a bond in one table,
+with 512 rows per feature and some rows for padding. Value x of feature f is in row ::
 
     atoms   x + 512 f + 2 (graphormer-v1),  x + 512 f + 3 (hf)
-    bonds   x + 512 f + 3 (both); ZINC's bonds are 1, 2, 3 there and 0, 1, 2 here: one row more
+    bonds   x + 512 f + 3 (both); one more for ZINC, whose bonds are 1, 2, 3 there and 0, 1, 2 here
 
-A degree or a distance d stands in row d + 1, and atoms of different fragments are at distance 510.
-Weights that the reference's second release trained, copied to transformers as they are, have atoms
-in v1's rows, although transformers' own collator reads one row further: `atom_shift=2` is for them.
+A degree or a distance d is in row d + 1, and atoms of different fragments are at distance 510.
+Weights of the reference's second release that were copied to transformers have atoms in the rows of
+v1, while transformers' own collator reads the next row: use `atom_shift=2` for them.
 
-**Transposes.** A position's matrix there multiplies a row vector from the right, here a column from
-the left.
+**Transposes.** The matrix of a position multiplies a row vector from the right there, and a column
+vector from the left here.
 
-**Padding.** Row 0 of edge_encoder pads a path to the longest of its batch, L bonds at most. v1
-draws it at random and never trains it, so its outputs depend a little on a molecule's company.
-What the row adds to a path that is padded to L depends on the distance alone, and goes into
-`spatial` and `unreachable`.
+**Padding.** Row 0 of edge_encoder pads paths to the longest path of the batch, at most L bonds. v1
+initialises it at random and never trains it, so its outputs depend slightly on the other molecules
+of a batch. Its contribution to a path that is padded to L depends on the distance only, and is
+added to `spatial` and `unreachable`.
 """
 
 from __future__ import annotations
@@ -58,42 +58,42 @@ from dataclasses import dataclass, field
 __all__ = ["BOND_SHIFT", "FORMATS", "STRIDE", "UNREACHABLE_ROW", "Format"]
 
 STRIDE = 512
-"""Rows from one feature to the next."""
+"""Number of rows per feature."""
 
 BOND_SHIFT = 3
 """The row of the first bond feature's value 0."""
 
 UNREACHABLE_ROW = 511
-"""The row of the distance between different fragments."""
+"""The row of the distance between atoms of different fragments."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """What a format calls its tensors; the module names here end in .weight or .bias there."""
+    """Module names of a format; its tensors have .weight or .bias appended."""
 
     atom_shift: int
     """The row of the first atom feature's value 0."""
 
     tables: dict[str, str]
-    """Tables of rows by what they hold."""
+    """Content of a table -> its module."""
 
     layer: dict[str, str]
-    """Our modules of a layer to theirs; q, k and v apart."""
+    """Our module in a layer -> theirs; q, k and v are separate."""
 
     settings: dict[str, str]
-    """Our hyper-parameters to theirs."""
+    """Our hyper-parameter -> theirs."""
 
     after: dict[str, str] = field(default_factory=dict)
-    """Our modules after the last layer to theirs."""
+    """Our module after the last layer -> theirs."""
 
     aliases: dict[str, str] = field(default_factory=dict)
-    """Other names that some of its versions use, to those above."""
+    """Names in some versions of the format -> names above."""
 
     unused: tuple[str, ...] = ()
-    """Modules of the encoder that have no effect there."""
+    """Modules of the encoder without effect."""
 
     head: tuple[str, ...] = ()
-    """Parts of names, outside the encoder, of a head that ours cannot be."""
+    """Parts of the tensor names of a head without a counterpart here."""
 
 
 FORMATS = {

@@ -1,9 +1,9 @@
-"""The other Graphormers' own forward passes, to check an import against.
+"""Forward passes of the other Graphormers, to check an import.
 
-`reference_inputs` prepares molecules as their preprocessing does: Floyd and Warshall's shortest
-paths, which of several equal ones keeps what the order of the atoms gives, and shifted indices.
-`v1_outputs` is the first release written out slowly, one molecule at a time; `hf_tokens` runs the
-network of transformers itself, where it is installed. All in evaluation mode.
+`reference_inputs` prepares molecules as the reference does: shortest paths by Floyd and Warshall
+(ties are broken by the order of the atoms) and shifted indices. `v1_outputs` is a slow version of
+the first release, one molecule at a time; `hf_tokens` runs the network of transformers, if it is
+installed. All are in evaluation mode.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOLECULES = {
     "zinc": ("C", "CCO", "CC1CCCC1C(=O)S", _LONG, "OC1CC1C(C)(C)NCI", _SALT),
     "ogb": ("C", "CCO", "CC1CCCC1C(=O)S", _LONG, "O[SiH]1CC1P(C)N[SeH]", _SALT),
 }
-"""Molecules without even rings, so that every shortest path is the only one."""
+"""Molecules without even rings, so that all shortest paths are unique."""
 
 _UNREACHABLE = 510
 _PAD_ATOMS = {"graphormer-v1": 1, "hf": 2}
@@ -37,31 +37,31 @@ _PAD_ATOMS = {"graphormer-v1": 1, "hf": 2}
 def reference_inputs(
     graphs: Sequence[MolGraph], source: str, featurizer: str, length: int
 ) -> dict[str, Tensor]:
-    """A batch as the other network reads it, under the names of transformers.
+    """Return the inputs of the other network, named as in transformers.
 
     Args:
-        graphs: molecules, B of them with up to N atoms.
+        graphs: B molecules with up to N atoms.
         source: "graphormer-v1" or "hf", which differ in the rows of atoms.
-        featurizer: of the molecules; ZINC's bonds are counted from 1 there.
-        length: the bonds that paths are cut or padded to, L.
+        featurizer: name of the molecules' featuriser; ZINC's bonds are counted from 1 there.
+        length: L, the number of bonds to which paths are cut or padded.
 
     Returns:
         input_nodes (B, N, A), in_degree and out_degree (B, N), spatial_pos (B, N, N),
         input_edges (B, N, N, L, F), attn_bias (B, N + 1, N + 1), attn_edge_type (B, N, N, F).
     """
-    most = max(graph.num_atoms for graph in graphs)
+    max_atoms = max(graph.num_atoms for graph in graphs)
     num_features = graphs[0].bond_features.shape[1]
     shapes = {
-        "input_nodes": (most, graphs[0].atom_features.shape[1]),
-        "in_degree": (most,),
-        "spatial_pos": (most, most),
-        "input_edges": (most, most, length, num_features),
-        "attn_edge_type": (most, most, num_features),
+        "input_nodes": (max_atoms, graphs[0].atom_features.shape[1]),
+        "in_degree": (max_atoms,),
+        "spatial_pos": (max_atoms, max_atoms),
+        "input_edges": (max_atoms, max_atoms, length, num_features),
+        "attn_edge_type": (max_atoms, max_atoms, num_features),
     }
     batch = {
         name: torch.zeros(len(graphs), *shape, dtype=torch.int64) for name, shape in shapes.items()
     }
-    for place, graph in enumerate(graphs):
+    for index, graph in enumerate(graphs):
         n = graph.num_atoms
         bonds = _single_embedding(graph.bond_features.astype(np.int64) + (featurizer == "zinc"))
         types = np.zeros((n, n, num_features), dtype=np.int64)
@@ -83,18 +83,18 @@ def reference_inputs(
             ("attn_edge_type", types),
         ):
             corner = tuple(slice(size) for size in value.shape)
-            batch[name][place][corner] = torch.from_numpy(value)
-    bias = torch.zeros(len(graphs), most + 1, most + 1)
+            batch[name][index][corner] = torch.from_numpy(value)
+    bias = torch.zeros(len(graphs), max_atoms + 1, max_atoms + 1)
     return {**batch, "out_degree": batch["in_degree"], "attn_bias": bias}
 
 
 def _single_embedding(features: np.ndarray) -> np.ndarray:
-    """All features of an atom or a bond as rows of one table, 512 for each."""
+    """Return the features of atoms or bonds as rows of one table, 512 rows per feature."""
     return features + 1 + 512 * np.arange(features.shape[1])
 
 
 def _floyd_warshall(adjacent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distances (N, N), and an atom between each pair, −1 where there is none."""
+    """Return distances (N, N), and an atom between each pair, −1 if there is none."""
     distance = np.where(adjacent, 1, _UNREACHABLE)
     np.fill_diagonal(distance, 0)
     between = np.full(adjacent.shape, -1)
@@ -116,23 +116,23 @@ def _atoms_between(between: np.ndarray, i: int, j: int) -> list[int]:
 def v1_outputs(
     weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]
 ) -> Tensor:  # (B, outputs)
-    """What a graphormer-v1 network gives for molecules prepared by `reference_inputs`.
+    """Return the outputs of a graphormer-v1 network.
 
     Args:
-        weights: its state dict, with rel_pos_encoder and downstream_out_proj by these names.
-        inputs: the molecules; their paths are padded to its multi_hop_max_dist.
+        weights: the state dict, with rel_pos_encoder and downstream_out_proj by these names.
+        inputs: the result of `reference_inputs`, with the network's multi_hop_max_dist as length.
     """
     return torch.cat([_v1_output(weights, inputs, i) for i in range(len(inputs["in_degree"]))])
 
 
-def _v1_output(w: Mapping[str, Tensor], inputs: Mapping[str, Tensor], place: int) -> Tensor:
-    size = int((inputs["in_degree"][place] > 0).sum())
-    atoms, degree = inputs["input_nodes"][place, :size], inputs["in_degree"][place, :size]
+def _v1_output(w: Mapping[str, Tensor], inputs: Mapping[str, Tensor], index: int) -> Tensor:
+    size = int((inputs["in_degree"][index] > 0).sum())
+    atoms, degree = inputs["input_nodes"][index, :size], inputs["in_degree"][index, :size]
     nodes = w["atom_encoder.weight"][atoms].sum(dim=1)
     nodes = nodes + w["in_degree_encoder.weight"][degree] + w["out_degree_encoder.weight"][degree]
     x = torch.cat([w["graph_token.weight"], nodes])
-    spatial = inputs["spatial_pos"][place, :size, :size]
-    bias = _v1_bias(w, spatial, inputs["input_edges"][place, :size, :size])  # (S, S, H)
+    spatial = inputs["spatial_pos"][index, :size, :size]
+    bias = _v1_bias(w, spatial, inputs["input_edges"][index, :size, :size])  # (S, S, H)
 
     def linear(name: str, x: Tensor) -> Tensor:
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
@@ -158,7 +158,7 @@ def _v1_output(w: Mapping[str, Tensor], inputs: Mapping[str, Tensor], place: int
 
 
 def _v1_bias(w: Mapping[str, Tensor], spatial: Tensor, edges: Tensor) -> Tensor:  # (S, S, H)
-    """The bias for one molecule's distances (N, N) and edges (N, N, L, F), as shifted."""
+    """Return the bias for the shifted distances (N, N) and edges (N, N, L, F) of a molecule."""
     heads = w["edge_encoder.weight"].shape[1]
     matrices = w["edge_dis_encoder.weight"].reshape(-1, heads, heads)
     total = torch.zeros(*spatial.shape, heads, dtype=matrices.dtype)
@@ -173,11 +173,11 @@ def _v1_bias(w: Mapping[str, Tensor], spatial: Tensor, edges: Tensor) -> Tensor:
 
 
 def hf_network(weights: Mapping[str, Tensor], **settings: Any) -> Any:
-    """transformers' network with these weights in its encoder.
+    """Return transformers' network with these weights in its encoder.
 
     Args:
-        weights: the encoder's, by their names within it; they tell its sizes.
-        settings: what no tensor tells, such as multi_hop_max_dist.
+        weights: the weights of the encoder, which determine its sizes.
+        settings: other hyper-parameters, such as multi_hop_max_dist.
 
     Raises:
         ImportError: transformers is not installed, or too new to have Graphormer.
@@ -201,13 +201,13 @@ def hf_network(weights: Mapping[str, Tensor], **settings: Any) -> Any:
         "pre_layernorm": True,
     }
     made = network(make_config(**settings, **of_weights))
-    made.encoder.graph_encoder.load_state_dict(weights, strict=False)  # its head is not read
+    made.encoder.graph_encoder.load_state_dict(weights, strict=False)  # the head is not used
     return made.eval()
 
 
 def hf_tokens(network: Any, inputs: Mapping[str, Tensor]) -> Tensor:  # (B, C)
-    """The graph token of transformers' network after the last layer."""
+    """Return the graph token of transformers' network after the last layer."""
     names = ("input_nodes", "input_edges", "attn_bias", "in_degree", "out_degree", "spatial_pos")
     read = {name: inputs[name] for name in (*names, "attn_edge_type")}
-    read["attn_bias"] = read["attn_bias"].to(network.dtype)  # in which it adds up the whole bias
+    read["attn_bias"] = read["attn_bias"].to(network.dtype)  # the dtype of the bias
     return network.encoder.graph_encoder(**read, last_state_only=True)[1]

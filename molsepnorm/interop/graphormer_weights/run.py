@@ -1,6 +1,6 @@
-"""Import the weights of another Graphormer as a model folder of ours, and check the result.
+"""Import the weights of another Graphormer as a model, and check the result.
 
-`.formats` says which Graphormers, and how their tensors become ours.
+`.formats` describes the supported formats.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from molsepnorm.tasks.metrics import Kind
 __all__ = ["ConversionReport", "Parity", "convert"]
 
 _TOLERANCE = 1e-4
-"""Of the largest number compared, or of 1 if that is less."""
+"""Maximum difference, relative to the largest compared number or 1."""
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How far our network and the other one's forward pass are apart."""
+    """The difference between our network and the other one."""
 
     compared: str
-    """What was compared."""
+    """The compared output."""
     molecules: tuple[str, ...]
-    """On which."""
+    """SMILES for which it was computed."""
     difference: float
     """The largest absolute difference, in float32."""
     largest: float
@@ -53,28 +53,28 @@ class Parity:
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What became of a checkpoint."""
+    """The result of a conversion, tensor by tensor."""
 
     source: str
     checkpoint: str
     featurizer: str
     mapped: dict[str, tuple[str, ...]]
-    """Our tensors to those they were made of."""
+    """Our tensor -> names of the tensors from which it was made."""
     unused: dict[str, str]
-    """The checkpoint's tensors that were not imported, and why."""
+    """Tensor of the checkpoint that was not imported -> the reason."""
     fresh: dict[str, str]
-    """Our tensors that nothing was imported for, and why."""
+    """Our tensor with initial weights -> the reason."""
     rows: dict[str, tuple[int, int]]
-    """Tables of the checkpoint to how many of how many rows were imported."""
+    """Table of the checkpoint -> number of imported rows, number of rows."""
     parameters: dict[str, int]
-    """Numbers in the checkpoint, in our network, and fresh among these."""
+    """Numbers in the checkpoint, parameters of our network, and those with initial weights."""
     notes: tuple[str, ...]
-    """What else to know."""
+    """Further remarks."""
     parity: Parity | None
-    """None where the other network could not be run; a note says why."""
+    """None if the other network could not be run; a note gives the reason."""
 
     def __str__(self) -> str:
-        """The report for a person to read."""
+        """Return the report as readable text."""
         counts = self.parameters
         lines = [
             f"{self.checkpoint} ({self.source}, {self.featurizer} features): "
@@ -98,7 +98,7 @@ class ConversionReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -112,28 +112,28 @@ def convert(
     max_path_length: int | None = None,
     atom_shift: int | None = None,
 ) -> tuple[PropertyModel, ConversionReport]:
-    """A model with another Graphormer's weights, checked against that one's own forward pass.
+    """Return a model with the weights of another Graphormer, checked by its own forward pass.
 
     Args:
         source: "graphormer-v1" or "hf".
         checkpoint: a file, or for "hf" a folder with `config.json` and weights.
-        featurizer: "zinc" or "ogb"; by default what the atom table is large enough for.
-        targets: names of the outputs, "y" or "y1", "y2", … by default.
-        kind: of all outputs; the values or logits are taken as they are.
-        max_path_length: the network's multi_hop_max_dist, where the checkpoint does not tell.
+        featurizer: "zinc" or "ogb". [default: by the size of the atom table]
+        targets: names of the outputs. [default: "y", or "y1", "y2", …]
+        kind: kind of all targets; values or logits are not scaled.
+        max_path_length: the network's multi_hop_max_dist, if the checkpoint does not contain it.
         atom_shift: see `.formats`.
 
     Raises:
-        ConfigError: an option is unknown or missing or does not fit the checkpoint.
-        ModelError: the checkpoint is damaged, of another architecture, or fails the check.
-        StorageError: it cannot be read.
+        ConfigError: an option is unknown or missing, or does not fit the checkpoint.
+        ModelError: the checkpoint is damaged, has another architecture, or fails the check.
+        StorageError: the checkpoint cannot be read.
     """
     state, settings = read_checkpoint(checkpoint)
     if max_path_length is None:
         max_path_length = settings.get("multi_hop_max_dist")
     if not isinstance(max_path_length, int):
         raise ConfigError(
-            f"{checkpoint} does not tell how many bonds of a path its network reads: give "
+            f"{checkpoint} does not contain how many bonds of a path its network reads: give "
             "--max-path-length, its multi_hop_max_dist (often 20 for ZINC and 5 elsewhere)"
         )
     if featurizer is None:
@@ -189,10 +189,10 @@ def convert(
 def _model(
     found: Imported, source: str, featurizer: str, targets: Sequence[str] | None, kind: Kind
 ) -> tuple[PropertyModel, dict[str, str]]:
-    """The network in its model, and what of it is fresh."""
+    """Return the model, and the tensors with initial weights."""
     outputs = found.config.outputs
     if targets is None:
-        targets = ["y"] if outputs == 1 else [f"y{place}" for place in range(1, outputs + 1)]
+        targets = ["y"] if outputs == 1 else [f"y{index}" for index in range(1, outputs + 1)]
     if len(targets) != outputs:
         raise ConfigError(
             f"the network has {outputs} outputs, and {len(targets)} names were given: "
@@ -223,7 +223,7 @@ def _notes(found: Imported, source: str, settings: Mapping[str, Any]) -> list[st
     if source == "hf":
         notes.append(
             "compared without spatial_pos_max: the collator of transformers hides atoms 19 bonds "
-            "apart or more from each other unless it is told spatial_pos_max=1024"
+            "apart or more from each other, unless spatial_pos_max=1024 is set"
         )
     return notes
 
@@ -232,7 +232,7 @@ def _notes(found: Imported, source: str, settings: Mapping[str, Any]) -> list[st
 def _parity(
     found: Imported, source: str, featurizer: str, atom_shift: int | None, network: Graphormer
 ) -> Parity:
-    """Compare on the built-in molecules that the other network can read."""
+    """Compare both networks on the built-in molecules that the other network can read."""
     rows = found.theirs[f"{FORMATS[source].tables['distances']}.weight"].shape[0]
     read = featurize.get(featurizer)
     shift = 0 if atom_shift is None else atom_shift - FORMATS[source].atom_shift

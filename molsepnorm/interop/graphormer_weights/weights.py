@@ -1,4 +1,4 @@
-"""Another Graphormer's tensors to ours, by the table in `.formats`."""
+"""Convert the tensors of another Graphormer to ours, as listed in `.formats`."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from molsepnorm.nn.graphormer import Graphormer
 
 __all__ = ["Imported", "import_weights"]
 
-_FEATURIZERS = ("zinc", "ogb")  # there are no Graphormers of others
+_FEATURIZERS = ("zinc", "ogb")  # those of published Graphormers
 
 _ROWS = 256 + 1
-"""Of a degree or distance table, row 0 included; the encodings count to 255."""
+"""Maximum number of rows of a degree or distance table, including row 0."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A network's configuration and weights, and where each came from."""
+    """The configuration and weights of a network, and their origin."""
 
     config: GraphormerConfig
     state: dict[str, Tensor]
-    """Ours by name; what there is nothing for is left out."""
+    """Our tensors by name, without those that have no counterpart."""
     theirs: dict[str, Tensor]
-    """What they were made of, by the format's names."""
+    """The other network's tensors by their names in the format."""
     mapped: dict[str, tuple[str, ...]]
-    """Our names to those of the tensors they were made of."""
+    """Our tensor -> names of the tensors from which it was made."""
     unused: dict[str, str]
-    """Tensors that are not imported, and why."""
+    """Tensor that is not imported -> the reason."""
     rows: dict[str, tuple[int, int]]
-    """Tables to how many of how many rows are imported."""
+    """Table -> number of imported rows, number of rows."""
     max_path_length: int
-    """The bonds that the other network's paths are padded to."""
+    """Number of bonds to which the other network pads paths."""
     padding: bool
-    """Whether padding has an influence there, so that its outputs depend on the batch."""
+    """True if the other network's outputs depend on the batch, because of padding."""
 
 
 def import_weights(
@@ -55,21 +55,20 @@ def import_weights(
     atom_shift: int | None = None,
     outputs: int = 1,
 ) -> Imported:
-    """Turn another Graphormer's state dict into ours.
+    """Convert the state dict of another Graphormer.
 
     Args:
         source: "graphormer-v1" or "hf".
-        state: its tensors by name; what stands before the names does not matter.
-        settings: its hyper-parameters under its own names, as far as they are known.
-        featurizer: what its atoms and bonds are: "zinc" or "ogb".
-        max_path_length: L, its multi_hop_max_dist; 0 or less where it has no limit.
+        state: its tensors by name, with any prefix.
+        settings: its known hyper-parameters, under its own names.
+        featurizer: the features of its atoms and bonds, "zinc" or "ogb".
+        max_path_length: L, its multi_hop_max_dist; 0 or less if there is no limit.
         atom_shift: the row of the first atom feature's value 0, if not the format's.
-        outputs: of the read-out, where the format has none for us.
+        outputs: number of outputs, if the format's head is not imported.
 
     Raises:
-        ConfigError: no such format or featuriser, or longer paths than it has tensors for.
-        ModelError: another architecture; tensors missing, left over, not finite, or of shapes
-            that do not fit.
+        ConfigError: the format or the featuriser is unknown, or paths are longer than the tensors.
+        ModelError: as `recognise`.
     """
     if featurizer not in _FEATURIZERS:
         known = did_you_mean(featurizer, _FEATURIZERS)
@@ -167,7 +166,7 @@ def import_weights(
 
 
 def _features(table: Tensor, sizes: tuple[int, ...], first: int, name: str) -> list[Tensor]:
-    """The rows of each feature."""
+    """Return the rows of each feature."""
     starts = [first + STRIDE * feature for feature in range(len(sizes))]
     if len(table) < (needed := starts[-1] + sizes[-1]):
         raise ModelError(

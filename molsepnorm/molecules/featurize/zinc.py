@@ -39,7 +39,7 @@ _BRACKET = re.compile(
 )
 
 # SMILES whose text determines the labels: without hydrogen atoms, isotopes, atom maps, metals,
-# radicals and dative bonds, and without phosphorus and iodine, some forms of which RDKit rewrites.
+# radicals, dative bonds, phosphorus and iodine. (RDKit rewrites some forms of the last two.)
 _PLAIN = re.compile(r"[][A-Za-z0-9@+\-=#()/\\.%]+")
 _FIRM = re.compile(
     r"[CNOFScnos]|Cl|Br|\[nH]|\[[CNS]@@?]|\[C@@?H]|\[[CNOScnos](@@?)?(H[123]?)?[+-]]"
@@ -53,7 +53,7 @@ _SANITIZE = (
     | _FLAGS.SANITIZE_SETAROMATICITY
     | _FLAGS.SANITIZE_ADJUSTHS
 )
-# For marks on elements other than carbon, some of which RDKit removes by hybridisation.
+# RDKit removes some marks on elements other than carbon, depending on hybridisation.
 _SANITIZE_MARKED = (
     _SANITIZE
     | _FLAGS.SANITIZE_SETCONJUGATION

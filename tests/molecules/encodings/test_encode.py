@@ -89,7 +89,7 @@ def test_the_number_of_bond_features_is_checked_without_bonds_too():
 @pytest.mark.parametrize(
     ("max_distance", "max_path_length"), [(0, 0), (5, 0), (5, 6), (256, 20), (-1, -1)]
 )
-def test_lengths_out_of_range(max_distance, max_path_length):
+def test_path_lengths_out_of_range_are_refused(max_distance, max_path_length):
     with pytest.raises(
         ConfigError, match=rf"max_path_length={max_path_length}, max_distance={max_distance}"
     ):
@@ -97,7 +97,7 @@ def test_lengths_out_of_range(max_distance, max_path_length):
 
 
 @pytest.mark.parametrize("max_degree", [0, -1, 256])
-def test_degrees_out_of_range(max_degree):
+def test_maximum_degrees_out_of_range_are_refused(max_degree):
     with pytest.raises(ConfigError, match=rf"max_degree must lie in 1 … 255; got {max_degree}"):
         EncodingSpec((3,), max_degree=max_degree)
 
@@ -169,7 +169,7 @@ def test_other_values_than_graphs_are_refused_with_their_conversion(value, messa
         encode(value, EncodingSpec((3,)))
 
 
-def test_a_single_graph_is_no_list():
+def test_a_single_graph_is_refused():
     with pytest.raises(
         ConfigError, match=r"must be a list of MolGraph; got MolGraph: MolGraph\(2 "
     ):

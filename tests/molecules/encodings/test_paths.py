@@ -87,7 +87,7 @@ def test_the_bonds_of_all_paths_are_those_along_each(molgraphs, data):
 
 
 def test_levels_of_an_empty_vocabulary():
-    """Where no molecule has a bond there is level 0 alone."""
+    """Without bonds there is level 0 only."""
     paths = PathVocabulary.from_levels([])
     assert len(paths) == SELF + 1
     assert paths.level_starts == (SELF, SELF + 1)
@@ -118,7 +118,7 @@ def test_the_first_codes_are_no_paths():
         (SELF + 3, "distance 3, bonds 2-0"),
     ],
 )
-def test_codes_in_words(code, words):
+def test_codes_are_described_in_words(code, words):
     assert vocabulary([(2, 0, NO_BOND)]).describe(code) == words
 
 

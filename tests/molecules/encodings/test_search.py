@@ -27,7 +27,7 @@ def spec_of(lengths: tuple[int, int], bond_sizes: tuple[int, ...] = (3,)) -> Enc
 
 
 def slow_meanings(graph: MolGraph, spec: EncodingSpec) -> list[list[Meaning]]:
-    """Of all shortest paths the one whose bonds are the smallest; then cut to the longest length.
+    """Return the shortest path with the smallest bonds, cut to the maximum length.
 
     Comparing whole paths before cutting gives the smallest beginning, too: of sequences of one
     length the smallest has the smallest beginning.
@@ -53,7 +53,7 @@ def slow_meanings(graph: MolGraph, spec: EncodingSpec) -> list[list[Meaning]]:
 
 
 def meanings(encoded: EncodedGraphs) -> list[list[list[Meaning]]]:
-    """What the codes of each molecule mean, by the vocabulary."""
+    """Return the paths of each molecule, decoded with the vocabulary."""
     words: list[Meaning] = [None] * SELF
     for code in range(SELF, len(encoded.paths)):
         bonds = tuple(encoded.paths.bonds_along(code))
@@ -126,7 +126,7 @@ def test_the_two_ways_around_a_ring():
 
 
 def test_beyond_the_longest_path_the_beginning_is_still_the_smallest():
-    """Two ways of three bonds, 0-1-1 and 1-0-0, of which two bonds or one count."""
+    """There are two paths, 0-1-1 and 1-0-0; one or two of their bonds are encoded."""
     ring = MolGraph(
         np.zeros((6, 1)).astype(int),
         np.array([[0, 1], [1, 2], [2, 3], [0, 5], [5, 4], [4, 3]]),

@@ -29,7 +29,7 @@ def _with(array, place, value):
 
 
 @pytest.mark.parametrize("chosen", [SMILES, SMILES[:1], ["C"], []])
-def test_what_encode_makes_is_sound(chosen):
+def test_the_result_of_encode_is_accepted(chosen):
     graphs = list(featurize.get("ogb").many(chosen))
     spec = EncodingSpec((5, 6, 2), max_distance=5, max_path_length=3)
     sizes = featurize.SIZES["ogb"].atoms
@@ -51,20 +51,20 @@ def test_what_encode_makes_is_sound(chosen):
         ("pairs", 5, -1, "a pair has a path that does not exist"),
     ],
 )
-def test_a_number_out_of_range(encoded, name, place, value, message):
+def test_a_number_out_of_range_is_refused(encoded, name, place, value, message):
     changed = replace(encoded, **{name: _with(getattr(encoded, name), place, value)})
     with pytest.raises(ValueError, match=message):
         require_sound(changed, SPEC, ATOMS)
 
 
 @pytest.mark.parametrize("value", [10**400, 10**9, 1, -1, 2.0, None])
-def test_the_most_bonds_are_those_of_an_atom(encoded, value):
+def test_the_maximum_number_of_bonds_is_checked(encoded, value):
     with pytest.raises(ValueError, match="the largest number of bonds of an atom is out of range"):
         require_sound(replace(encoded, max_bonds=value), SPEC, ATOMS)
 
 
 @pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
-def test_an_array_that_ends_early(encoded, name):
+def test_a_truncated_array_is_refused(encoded, name):
     with pytest.raises(ValueError, match="the (number|size) of"):
         require_sound(replace(encoded, **{name: getattr(encoded, name)[:-1]}), SPEC, ATOMS)
 
@@ -83,14 +83,14 @@ def test_an_array_that_ends_early(encoded, name):
         ("bonds", -1, 0, "the bond of a path is out of range"),
     ],
 )
-def test_a_path_that_cannot_be(encoded, name, place, value, message):
+def test_an_impossible_path_is_refused(encoded, name, place, value, message):
     parts = {each: getattr(encoded.paths, each) for each in ("parents", "bonds", "depths")}
     parts[name] = _with(parts[name], place, value)
     with pytest.raises(ValueError, match=message):
         require_sound(replace(encoded, paths=PathVocabulary(**parts)), SPEC, ATOMS)
 
 
-def test_paths_that_end_early(encoded):
+def test_truncated_paths_are_refused(encoded):
     paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])
     with pytest.raises(ValueError, match="the numbers of parents, bonds"):
         require_sound(replace(encoded, paths=paths), SPEC, ATOMS)

@@ -1,4 +1,4 @@
-"""What a CXSMILES says, a SMILES says alone."""
+"""CXSMILES are converted to SMILES of the same molecule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 
 @pytest.mark.parametrize("extension", ["|r|", "|&1:1|", "|o1:1,2,&2:3|", "|a:1,r|", "||"])
-def test_how_sure_a_centre_is_changes_nothing(extension):
+def test_groups_of_stereocentres_do_not_change_the_molecule(extension):
     assert worked_in("O[C@H](C)F", extension) == "O[C@H](C)F"
 
 
@@ -25,11 +25,11 @@ def test_how_sure_a_centre_is_changes_nothing(extension):
         ("OCC", "|(0,0,;1,0,;2,1,)|", "CCO"),
     ],
 )
-def test_what_changes_the_molecule_is_worked_in(smiles, extension, expected):
+def test_extensions_that_change_the_molecule_are_applied(smiles, extension, expected):
     assert canonical_smiles(worked_in(smiles, extension)) == canonical_smiles(expected)
 
 
-def test_it_is_what_rdkit_writes_and_reads():
+def test_the_result_equals_what_rdkit_writes():
     """With positions, which hold the handedness a second time."""
     for smiles in ("C[C@H](O)F", "F/C=C/[C@@H](C)N", "c1cc[nH]c1"):
         mol = Chem.MolFromSmiles(smiles)
@@ -39,14 +39,14 @@ def test_it_is_what_rdkit_writes_and_reads():
         assert canonical_smiles(worked_in(plain, extension)) == canonical_smiles(smiles)
 
 
-def test_what_cannot_be_read_is_left_for_the_featuriser():
+def test_unreadable_text_is_returned_unchanged():
     with pytest.raises(InvalidMolecule, match="whitespace inside"):
         canonical_smiles(worked_in("CCO", "|what|"))
     with pytest.raises(InvalidMolecule, match="unclosed ring"):
         canonical_smiles(worked_in("C1CC", "|what|"))
 
 
-def test_what_is_too_large_is_left_for_the_featuriser(monkeypatch):
+def test_text_that_is_too_large_is_returned_unchanged(monkeypatch):
     """RDKit does not read it."""
     monkeypatch.setattr(Chem, "MolFromSmiles", None)
     assert worked_in("C" * 12_000, "|C:0.0|") == "C" * 12_000

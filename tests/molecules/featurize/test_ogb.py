@@ -69,7 +69,7 @@ def test_oddities_equal_ogb(smiles, ogb_graph):
     assert_same(smiles, ogb_graph)
 
 
-def test_the_oddities_reach_what_they_are_there_for():
+def test_the_odd_molecules_cover_all_rare_values():
     atoms = np.concatenate([featurizer(smiles).atom_features for smiles in ODDITIES])
     bonds = np.concatenate([featurizer(smiles).bond_features for smiles in ODDITIES])
     assert {118, 117} <= set(atoms[:, 0])
@@ -111,7 +111,7 @@ def test_the_ogb_package_is_not_imported():
     ],
 )
 def test_every_real_molecule_equals_ogb(source, unreadable, ogb_graph):
-    """What RDKit refuses, ours refuses; about the number of them releases of RDKit differ."""
+    """The SMILES that RDKit refuses are refused; their number depends on its release."""
     path = Path(DATA) / source
     with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as lines:
         rows = [row["smiles"] for row in csv.DictReader(lines)]

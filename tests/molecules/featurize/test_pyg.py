@@ -40,7 +40,7 @@ def assert_equal(one: MolGraph, other: MolGraph) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(graphs())
-def test_there_and_back(graph):
+def test_from_data_is_the_inverse_of_to_data(graph):
     data = to_data(graph)
     assert_equal(from_data(data, bond_offset=0), graph)
     assert data.validate()
@@ -196,7 +196,7 @@ def test_the_offset_must_be_given():
 
 
 @pytest.mark.parametrize("offset", [-1, 1.0, True, "1"])
-def test_an_offset_that_is_none(offset):
+def test_an_invalid_offset_is_refused(offset):
     with pytest.raises(ConfigError, match="bond_offset must be an integer of 0 or more; got "):
         from_data(example(), bond_offset=offset)
 

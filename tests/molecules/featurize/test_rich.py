@@ -25,7 +25,7 @@ CAGES = {
     "tetrahedrane": "C12C3C1C23",
     "propellane": "C1CC23CCC2(C1)CC3",
     "cyclophane": "C1Cc2ccc(cc2)CCc2ccc1cc2",
-    "a cage of which RDKit once found other rings in another order": "C1C2C3CCCC2C3CC1",
+    "a cage whose rings depended on the order of atoms in RDKit": "C1C2C3CCCC2C3CC1",
     "twistane": "C1CC2CC3CCC2CC13",
     "bicyclo[6.6.0]": "C1CCCC2CCCCCCC2CC1",
     "steroid": "CC12CCC3C(C1CCC2O)CCC4=CC(=O)CCC34C",
@@ -34,7 +34,7 @@ DRUGS = ("CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1", "OC1CN(CC1)C(=O)C1CC1", "CCO
 
 
 def _smallest(shape: nx.Graph, a: int, b: int) -> int:
-    """Of the rings through a bond, by the way around it; 0 where there is none."""
+    """Return the smallest ring through each bond by a search without it; 0 if there is none."""
     rest = nx.restricted_view(shape, [], [(a, b)])
     return nx.shortest_path_length(rest, a, b) + 1 if nx.has_path(rest, a, b) else 0
 
@@ -66,7 +66,7 @@ def test_sizes_are_those_of_the_smallest_ring_through_each_bond(smiles):
         ("tetrahedrane", [3] * 4),
     ],
 )
-def test_how_many_rings_an_atom_lies_in(name, count):
+def test_the_number_of_rings_of_an_atom(name, count):
     assert sorted(featurizer(CAGES[name]).atom_features[:, 9].tolist()) == count
 
 

@@ -49,7 +49,7 @@ MOLECULES = (
         ("*C", ""),
     ],
 )
-def test_what_belongs_to_a_scaffold(smiles, scaffold):
+def test_scaffolds_consist_of_rings_and_their_links(smiles, scaffold):
     assert murcko_scaffold(smiles) == scaffold
     assert murcko_scaffold(smiles, chirality=True) == scaffold
 
@@ -88,7 +88,7 @@ def test_a_stereocentre_beside_the_scaffold_does_not_count():
 
 
 @pytest.mark.parametrize("smiles", ["", "C1CC", "CCO ethanol", "CC~C", None, "C" * 1001])
-def test_what_no_featuriser_reads_has_no_scaffold(smiles):
+def test_invalid_smiles_have_no_scaffold(smiles):
     with pytest.raises(InvalidMolecule) as expected:
         featurize.get("zinc")(smiles)
     for chirality in (False, True):

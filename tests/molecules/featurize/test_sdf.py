@@ -59,7 +59,7 @@ RING = [(i + 1, (i + 1) % 5 + 1, 4) for i in range(5)]
 
 @pytest.mark.parametrize("version", [2000, 3000])
 @pytest.mark.parametrize("smiles", MOLECULES)
-def test_what_is_drawn_is_what_is_read(smiles, version):
+def test_the_drawn_structure_is_read(smiles, version):
     """In the plane with wedges, aromatic bonds drawn as such or not, and in space, where only the
     positions tell the handedness and the hydrogens are atoms."""
     expected = Chem.CanonSmiles(smiles)
@@ -76,7 +76,7 @@ def test_positions_in_space_count_whatever_the_block_calls_them():
         assert smiles_of(block.replace(" 3D", flag, 1)) == Chem.CanonSmiles("C[C@H](N)/C=C/F")
 
 
-def test_what_is_not_drawn_is_not_made_up():
+def test_stereochemistry_that_is_not_drawn_is_not_invented():
     """A centre without wedges, a double bond drawn crossed, atoms without positions."""
     assert smiles_of(_block("CC(N)F")) == "CC(N)F"
     assert smiles_of(_block("FC=CCl")) == "FC=CCl"
@@ -100,7 +100,7 @@ def test_hydrogens_that_are_drawn_become_implicit():
     ],
     ids=["carbon with five bonds", "nitrogen with four", "pyrrole without its H", "C5H5"],
 )
-def test_what_makes_no_sense_is_refused_with_rdkits_reason(block, reason):
+def test_impossible_structures_are_refused_with_rdkits_reason(block, reason):
     """By the featuriser, to which the SMILES of what is drawn goes."""
     smiles = smiles_of(block)
     assert smiles
@@ -116,7 +116,7 @@ NOTHING = (
 
 
 @pytest.mark.parametrize("block", NOTHING)
-def test_what_is_no_structure_is_blank(block):
+def test_other_text_than_a_structure_gives_an_empty_smiles(block):
     assert smiles_of(block) == ""
 
 
@@ -202,7 +202,7 @@ def test_the_order_of_the_atoms_does_not_matter():
         assert smiles_of(Chem.MolToMolBlock(mol)) == Chem.CanonSmiles(MOLECULES[0])
 
 
-def test_what_is_too_large_is_not_read_by_rdkit(monkeypatch):
+def test_blocks_that_are_too_large_are_not_read_by_rdkit(monkeypatch):
     """By the numbers of atoms and bonds that a block declares, or by its length without them."""
     block = _block("CCO", version=3000)
     flat = _block("CCO").replace("  3  2", "301900", 1)

@@ -122,7 +122,7 @@ def test_canonical_smiles_is_a_fixed_point_and_orders_the_atoms(smiles, seed):
         (np.str_("OC"), "CO"),
     ],
 )
-def test_what_is_kept_and_what_is_cleared(smiles, canonical):
+def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonical):
     assert canonical_smiles(smiles) == canonical
 
 
@@ -159,7 +159,7 @@ def test_what_is_kept_and_what_is_cleared(smiles, canonical):
         ("C" * (MAX_ATOMS + 1), "1,001 atoms; at most 1,000 are supported"),
     ],
 )
-def test_reasons(smiles, reason):
+def test_invalid_smiles_are_refused_with_the_reason(smiles, reason):
     for read in (canonical_smiles, canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
         with pytest.raises(InvalidMolecule) as caught:
             read(smiles)
@@ -194,7 +194,7 @@ def test_what_is_too_large_is_refused_before_rdkit_reads_it(monkeypatch, smiles,
     assert not read
 
 
-def test_large_molecules_that_are_written_at_length_pass():
+def test_large_molecules_in_long_notation_are_accepted():
     """Whatever a sensible molecule of so many atoms is written with."""
     assert len("[13C@@H:1234](%(99))" * MAX_ATOMS) <= MAX_CHARACTERS and MAX_RINGS > 501
     for smiles, atoms in (
@@ -208,7 +208,7 @@ def test_large_molecules_that_are_written_at_length_pass():
         assert featurize.get("ogb")(smiles).num_atoms == atoms
 
 
-def test_the_count_in_the_text_is_rdkits():
+def test_atoms_and_rings_are_counted_as_in_rdkit():
     rng = random.Random(0)
     parts = ["C", "Cl", "Br", "[Si]", "[13CH2]", "([H])", "[nH]", "N", "[O-]", "(F)", "%(123)", "*"]
     for _ in range(50):
@@ -218,7 +218,7 @@ def test_the_count_in_the_text_is_rdkits():
         assert excess(text) == f"{heavy:,} atoms; at most 1,000 are supported"
 
 
-def test_the_largest_molecule_passes():
+def test_the_largest_molecule_is_accepted():
     assert canonical_mol("C" * MAX_ATOMS).GetNumAtoms() == MAX_ATOMS
 
 
@@ -292,7 +292,7 @@ def test_get_finds_a_featurizer_that_can_be_sent_to_a_worker(name):
 
 
 @pytest.mark.parametrize("name", featurize.SIZES)
-def test_many_are_graphs_and_reasons_in_their_places(name):
+def test_many_returns_graphs_and_errors_in_order(name):
     featurizer = featurize.get(name)
     first, reason, last = featurizer.many(["CCO", "C1CC", "c1ccccc1"])
     assert arrays(first) == arrays(featurizer("CCO"))
@@ -301,7 +301,7 @@ def test_many_are_graphs_and_reasons_in_their_places(name):
     assert arrays(last) == arrays(featurizer("c1ccccc1"))
 
 
-def test_get_names_the_nearest():
+def test_get_suggests_the_nearest_name():
     with pytest.raises(ConfigError, match=r"unknown featuriser 'zink'.*mean 'zinc'"):
         featurize.get("zink")
 

@@ -91,7 +91,7 @@ def contents(graph: MolGraph) -> tuple[list[str], list[tuple[int, int, int]]]:
 
 
 def fast(smiles: str) -> tuple[list[str], list[tuple[int, int, int]]]:
-    """Of the canonical form, so that the atoms are in the order of `slow`."""
+    """Return the graph of the canonical form, with atoms in the order of `slow`."""
     return contents(featurizer(canonical_smiles(smiles)))
 
 
@@ -209,7 +209,7 @@ MIXED = (
 
 
 def same_or_refused(smiles: str, one: MolGraph | InvalidMolecule) -> None:
-    """What `one` must be by the canonical form."""
+    """Return the expected graph, computed from the canonical form."""
     try:
         plain = zinc._by_canonical_form(smiles)
     except InvalidMolecule as error:
@@ -230,7 +230,7 @@ def test_what_the_text_does_not_tell_is_left_to_the_canonical_form(smiles):
     same_or_refused(smiles, featurizer.many([smiles])[0])
 
 
-def test_many_are_what_each_is_alone():
+def test_many_returns_the_same_as_single_calls():
     smiles = [*MIXED, None, float("nan")]
     together = featurizer.many(smiles)
     assert sum(isinstance(one, InvalidMolecule) for one in together) > 10
