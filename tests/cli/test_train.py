@@ -234,14 +234,14 @@ def test_many_targets_are_summarised(ok, tiny, write_table, tmp_path):
 
 
 def test_training_from_a_model_says_what_was_loaded(
-    place, ok, refused, tiny, write_table, tmp_path
+    workspace, ok, refused, tiny, write_table, tmp_path
 ):
     """The table's own recipe has another architecture, which the model's replaces."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, new=YES_NO)
     args = ("train", "--data", table, "--targets", "y,new", "--epochs", 2)
-    start = ("--from", place / "run", "--freeze-epochs", 1)
+    start = ("--from", workspace / "run", "--freeze-epochs", 1)
     text = ok(*args, *start, "-o", tmp_path / "run")
-    assert f"Training starts from {place / 'run'}: " in " ".join(text.split())
+    assert f"Training starts from {workspace / 'run'}: " in " ".join(text.split())
     assert "its output weights were loaded for y; new output weights for new." in " ".join(
         text.split()
     )
