@@ -289,6 +289,6 @@ def test_a_network_that_is_converted_when_it_is_loaded_cannot_go_on(tmp_path):
     (tmp_path / "old").write_bytes(
         save(tensors, {"molsepnorm": content.replace('"schema": 3', '"schema": 2')})
     )
-    wanted = "another version of molsepnorm, whose network also has walk_encoding.norm.bias: go on"
+    wanted = "whose network also has embedding.walk_encoding.norm.bias: go on"
     with pytest.raises(ModelError, match=wanted):
         load_checkpoint(tmp_path / "old", network, optimizer, None)
