@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.pairs.labels import label_embeddings
+from molsepnorm.nn.pairs.bias import label_embeddings
 from molsepnorm.nn.pairs.neighbours import Neighbours
 from molsepnorm.nn.pairs.tensors import PairTensors
 

@@ -129,8 +129,7 @@ def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
 
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 def test_gradients_equal_those_of_transformers(featurizer: str) -> None:
-    """Of every parameter of its encoder, ours being led back through the map. The row that pads
-    paths is left out: it is never trained there."""
+    """For every parameter of its encoder except the row that pads paths, which is never trained."""
     network, graphs = make_hf(featurizer).double(), read(featurizer)
     direction = torch.randn(len(graphs), 16, dtype=torch.float64)
     (their_tokens(network, graphs, featurizer) * direction).sum().backward()

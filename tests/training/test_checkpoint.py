@@ -300,8 +300,6 @@ def test_a_checkpoint_of_a_network_that_would_be_converted_is_refused(tmp_path):
     (tmp_path / "old").write_bytes(
         save(tensors, {"molsepnorm": content.replace('"schema": 3', '"schema": 2')})
     )
-    wanted = (
-        "another version of molsepnorm, whose network also has walk_encoding.norm.bias: continue"
-    )
+    wanted = "whose network also has embedding.walk_encoding.norm.bias: continue"
     with pytest.raises(ModelError, match=wanted):
         load_checkpoint(tmp_path / "old", objective, optimizer, None)

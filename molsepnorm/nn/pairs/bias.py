@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
-from molsepnorm.nn.pairs.labels import label_embeddings
 
-__all__ = ["AttentionBias", "by_head"]
+__all__ = ["AttentionBias", "by_head", "label_embeddings"]
 
 
 class AttentionBias(nn.Module):
@@ -80,3 +81,17 @@ def by_head(values: Tensor, batch: GraphBatch) -> list[Tensor]:  # for each grou
         part.flatten(0, 2).T.contiguous().view(-1, *part.shape[:3])
         for part in batch.by_group(values)
     ]
+
+
+def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
+    """Return the vector of every bond label: the mean of the embeddings of its features.
+
+    Args:
+        tables: one table (values, …) for each bond feature. In a label the first feature changes
+            fastest.
+    """
+    first, *others = tables
+    labels = first
+    for table in others:
+        labels = (table[:, None] + labels).flatten(0, 1)
+    return labels / (1 + len(others))

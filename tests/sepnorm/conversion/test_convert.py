@@ -495,8 +495,8 @@ def with_rubbish(case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_padding_leaves_no_trace(name: str, make: Callable[[str], Case]) -> None:
-    """Where tokens have a batch norm: neither in real slots, nor in statistics, nor in gradients.
-    Without the hook it would, which shows that this test can fail."""
+    """With a batch norm of the tokens, for real slots, statistics and gradients. Without the hook
+    padding has an effect, which shows that this test can fail."""
     case = make(name)
     convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
     deaf = copy.deepcopy(case.model)
