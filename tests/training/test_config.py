@@ -249,7 +249,7 @@ def test_an_unknown_preset_names_the_nearest():
     [
         ("optim: [", "mine.yaml is not valid YAML: "),
         ("optim: {lr: 1", "mine.yaml is not valid YAML: "),
-        ("- a\n- b\n", "mine.yaml must have sections with settings.*Sections: data, model, opt"),
+        ("- a\n- b\n", "mine.yaml must have sections with settings.*Sections: data, model, obj"),
         ("lr: 1\n", "mine.yaml must have sections with settings"),
         ("just words", "mine.yaml must have sections with settings"),
         ("data: {dataset: zinc}\noptimiser: {lr: 1}", "unknown setting 'optimiser'.*'optim'"),
