@@ -1,4 +1,4 @@
-"""SHA-256 digests, by which damaged and exchanged files are noticed when they are read.
+"""SHA-256 digests, which reveal damaged and exchanged files when they are read.
 
 A safetensors file can hold its own digest: the text `BLANK` under `KEY` in the metadata of its
 header is replaced by the digest of the file with the blank.

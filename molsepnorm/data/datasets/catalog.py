@@ -32,7 +32,7 @@ class NamedSet:
     metric: str
     """The metric of the literature."""
     raw: Literal["here", "incomplete", "missing"]
-    """Whether its raw files are in the data folder or the cache. Missing files are downloaded at
+    """State of its raw files, in the data folder or the cache. Missing files are downloaded at
     first use, except the SMILES of zinc-rich."""
     folder: Path | None
     """Folder of the raw files."""
