@@ -1,1 +1,1 @@
-"""Files that are written whole or not at all, sealed with a digest, and read with clear errors."""
+"""Files that are written atomically, sealed with a digest, and read with clear errors."""

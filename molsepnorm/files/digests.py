@@ -1,7 +1,7 @@
-"""SHA-256 digests that reveal a damaged or exchanged file when it is read.
+"""SHA-256 digests, which reveal damaged and exchanged files when they are read.
 
-A safetensors file can hold its own: the text `BLANK` in the metadata of its header, under `KEY`, is
-replaced by the digest of the file as it was with the blank.
+A safetensors file can hold its own digest: the text `BLANK` under `KEY` in the metadata of its
+header is replaced by the digest of the file with the blank.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ __all__ = ["BLANK", "KEY", "check_sealed", "json_digest", "write_sealed"]
 KEY = "sha256"
 BLANK = "0" * 64
 
-# quotes within the texts of a header are escaped, so that only the field itself looks like this
+# quotes within texts of a header are escaped, so that only the field itself matches
 _FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
-_CHUNK = 1 << 18  # stays in the processor's cache
+_CHUNK = 1 << 18  # fits into the processor's cache
 _LARGEST_HEADER = 1 << 26
 
 
 def write_sealed(path: Path, parts: Iterable[Any]) -> None:
-    """Write a safetensors file and enter its digest, which is computed as it is written.
+    """Write a safetensors file with its digest, which is computed while writing.
 
     Args:
         path: the file.
-        parts: bytes-like, one after the other; the first holds the header, with `BLANK`.
+        parts: bytes-like objects; the first holds the header, with `BLANK`.
     """
-    digest, place = hashlib.sha256(), None
+    digest, offset = hashlib.sha256(), None
     with open(path, "wb") as file:
         for part in parts:
-            if place is None:
+            if offset is None:
                 field = _FIELD.search(part)
                 assert field is not None
-                place = field.start(1)
+                offset = field.start(1)
             digest.update(part)
             file.write(part)
-        assert place is not None
-        file.seek(place)
+        assert offset is not None
+        file.seek(offset)
         file.write(digest.hexdigest().encode())
 
 
@@ -49,7 +49,7 @@ def check_sealed(path: Path) -> str | None:
     """Compare a safetensors file with the digest that it holds.
 
     Returns:
-        The digest; None where the file holds none, as those that were written by earlier versions.
+        The digest; None if the file holds none, as in files of earlier versions.
 
     Raises:
         ValueError: they differ.
@@ -72,6 +72,6 @@ def check_sealed(path: Path) -> str | None:
 
 
 def json_digest(content: Any) -> str:
-    """The digest of JSON content, however it is laid out."""
+    """Return the digest of JSON content, independent of its formatting."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Writing so that nothing is lost: beside the target first, then renamed over it.
+"""Atomic writing: files are written under a temporary name, then renamed.
 
-What is written beside it is a hidden file or folder, `.<name>.<host><id>.partial` or `.spool`, that
-its process keeps locked. The system releases the lock when the process ends, however it ends, so
-that the next writer to the same folder can tell what a killed process left behind, and removes it.
+The temporary file or folder, `.<name>.<host><id>.partial` or `.spool`, is locked by its process.
+The system releases the lock when the process ends, even if it is killed, so that the next writer to
+the same folder can remove the leftovers of killed processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from molsepnorm.errors import StorageError
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: nothing is locked there, and nothing is taken for left behind
+except ImportError:  # Windows: there are no locks, and leftovers are not removed
     flock = None  # type: ignore[assignment]
 
 __all__ = [
@@ -54,7 +54,7 @@ _ADVICE = {
 
 @contextmanager
 def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
-    """Turn the system's errors within into a `StorageError`: "cannot <doing> <path>: <advice>".
+    """Convert system errors to a `StorageError`: "cannot <doing> <path>: <advice>".
 
     Raises:
         StorageError: in place of any `OSError`.
@@ -70,14 +70,13 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
-    """A scratch file, or an empty folder, beside `path` that takes its place when the block ends
-    well.
+    """Yield a temporary file, or empty folder, that replaces `path` when the block succeeds.
 
-    The folder around it is made if need be, and rid of what killed writers left there. When the
-    block fails, what stood at `path` stands there still and the scratch is removed.
+    The parent folder is created if necessary, and leftovers of killed writers are removed from it.
+    If the block fails, `path` is unchanged and the temporary file is removed.
 
     Raises:
-        StorageError: the place cannot be written, or the disk is full.
+        StorageError: the location cannot be written, or the disk is full.
     """
     path = Path(path)
     if path.is_symlink() or path.name in ("", ".."):
@@ -103,10 +102,10 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path | str) -> Iterator[Path]:
-    """A hidden folder beside `path`, for what is needed within the block only.
+    """Yield a temporary hidden folder beside `path`, which is removed after the block.
 
     Raises:
-        StorageError: the place cannot be written. Errors within the block stay as they are.
+        StorageError: the location cannot be written. Errors within the block are unchanged.
     """
     with ExitStack() as stack:
         with clear_errors(path, "write"):
@@ -116,7 +115,7 @@ def scratch_folder(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
-    """A new file or folder beside `path`, locked until the block ends and then removed."""
+    """Yield a new file or folder beside `path`, locked until the block ends and then removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent)
     scratch, lock = _new_scratch(path, kind, folder)
@@ -129,7 +128,7 @@ def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
 
 
 def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]:
-    """Its path, and the open file that holds its lock; None on a file system without locks."""
+    """Return a new path and the open file of its lock, None on file systems without locks."""
     while True:
         scratch = path.with_name(f".{path.name}.{_host()}{secrets.token_hex(4)}.{kind}")
         if folder:
@@ -139,17 +138,17 @@ def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]
         try:
             return scratch, _lock(scratch)
         except (BlockingIOError, FileNotFoundError):
-            continue  # another writer took it for a leftover before it was locked
+            continue  # another writer removed it before it was locked
         except OSError:
             return scratch, None
 
 
 def _lock(path: Path) -> int:
-    """Lock a file or folder until the number returned is closed or this process ends.
+    """Lock a file or folder until the returned descriptor is closed or this process ends.
 
     Raises:
-        BlockingIOError: another holds the lock.
-        FileNotFoundError: it is gone.
+        BlockingIOError: another process holds the lock.
+        FileNotFoundError: the file was removed.
         OSError: the file system has no locks.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -157,7 +156,7 @@ def _lock(path: Path) -> int:
         if flock is None:
             raise OSError(errno.ENOSYS, "no locks on this system")
         flock(file, LOCK_EX | LOCK_NB)
-        path.stat()  # whoever held the lock may have removed it
+        path.stat()  # the last holder of the lock may have removed it
     except OSError:
         os.close(file)
         raise
@@ -165,10 +164,12 @@ def _lock(path: Path) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes of this machine left in a folder. Locks may not reach from one
-    machine to another on a shared disk, so what others wrote is left to them."""
+    """Remove the leftovers of killed processes of this machine from a folder.
+
+    Files of other machines are left alone, since locks may not work across a shared disk.
+    """
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
-    # an .old comes before the .partial of the same writer, whose lock stands for both
+    # an .old is sorted before the .partial of the same writer, whose lock covers both
     for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
         leftover = folder / match[0]
         is_old = match[2] == "old"
@@ -197,7 +198,7 @@ def _host() -> str:
 
 
 def write_json(path: Path | str, content: Any) -> None:
-    """Write JSON for people to read, replacing the file whole."""
+    """Write indented JSON, replacing the file atomically."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -211,21 +212,21 @@ def cache_folder() -> Path:
 
 
 def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
-    """A `csv.writer` whose rows are read back as they were, by Python and by pandas.
+    """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
     `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
-    so a bare carriage return would break the row. Here the writer ends rows with both
-    characters, and the file gets `line_end` in their place.
+    so that a bare carriage return would break the row. This writer ends rows with both characters,
+    and `line_end` is written in their place.
 
     Args:
-        file: opened with `newline=""`.
-        line_end: what ends a row.
+        file: a file opened with `newline=""`.
+        line_end: end of every row.
     """
     return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
 
 
 class _LineEnds:
-    """Receives one row at a time, ended by "\\r\\n"."""
+    """Replaces the "\\r\\n" at the end of every row."""
 
     def __init__(self, file: TextIO, line_end: str) -> None:
         self._file = file

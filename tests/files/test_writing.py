@@ -208,7 +208,7 @@ def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from molsepnorm import files
+from molsepnorm.files import writing as files
 target, kind = Path(sys.argv[1]), sys.argv[2]
 def end():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -232,7 +232,7 @@ with files.replacing(target, folder=kind != "file") as scratch:
 WAITING = """
 import sys
 from pathlib import Path
-from molsepnorm import files
+from molsepnorm.files import writing as files
 with files.replacing(Path(sys.argv[1])) as scratch, files.scratch_folder(Path(sys.argv[1])):
     scratch.write_text("whole")
     print("ready", flush=True)

@@ -40,7 +40,7 @@ class Finding:
     kind: str
     """Identifier: unreadable, duplicates, conflicts, leak, …"""
     problem: bool
-    """Whether it stops training or biases the model or its scores; otherwise it is information."""
+    """True if it stops training or biases the model or its scores; False for information."""
     count: int
     """Number of rows, molecules, labels or columns; the text says which."""
     text: str

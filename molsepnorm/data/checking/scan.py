@@ -104,7 +104,7 @@ class Scan:
 
     @cached_property
     def conflicting(self) -> np.ndarray:  # bool (D, T)
-        """Whether the labels of each of `repeated` conflict."""
+        """True where the labels of one of `repeated` conflict."""
         numbers = np.array([kind == "regression" for kind in self.labels.kinds], dtype=bool)
         return self.spread > np.where(numbers, _SAME * np.nan_to_num(self.sd), 0.0)
 

@@ -1,4 +1,4 @@
-"""A name or a file to molecules, labels and a split."""
+"""Load a data set by name or file: molecules, labels and splits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from molsepnorm.molecules.encodings.encode import EncodingSpec
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 
 NAMES = (*zinc.SETS, *OGB_SETS)
-"""Data sets known by name."""
+"""Names of data sets."""
 
 
 def featurizer_of(config: DataConfig) -> str:
-    """Name of the featuriser whose graphs `load` gives.
+    """Return the name of the featuriser of a data set.
 
     Raises:
         ConfigError: there is no data set of that name.
@@ -36,17 +36,17 @@ def featurizer_of(config: DataConfig) -> str:
 
 
 def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
-    """Load what the configuration names, from the cache where it was encoded before.
+    """Load a data set, from the cache if it was encoded before.
 
     Args:
-        config: what to load.
-        encoding: what to encode it with.
-        labelled: whether a table must have the columns of its targets; otherwise those that it
-            lacks are blank.
+        config: the data set.
+        encoding: the encoding of the store.
+        labelled: whether a table must have the columns of its targets; if not, missing columns are
+            blank.
 
     Raises:
         ConfigError: an unknown name or column.
-        DataError: the source cannot be had or used.
+        DataError: the source is missing or cannot be used.
         StorageError: a file cannot be read, or the cache cannot be written.
     """
     featurizer_of(config)

@@ -1,4 +1,4 @@
-"""`list_sets`: the data sets known by name, and what of them is on this machine."""
+"""`list_sets`: the named data sets, and their files on this machine."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ __all__ = ["NamedSet", "list_sets"]
 
 @dataclass(frozen=True)
 class NamedSet:
-    """A data set known by name."""
+    """A named data set and its files on this machine."""
 
     name: str
     about: str
     molecules: int | None
-    """None where its source does not say."""
+    """Number of molecules; None if its source does not state it."""
     tasks: int
     kind: Kind
     metric: str
-    """The one by which papers compare."""
+    """The metric of the literature."""
     raw: Literal["here", "incomplete", "missing"]
-    """Whether its raw files are in the data folder, or were downloaded before; what is missing is
-    downloaded when the set is first used, but for zinc-rich's SMILES."""
+    """State of its raw files, in the data folder or the cache. Missing files are downloaded at
+    first use, except the SMILES of zinc-rich."""
     folder: Path | None
-    """Where they are."""
+    """Folder of the raw files."""
     stores: int
-    """How many stores in the cache are made of it: one for each encoding."""
+    """Number of its stores in the cache, one for each encoding."""
 
 
 def list_sets(data_dir: Path | None = None) -> tuple[NamedSet, ...]:
-    """Every set that `data.dataset` can name. Nothing is downloaded.
+    """Return every set that `data.dataset` can name. Nothing is downloaded.
 
     >>> [(each.name, each.molecules, each.tasks) for each in list_sets()][:2]
     [('zinc', 12000, 1), ('zinc-full', 249456, 1)]
 
     Args:
-        data_dir: where raw files lie; $MOLSEPNORM_DATA where it is not given.
+        data_dir: folder of raw files. [default: $MOLSEPNORM_DATA]
     """
     data_dir = data_folder(data_dir)
     stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
@@ -103,6 +103,6 @@ def _ogb(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
 
 
 def _count(stores: Sequence[str], featurizer: str, keys: str) -> int:
-    """How many of these names of stores begin so: <featuriser>-<key>-<fingerprint>-b…"""
+    """Count the names of stores that begin with <featuriser>-<key>-<fingerprint>-b…"""
     pattern = re.compile(rf"{featurizer}-(?:{keys})-(?:[0-9a-f]+|downloaded)-b\d")
     return sum(pattern.match(name) is not None for name in stores)

@@ -42,7 +42,7 @@ class Dataset:
     weights: np.ndarray | None = None
     """float32 [G]: weight of each molecule in the loss; None for equal weights."""
     metric: str | None = None
-    """Metric by which the set is compared in the literature, where there is one."""
+    """Usual metric of the set in the literature, if there is one."""
     evaluator: Callable[[np.ndarray, np.ndarray], float] | None = None
     """The set's own evaluation by that metric, from predictions and labels (G, T)."""
     warnings: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ class Labels:
     values: np.ndarray
     """float64 or float32 [rows, T]: numbers, 0 or 1, or the index of a class; NaN if missing."""
     warnings: tuple[str, ...] = ()
-    """What was guessed, for the user."""
+    """Guesses about the table, for the user."""
 
 
 def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
@@ -222,7 +222,7 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
 
 
 def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:
-    """Return the key by which classes are sorted: numbers by value, otherwise words."""
+    """Return the sort key of classes: by value if all are numbers, otherwise by text."""
     try:
         [float(value) for value in values]
     except ValueError:

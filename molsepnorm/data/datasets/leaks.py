@@ -53,7 +53,7 @@ def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> 
 
 
 def _graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash every molecule's atoms and paths as sums of random numbers, so that order is free."""
+    """Hash the atoms and paths of every molecule, independently of their order."""
     random = np.random.default_rng(0)
 
     def numbers(count: int) -> np.ndarray:

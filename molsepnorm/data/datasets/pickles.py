@@ -21,18 +21,18 @@ from molsepnorm.files.writing import clear_errors
 
 __all__ = ["Tensor", "read_molecules"]
 
-_OTHER_WAYS = {  # to make or change objects, which tensors do without
+_OTHER_WAYS = {  # instructions that make or change objects, which tensors do not need
     instruction[0]
     for instruction in (
         *(pickle.BUILD, pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.PERSID),
         *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
     )
 }
-_MAGIC = 0x1950A86A20F9469CFC6C  # with which a storage begins
+_MAGIC = 0x1950A86A20F9469CFC6C  # at the start of a storage
 
 
 class Tensor(NamedTuple):
-    """A tensor as a pickle describes it; nothing of it is decoded yet."""
+    """A tensor as a pickle describes it, not decoded yet."""
 
     storage: bytes
     """The bytes that `torch.save` writes for a storage."""
@@ -70,7 +70,7 @@ def read_molecules(path: Path) -> list[Any]:
     """Return the list in a pickle; the tensors in it are `Tensor`.
 
     Raises:
-        UnpicklingError: the file calls what no tensor needs, is damaged, or holds no list.
+        UnpicklingError: the file has calls that no tensor needs, is damaged, or holds no list.
         StorageError: it cannot be read.
     """
     with clear_errors(path, "read"), open(path, "rb") as file:
@@ -82,7 +82,7 @@ def read_molecules(path: Path) -> list[Any]:
     return molecules
 
 
-class _Unpickler(pickle._Unpickler):  # not the one in C, which allocates what a file declares
+class _Unpickler(pickle._Unpickler):  # the C version allocates the sizes that a file declares
     dispatch: ClassVar[dict[int, Callable[..., Any]]] = {
         code: load for code, load in pickle._Unpickler.dispatch.items() if code not in _OTHER_WAYS
     }
@@ -103,17 +103,17 @@ def _unpickled(file: IO[bytes]) -> Any:
     """Return the next object of the file.
 
     Raises:
-        UnpicklingError: nothing that ZINC's files hold.
+        UnpicklingError: it is not an object of ZINC's files.
     """
     try:
         return _Unpickler(file).load()
     except (OSError, pickle.UnpicklingError):
         raise
     except KeyError as error:  # of the dispatch
-        raise pickle.UnpicklingError(f"{error} is no instruction that it may have") from None
+        raise pickle.UnpicklingError(f"the instruction {error} is not allowed") from None
     except MemoryError:
         raise pickle.UnpicklingError("it declares an object that exceeds the memory") from None
-    except Exception as error:  # of any kind: an instruction does not fit what stands before it
+    except Exception as error:  # of any kind: instructions that do not fit each other
         raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from None
 
 
@@ -147,7 +147,7 @@ def _elements(storage: bytes) -> np.ndarray:
     except (TypeError, ValueError):
         sound = False
     if not sound:
-        raise pickle.UnpicklingError("a tensor's storage is none that PyTorch writes")
+        raise pickle.UnpicklingError("a tensor's storage is not in PyTorch's format")
     content = storage[file.tell() :]
     size = np.dtype(dtype).itemsize
     if type(count) is not int or content[:8] != count.to_bytes(8, "little", signed=True):

@@ -1,8 +1,8 @@
-"""ZINC: penalised logP of drug-like molecules; the 12,000 that papers report on, or all.
+"""ZINC: penalised logP of drug-like molecules, the 12,000 of the benchmark or all.
 
 Sources, in this order: raw files of `torch_geometric.datasets.ZINC` or `{train,val,test}.csv.gz`
-under the data folder, files downloaded before, a download. These have graphs with the benchmark's
-28 labels; other features need SMILES, which only the tables hold.
+under the data folder, files downloaded before, a download. The raw files hold graphs with the
+benchmark's 28 atom labels; other features need SMILES, which only the tables hold.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class ZincSet(NamedTuple):
-    """One of the sets that ZINC is known as."""
+    """A version of ZINC."""
 
     label: str
     about: str
     featurizer: str
     sizes: tuple[int, int, int]
-    """Molecules of each of `SPLITS`."""
+    """Number of molecules in each of `SPLITS`."""
 
 
 _SUBSET, _FULL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
@@ -67,7 +67,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
     """Load one of `SETS`.
 
     Raises:
-        DataError: the files are neither here nor to be downloaded, or hold too few molecules.
+        DataError: the files are missing and cannot be downloaded, or hold too few molecules.
     """
     about: ZincSet = SETS[name]
     splits: dict[str, Sequence[int]] = {}
@@ -77,7 +77,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         if folder is None:
             looked = f"not in {data_dir}" if data_dir else "in no data folder"
             raise DataError(
-                f"{name} is made of SMILES, which are not downloaded and {looked}.", _SMILES
+                f"{name} is made of SMILES, which cannot be downloaded and are {looked}.", _SMILES
             )
         key = f"{name}-{fingerprint(*(folder / file for file in (*TABLES, *INDICES)))}"
     elif name == "zinc-full":
@@ -96,7 +96,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
 
 
 def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
-    """The first folder in or below the data folder that holds all these files."""
+    """Return the first folder in or below the data folder that holds all these files."""
     if data_dir is None:
         return None
     for folder in (data_dir / under, data_dir / Path(under).name, data_dir):
@@ -106,7 +106,7 @@ def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Pat
 
 
 def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iterator[LabelledGraph]:
-    """Molecules from `smiles,y` tables; `splits` is filled as they are read."""
+    """Yield molecules of `smiles,y` tables; `splits` is filled as they are read."""
     from molsepnorm.data.tables import locate, read_chunks, require_column
 
     about = SETS[name]
@@ -124,14 +124,14 @@ def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iter
                     if isinstance(graph, InvalidMolecule):
                         raise graph
                     yield LabelledGraph(row, graph, (float(y),))
-                except ValueError as error:  # no number, or no molecule
+                except ValueError as error:  # an invalid number or molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
         splits[split] = range(start, row)
 
 
 def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
-    """The rows of a table that its index file names, in that order."""
+    """Yield the rows of a table that its index file lists, in that order."""
     from molsepnorm.data.tables import read_table
 
     table = read_table(path)
@@ -139,7 +139,7 @@ def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
 
 
 def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list[int]:
-    """The rows of a file that the index file beside it names."""
+    """Return the rows of a file that the index file beside it lists."""
     listed = path.with_name(f"{split}.index")
     with clear_errors(listed, "read"):
         numbers = listed.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
@@ -155,8 +155,10 @@ def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list
 def _from_pickles(
     name: str, raw: Path | None, data_dir: Path | None, splits: dict[str, Sequence[int]]
 ) -> Iterator[LabelledGraph]:
-    """Molecules from raw files, or from a download. PyTorch Geometric's class does not read them,
-    as it runs whatever a pickle calls, and whatever its own processed files call."""
+    """Yield molecules of the raw files, which are downloaded if need be.
+
+    PyTorch Geometric's class is not used, because it runs the calls in a pickle.
+    """
     raw = raw or _download(data_dir)
     row = 0
     for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
@@ -188,7 +190,7 @@ def _from_pickles(
 
 
 def _molecule(content: object) -> tuple[MolGraph, float]:
-    """The graph and the label of a molecule.
+    """Return the graph and the label of a molecule.
 
     Raises:
         InvalidMolecule: the arrays are missing or do not fit each other.
@@ -219,7 +221,7 @@ def _molecule(content: object) -> tuple[MolGraph, float]:
 
 
 def _download(data_dir: Path | None) -> Path:
-    """The folder of the raw files that PyTorch Geometric downloads, or has downloaded."""
+    """Return the folder of the raw files, downloaded by PyTorch Geometric unless they exist."""
     from torch_geometric.datasets import ZINC
 
     root = cache_folder() / "pyg" / "ZINC"
@@ -228,10 +230,10 @@ def _download(data_dir: Path | None) -> Path:
         return found
     with replacing(root, folder=True) as scratch:
         (scratch / "raw").mkdir()
-        source = object.__new__(ZINC)  # not yet read, as one that is made would be
+        source = object.__new__(ZINC)  # without reading the files
         source.root = str(scratch)
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # PyG announces each step
+            with contextlib.redirect_stderr(io.StringIO()):  # PyG prints each step
                 source.download()
         except (OSError, RuntimeError, zipfile.BadZipFile) as error:
             looked = f"not in {data_dir}" if data_dir else "in no data folder"

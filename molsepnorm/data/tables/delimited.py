@@ -162,7 +162,7 @@ def _separator(header: str, smiles_column: str, separators: str) -> str:
 
 
 def _number_by_lines(piece: pd.DataFrame, drift: int) -> int:
-    """Shift the index by the line breaks within cells, of which `drift` came before."""
+    """Add the line breaks within cells, and `drift` earlier ones, to the index."""
     inside = np.zeros(len(piece), dtype=np.int64)
     for number in range(piece.shape[1]):
         cells = piece.iloc[:, number].tolist()

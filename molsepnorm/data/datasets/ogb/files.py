@@ -1,4 +1,4 @@
-"""`OgbFiles`: the raw files of one ogbg-mol* set, found or downloaded, read through OGB's class."""
+"""`OgbFiles`: the raw files of an ogbg-mol* set, found or downloaded, and read by OGB's class."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scra
 __all__ = ["PARTS", "OgbFiles", "Piece"]
 
 PARTS = ("train", "valid", "test")
-"""OGB's names of the splits, in the order of ours."""
+"""OGB's names of the splits, in the order of `SPLITS`."""
 
 _COUNTS = ("num-node-list", "num-edge-list")
 _ROWS = ("node-feat", "edge", "edge-feat", "graph-label")
 _SPLIT = tuple(f"split/scaffold/{part}.csv.gz" for part in PARTS)
 _NEEDED = (*(f"raw/{file}.csv.gz" for file in (*_COUNTS, *_ROWS)), *_SPLIT)
-_MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES; a set can do without
-_PIECE = 25_000  # molecules that OGB reads at once; it needs some 15 kB of memory for each
+_MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES; optional
+_PIECE = 25_000  # molecules that OGB reads at once; each needs about 15 kB of memory
 
 
 class Piece(NamedTuple):
-    """What OGB's class makes of some molecules."""
+    """Some molecules, as OGB's class reads them."""
 
     first: int
-    """The number of the first of them, counted from 0."""
+    """Index of the first of them."""
     data: Any
-    """All of them in one `torch_geometric.data.Data`, each bond as two edges side by side."""
+    """One `torch_geometric.data.Data` of all of them, each bond as two adjacent edges."""
     slices: dict[str, Any]
-    """For each tensor in `data`, where each molecule begins."""
+    """Start of each molecule in each tensor of `data`."""
     split: dict[str, Any]
-    """For each of `PARTS`, the numbers of its molecules, of the whole set."""
+    """Indices of the molecules of each of `PARTS`, in the whole set."""
 
 
 @dataclass(frozen=True)
 class OgbFiles:
-    """A set's folder, all of whose files are there."""
+    """The complete folder of a set."""
 
     name: str
     folder: Path
 
     @staticmethod
     def locate(name: str, data_dir: Path | None) -> OgbFiles:
-        """The set's files: under the data folder, downloaded before, or downloaded now.
+        """Find the files of a set in the data folder or the cache, or download them.
 
         Raises:
-            DataError: only some of the files are there, or they cannot be downloaded.
+            DataError: some of the files are missing, or they cannot be downloaded.
             StorageError: the cache cannot be written.
         """
         downloads = cache_folder() / "ogb"
@@ -66,25 +66,25 @@ class OgbFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """All files that say something of the set."""
+        """All files that define the set."""
         paths = [self.folder / file for file in (*_NEEDED, _MAPPING)]
         return [path for path in paths if path.is_file()]
 
     @property
     def mapping(self) -> Path:
-        """The table of labels and SMILES, which need not be there."""
+        """The table of labels and SMILES, which may be missing."""
         return self.folder / _MAPPING
 
     def raw(self, file: str) -> Path:
-        """A raw file, by its name without the ending."""
+        """Return the path of a raw file by its name without the suffix."""
         return self.folder / "raw" / f"{file}.csv.gz"
 
     def refusal(self, what: str) -> DataError:
-        """The error that says `what` is wrong, and what belongs where."""
+        """Return the error that says what is wrong, and which files belong where."""
         return _refusal(self.name, what)
 
     def targets(self, num_tasks: int) -> tuple[str, ...]:
-        """Names of the labels: those of the mapping, or task_1, task_2 and so on."""
+        """Return the names of the labels: those of the mapping, or task_1, task_2, …"""
         names = tuple(column for column in self._columns if column not in ("smiles", "mol_id"))
         if len(names) == num_tasks and len(set(names)) == num_tasks:
             return names
@@ -92,23 +92,23 @@ class OgbFiles:
 
     @property
     def smiles(self) -> Sequence[str] | None:
-        """The SMILES in the order of the molecules, where the mapping has them; read when the first
-        is asked for, since in a large set they lie among hundreds of columns."""
+        """SMILES in the order of the molecules, if the mapping has them. They are read on first
+        use, since the mapping of a large set has hundreds of columns."""
         return _Smiles(self) if "smiles" in self._columns else None
 
     @property
     def num_molecules(self) -> int:
-        """How many there are, by the list of their numbers of atoms."""
+        """Number of molecules, by the list of their numbers of atoms."""
         return len(self._numbers("num-node-list"))
 
     def pieces(self) -> Iterator[Piece]:
-        """The whole set, some molecules at a time.
+        """Yield the whole set, some molecules at a time.
 
-        That the files fit together is checked here: OGB would pass over surplus rows, and give the
-        last molecules fewer atoms or bonds.
+        The lengths of the files are compared, since OGB would ignore surplus rows, and give the
+        last molecules fewer atoms or bonds if rows were missing.
 
         Raises:
-            DataError: they do not, or cannot be read.
+            DataError: the files do not fit together, or cannot be read.
             StorageError: the cache cannot be written.
         """
         atoms, bonds = counts = [self._numbers(file) for file in _COUNTS]
@@ -122,7 +122,7 @@ class OgbFiles:
             with scratch_folder(cache_folder() / "ogb") as scratch:
                 piece = OgbFiles(self.name, scratch / folder_name(self.name))
                 with clear_errors(cache_folder(), "write"):
-                    for link in _SPLIT:  # not what else lies there, such as pickles
+                    for link in _SPLIT:  # without other files there, such as pickles
                         (piece.folder / link).parent.mkdir(parents=True, exist_ok=True)
                         (piece.folder / link).symlink_to((self.folder / link).resolve())
                     (piece.folder / "raw").mkdir()
@@ -160,7 +160,7 @@ class OgbFiles:
         return self._lines_of(self.raw(file))
 
     def _lines_of(self, path: Path) -> Iterator[bytes]:
-        """The lines that are not blank: those are no rows to pandas, with which OGB reads."""
+        """Yield the lines that are not blank, as pandas, which OGB uses, skips blank lines."""
         try:
             with gzip.open(path, "rb") as file:
                 for line in file:
@@ -170,15 +170,15 @@ class OgbFiles:
             raise self._unreadable(path, error) from error
 
     def _write(self, file: str, lines: Iterable[bytes]) -> int:
-        """How many there were."""
+        """Write lines to a raw file and return their number."""
         lines = list(lines)
         with clear_errors(cache_folder(), "write"):
             self.raw(file).write_bytes(gzip.compress(b"".join(lines), compresslevel=1))
         return len(lines)
 
     def _unfit(self, file: str, which: str) -> DataError:
-        asking = "num-node-list.csv.gz and num-edge-list.csv.gz"
-        return self.refusal(f"{self.raw(file)} has {which} rows than {asking} ask for")
+        counts = "num-node-list.csv.gz and num-edge-list.csv.gz"
+        return self.refusal(f"{self.raw(file)} has {which} rows than {counts} declare")
 
     def _unreadable(self, path: Path, error: Exception) -> DataError:
         return self.refusal(f"{path} cannot be read as {self.name}: {_reason(error)}")
@@ -207,7 +207,7 @@ class _Smiles(Sequence[str]):
 
 
 def find_folder(name: str, data_dir: Path | None) -> Path | None:
-    """The set's folder in the data folder, or the data folder itself; None where there is none."""
+    """Return the folder of a set in the data folder, or the data folder itself; None if missing."""
     if data_dir is None:
         return None
     names = (folder_name(name), f"{folder_name(name)}_pyg")
@@ -228,7 +228,7 @@ def _missing(folder: Path) -> list[str]:
 
 
 def _download(name: str, downloads: Path, data_dir: Path | None) -> Path:
-    """Download all of the set's files, or leave nothing behind."""
+    """Download all files of a set; if this fails, nothing is left behind."""
     url = package.facts(name)["url"]
     with scratch_folder(downloads / "ogb") as place:
         try:
@@ -248,7 +248,7 @@ def _download(name: str, downloads: Path, data_dir: Path | None) -> Path:
 
 
 def _raise_if_full(place: Path, error: Exception) -> None:
-    """A full disk, of which torch makes a RuntimeError of its own, is no fault of the files."""
+    """Raise a clear error if the disk is full, which torch reports as a RuntimeError."""
     full = isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT)
     if full or shutil.disk_usage(place).free < 1 << 16:
         with clear_errors(cache_folder(), "write"):

@@ -1,7 +1,7 @@
-"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's own graphs, labels, splits and scores.
+"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's graphs, labels, splits and scores.
 
 Sources, in this order: OGB's raw files under the data folder, files downloaded before, a download.
-OGB's own class reads them, in a scratch folder: nothing is written into the data folder.
+OGB's class reads them in a temporary folder: nothing is written into the data folder.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ FEATURIZER = "ogb"
 
 @dataclass(frozen=True)
 class OgbSet:
-    """What OGB says of one of its sets."""
+    """Properties of a set, as OGB states them."""
 
     name: str
     num_tasks: int
     kind: Literal["binary", "regression"]
     metric: Literal["roc_auc", "pr_auc", "rmse"]
-    """Mean over the tasks; OGB calls them rocauc, ap and rmse."""
+    """Mean over the tasks; OGB's names are rocauc, ap and rmse."""
     molecules: int | None
-    """How many there are, where OGB's web page says so; files with another number are refused."""
+    """Number of molecules, if OGB's web page states it; files with another number are refused."""
     about: str
-    """A line for a person."""
+    """Description for the user."""
 
 
 SETS = {
@@ -62,7 +62,7 @@ SETS = {
         OgbSet("ogbg-molchembl", 1310, "binary", "roc_auc", None, "activity in ChEMBL's assays"),
     )
 }
-"""Tasks and metrics as in the `master.csv` of the ogb package."""
+"""Tasks and metrics are those of `master.csv` in the ogb package."""
 
 
 def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
@@ -70,12 +70,12 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
 
     Args:
         name: one of `SETS`.
-        data_dir: where the set's folder lies, as DIR/ogbg_molhiv, DIR/ogbg_molhiv_pyg or DIR.
-        encoding: what to encode with.
+        data_dir: folder of the set: DIR/ogbg_molhiv, DIR/ogbg_molhiv_pyg or DIR.
+        encoding: the encoding of the store.
 
     Raises:
         ConfigError: there is no set of that name.
-        DataError: the files are neither here nor to be downloaded, or do not fit together.
+        DataError: the files are missing and cannot be downloaded, or do not fit together.
         StorageError: a file cannot be read, or the cache cannot be written.
     """
     about = _about(name)
@@ -103,14 +103,14 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
 
 
 def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The score of OGB's `Evaluator`: the mean over the tasks, each over the labels present.
+    """Return the score of OGB's `Evaluator`: the mean over the tasks, each over its labels.
 
-    ROC-AUC and average precision leave out tasks without both classes. NaN where the score is not
-    defined: no labels, no task with both classes, or a prediction that is no finite number.
+    ROC-AUC and average precision leave out tasks without both classes. The score is NaN if it is
+    undefined: no labels, no task with both classes, or a prediction that is not finite.
 
     Args:
         name: one of `SETS`.
-        predictions: (G, T), for yes/no the greater the more likely.
+        predictions: (G, T), for binary tasks increasing with the probability.
         labels: (G, T), NaN where missing.
 
     Raises:
@@ -188,7 +188,7 @@ def _graphs(
 
 
 def _indices(files: OgbFiles, file: str, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Features as indices into tables of these sizes, in uint8."""
+    """Convert features to uint8 indices into tables of these sizes."""
     fits = values.shape[1] == len(sizes)
     if not fits or (values != np.clip(np.rint(values), 0, np.array(sizes) - 1)).any():
         raise files.refusal(
@@ -204,6 +204,6 @@ def _official_split(files: OgbFiles, split: dict[str, Any], number: int) -> dict
         sizes = " / ".join(f"{len(part):,}" for part in parts.values())
         raise files.refusal(
             f"{files.folder}/split/scaffold should have each number from 0 to {number - 1:,} once, "
-            f"in train, valid or test, and its {sizes} numbers are others"
+            f"in train, valid or test, and its {sizes} numbers are not"
         )
     return parts

@@ -1,12 +1,12 @@
-"""The `ogb` package, tamed: silent, offline but for downloads, and without questions.
+"""The `ogb` package without output, questions, or network access except for downloads.
 
-It is imported here alone, within functions. What it would do unasked, and what is done about it:
+It is imported only here, within functions. Its side effects, and how they are avoided:
 
-- its import starts a thread that looks for a newer version: it is imported without `outdated`;
-- it asks before it replaces a release other than its own: the folder is marked as its own release;
-- it asks before it downloads more than 1 GB: whoever names a set wants it;
-- it prints, warns, and draws bars, watched by a thread: they go nowhere, and there is no thread;
-- `torch.load` refuses what it has saved (snap-stanford/ogb#497): it is allowed for the moment.
+- its import starts a thread that checks for a newer version: it is imported without `outdated`;
+- it prompts before it replaces another release: the folder is marked as the current release;
+- it prompts before it downloads more than 1 GB: the download is called without the prompt;
+- it prints, warns, and shows progress bars with a thread: all of these are suppressed;
+- `torch.load` refuses its own files (snap-stanford/ogb#497): their classes are allowed temporarily.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import numpy as np
 
 __all__ = ["evaluate", "facts", "fetch", "folder_name", "read"]
 
-_STALLED = 60  # seconds after which a download that delivers nothing is given up
+_STALLED = 60  # seconds without data after which a download fails
 
 
 def facts(name: str) -> dict[str, str]:
-    """What OGB's table, `master.csv`, says of a set; the package is not imported for it."""
+    """Return the row of a set in OGB's `master.csv`, without importing the package."""
     spec = find_spec("ogb")
     assert spec is not None and spec.origin is not None
     table = Path(spec.origin).parent / "graphproppred" / "master.csv"
@@ -41,19 +41,19 @@ def facts(name: str) -> dict[str, str]:
 
 
 def folder_name(name: str) -> str:
-    """The folder in which OGB keeps a set: ogbg_molhiv for ogbg-molhiv."""
+    """Return the name of OGB's folder for a set: ogbg_molhiv for ogbg-molhiv."""
     return name.replace("-", "_")
 
 
 def read(name: str, root: Path) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The set whose raw files lie in `root`, by OGB's class, which adds its own files there.
+    """Read the raw files in `root` with OGB's class, which writes files of its own there.
 
     Returns:
-        All graphs in one PyG `Data`; for each of its tensors where each graph begins; and the
+        One PyG `Data` of all graphs; the start of each graph in each of its tensors; and the
         split, train, valid and test.
 
     Raises:
-        Exception: of any kind, since OGB checks nothing of what it reads.
+        Exception: of any kind, since OGB does not check the files.
     """
     (root / folder_name(name) / f"RELEASE_v{facts(name)['version']}.txt").touch()
     with _quiet():
@@ -64,24 +64,24 @@ def read(name: str, root: Path) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 
 def fetch(name: str, into: Path) -> Path:
-    """Download and unpack a set; the folder within `into` that holds its raw files.
+    """Download and extract a set, and return the folder of its raw files in `into`.
 
     Raises:
-        Exception: of any kind: the network's, the archive's, the disk's.
+        Exception: of any kind, from the network, the archive or the disk.
     """
-    with _quiet(), _impatient():
+    with _quiet(), _download_timeout():
         _graphproppred()
         from ogb.utils.url import download_url, extract_zip
 
         try:
             extract_zip(download_url(facts(name)["url"], str(into)), str(into))
-        except RuntimeError as error:  # in which OGB hides any other, Ctrl-C too
+        except RuntimeError as error:  # OGB wraps any other error in it, even Ctrl-C
             raise error.__context__ or error from None
     return into / facts(name)["download_name"]
 
 
 def evaluate(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The score of OGB's `Evaluator` for (G, T) predictions and labels, NaN where missing.
+    """Return the score of OGB's `Evaluator` for (G, T) predictions and labels, NaN if missing.
 
     Raises:
         RuntimeError: no task has both classes.
@@ -93,8 +93,8 @@ def evaluate(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _graphproppred() -> Any:
-    """`ogb.graphproppred`. Where `outdated` cannot be imported, ogb starts no thread; the variable
-    that it sets for it is put back."""
+    """Import `ogb.graphproppred` without `outdated`, so that no thread is started; the environment
+    variable that it sets is restored."""
     if "ogb" not in sys.modules:
         variable, module = os.environ.get("OUTDATED_IGNORE"), sys.modules.get("outdated")
         sys.modules["outdated"] = None  # type: ignore[assignment]
@@ -116,7 +116,7 @@ def _graphproppred() -> Any:
 def _quiet() -> Iterator[None]:
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    interval, tqdm.monitor_interval = tqdm.monitor_interval, 0  # or a thread would stay for good
+    interval, tqdm.monitor_interval = tqdm.monitor_interval, 0  # otherwise a thread would remain
     try:
         with (
             redirect_stdout(io.StringIO()),
@@ -130,7 +130,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _impatient() -> Iterator[None]:
+def _download_timeout() -> Iterator[None]:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_STALLED)
     try:
@@ -141,12 +141,12 @@ def _impatient() -> Iterator[None]:
 
 @contextmanager
 def _loadable() -> Iterator[None]:
-    """Allow the classes of PyG that are in OGB's files, unless they are allowed anyway."""
+    """Allow `torch.load` to load the PyG classes in OGB's files, if it does not already."""
     import torch
     from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
 
-    if not hasattr(torch.serialization, "safe_globals"):  # before 2.5, which refuses nothing
+    if not hasattr(torch.serialization, "safe_globals"):  # before 2.5 there were no restrictions
         yield
         return
     before = torch.serialization.get_safe_globals()
