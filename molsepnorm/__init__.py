@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from molsepnorm.molecules.molecule import MolGraph
     from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
     from molsepnorm.predict import Predictor
-    from molsepnorm.training import TrainConfig, evaluate, load_config, train
+    from molsepnorm.training import Callback, TrainConfig, evaluate, load_config, train
     from molsepnorm.training.fit import fit
 
 __all__ = [
+    "Callback",
     "Graphormer",
     "GraphormerConfig",
     "MolGraph",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Callback": "molsepnorm.training",
     "Graphormer": "molsepnorm.nn",
     "GraphormerConfig": "molsepnorm.nn",
     "MolGraph": "molsepnorm.molecules.molecule",
