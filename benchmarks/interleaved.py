@@ -73,10 +73,9 @@ class Spread:
 class Target:
     """A value that a row should reach."""
 
-    of: Literal["ratio", "share", "ours", "growth"]
-    """ratio: at least this many times as good as the peer. share: at least this share of the bound.
-    ours: our own value, at least for a rate and at most for a cost. growth: the ratio differs from
-    1 by at most this."""
+    of: Literal["ratio", "share"]
+    """ratio: at least this many times as good as the peer. share: at least this share of the
+    bound."""
     value: float
 
 
@@ -114,23 +113,11 @@ class Row:
         return self._better(self.ours, self.bound)
 
     @property
-    def peer_share(self) -> Spread | None:
-        """The peer as a share of the bound."""
-        return self._better(self.peer, self.bound)
-
-    @property
     def met(self) -> bool | None:
         """True if the target was reached; None without a target or without the other value."""
-        if self.target is None:
+        measured = self.share if self.target and self.target.of == "share" else self.ratio
+        if self.target is None or measured is None:
             return None
-        if self.target.of == "ours":
-            ours = statistics.median(self.ours)
-            return ours >= self.target.value if self.is_rate else ours <= self.target.value
-        measured = self.share if self.target.of == "share" else self.ratio
-        if measured is None:
-            return None
-        if self.target.of == "growth":
-            return abs(measured.median - 1) <= self.target.value
         return measured.median >= self.target.value
 
     def _better(self, one: Sequence[float], other: Sequence[float]) -> Spread | None:

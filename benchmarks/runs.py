@@ -46,6 +46,7 @@ import yaml  # noqa: E402
 from accuracy.log import LOG, append, from_folder, read  # noqa: E402
 
 from molsepnorm.errors import MolsepnormError  # noqa: E402
+from molsepnorm.files.writing import cache_folder  # noqa: E402
 from molsepnorm.training.folder import RunFolder  # noqa: E402
 
 __all__ = ["Run", "read_list", "train", "train_all"]
@@ -221,8 +222,6 @@ def _tell(line: str) -> None:
 def main(
     file: Path, at_once: int, threads: int, minutes: float | None, runs: Path | None, log: Path
 ) -> None:
-    from molsepnorm.data.datasets.dataset import cache_folder
-
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: stop.set())

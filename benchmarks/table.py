@@ -63,12 +63,8 @@ def _percent(share: float) -> str:
 def _target(row: Row) -> str:
     if (target := row.target) is None:
         return ""
-    text = {
-        "ratio": f"≥ {target.value:g} ×",
-        "share": f"≥ {_percent(target.value)} of the bound",
-        "growth": f"within {_percent(target.value)}",
-        "ours": f"{'≥' if row.is_rate else '≤'} {target.value:g} {row.unit}",
-    }[target.of]
+    share = f"≥ {_percent(target.value)} of the bound"
+    text = share if target.of == "share" else f"≥ {target.value:g} ×"
     return f"{text}: {'unknown' if row.met is None else 'met' if row.met else '**missed**'}"
 
 

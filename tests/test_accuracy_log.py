@@ -24,7 +24,7 @@ from molsepnorm import load_config
 from molsepnorm.cli.options import configuration
 from molsepnorm.cli.train import train as train_command
 from molsepnorm.nn import Graphormer
-from molsepnorm.training import TrainConfig, ablate, train
+from molsepnorm.training import StopWhen, TrainConfig, ablate, train
 from molsepnorm.training.run import architecture
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -120,7 +120,7 @@ def test_finished_runs_can_be_added_to_the_log_once(tmp_path: Path, table: Path)
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:
     """The line has the error and the figures that the run reached."""
     steps = iter(range(100))
-    train(configured(table), tmp_path / "run", stop=lambda: next(steps) == 1)
+    train(configured(table), tmp_path / "run", callback=StopWhen(lambda: next(steps) == 1))
     run = module("log").from_folder(tmp_path / "run", "tiny", 0, "a try", "diverged")
     assert (run.error, run.epochs, run.planned) == ("diverged", len(run.curve.epoch), 3)
     assert run.test is None and run.parameters is None

@@ -16,6 +16,7 @@ from typing import Any
 from environment import changed, commit, machine
 
 from molsepnorm.files.writing import fingerprint
+from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.training import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 
@@ -152,15 +153,7 @@ def read(path: Path = LOG) -> list[Logged]:
 def from_folder(
     folder: Path, name: str, seed: int, why: str = "", error: str | None = None
 ) -> Logged:
-    """Return the line of a run that ended in this checkout.
-
-    Args:
-        folder: of the run.
-        name: of the variant.
-        seed: of the run.
-        why: the question that the run answers.
-        error: why the run did not finish.
-    """
+    """Return the line of a run that ended in this checkout; see `Logged` for the arguments."""
     run = RunFolder(folder)
     config = load_config(config=run.config)
     metrics = _json(run.metrics) if error is None else {}
@@ -227,9 +220,9 @@ def described(config: TrainConfig) -> dict[str, Any]:
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:
-    """Return every setting by dotted name, without the seed, the folder of data and what follows
-    from the data; the path of a table is shortened to its name."""
-    derived = ("model.atom_sizes", "model.bond_sizes", "model.outputs", "run.seed", "data.data_dir")
+    """Return every setting by dotted name, without those that follow from the data, the seed and
+    the data folder; the path of a table is shortened to its name."""
+    derived = (*(f"model.{name}" for name in FROM_DATA), "run.seed", "data.data_dir")
     settings = {
         name: value
         for section, content in config.model_dump(mode="json").items()

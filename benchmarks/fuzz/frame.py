@@ -1,4 +1,4 @@
-"""Draw cases, run them in forked children with limits, and shrink the cases that fail."""
+"""Draw cases, run them in forked children with limits, shrink and list those that fail."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import shutil
 import signal
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from types import ModuleType
+from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import torch
 
+from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.promises import Broken
 from benchmarks.fuzz.work import Work
 
@@ -28,17 +31,89 @@ MEMORY = 6 << 30  # bytes of address space for a case, in addition to the parent
 Case = dict[str, Any]
 
 
-def draw(kind: ModuleType, seed: int, number: int, work: Work) -> Case:
+class Campaign:
+    """Runs the kinds in turn, the one with the least time so far first, and writes findings."""
+
+    def __init__(self, work: Work, seed: int, output: Path, shrinking: float = 20.0) -> None:
+        self.work, self.seed, self.output, self.shrinking = work, seed, output, shrinking
+        self.found: Counter[tuple[str, str, str]] = Counter()  # by kind, promise and key
+        self.tried: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+
+    def run(self, kinds: tuple[str, ...], minutes: float, cases: int | None) -> None:
+        """Run batches until the time, or the number of cases, is used up."""
+        end = None if cases else time.monotonic() + minutes * 60
+        left = set(kinds)
+        while left and (end is None or time.monotonic() < end):
+            name = min(left, key=lambda each: (self.seconds[each], kinds.index(each)))
+            kind, first, begun = KINDS[name], self.tried[name], time.monotonic()
+            count = BATCH if cases is None else min(BATCH, cases - first)
+            if count <= 0:
+                left.discard(name)
+                continue
+            batch = [draw(kind, self.seed, first + i, self.work) for i in range(count)]
+            found = []
+            for finding in run_cases(kind, batch, self.work):
+                found.append(finding)
+                if end is not None and time.monotonic() > end:
+                    break
+            self.tried[name] += len(found)
+            self.seconds[name] += time.monotonic() - begun
+            for i, finding in enumerate(found):
+                if finding is not None:
+                    self._add(name, first + i, batch[i], finding)
+
+    def _add(self, name: str, number: int, case: Case, finding: Broken) -> None:
+        key = (name, finding.promise, finding.key)
+        self.found[key] += 1
+        if self.found[key] > 1:
+            return
+        kind = KINDS[name]
+
+        def fails(smaller: Case) -> bool:
+            again = run_case(kind, smaller, self.work)
+            return again is not None and again.key == finding.key
+
+        if finding.promise not in ("no hang", "the campaign itself"):
+            case = shrink(case, kind.PARTS, fails, self.shrinking)
+        self.output.mkdir(parents=True, exist_ok=True)
+        path = self.output / f"{name}-{self.seed}-{number}.py"
+        content = {"kind": name, "promise": finding.promise, "case": case}
+        note = "".join(f"# {line}\n" for line in finding.what.splitlines())
+        text = note + pformat(content, width=110) + "\n"
+        path.write_text(text, encoding="utf-8", errors="replace")
+        print(f"\n{name} {number}: {finding.promise}: {finding.what.strip().splitlines()[-1]:.300}")
+        print(f"  python -m benchmarks.fuzz --replay {path}\n  {case!r:.600}", flush=True)
+
+    def replay(self, content: Case) -> None:
+        """Run the case of a finding and print it."""
+        finding = run_case(KINDS[content["kind"]], content["case"], self.work)
+        print(pformat(content, width=110))
+        print(f"{finding.promise}: {finding.what}" if finding else "every promise was kept")
+        if finding:
+            self.found[content["kind"], finding.promise, finding.key] = 1
+
+    def summarise(self) -> None:
+        """Print the number of cases of each kind, and each finding with its number of cases."""
+        for name, count in self.tried.items():
+            print(
+                f"{name:<10}{count:>8} cases, {count / max(self.seconds[name], 1e-9):.1f} a second"
+            )
+        for (name, promise, key), times in sorted(self.found.items()):
+            print(f"{times:>6} × {name}: {promise}: {key}")
+
+
+def draw(kind: Any, seed: int, number: int, work: Work) -> Case:
     """Return the case of this number."""
     return kind.make(random.Random(f"{seed} {kind.__name__} {number}"), work)
 
 
-def run_case(kind: ModuleType, case: Case, work: Work) -> Broken | None:
+def run_case(kind: Any, case: Case, work: Work) -> Broken | None:
     """Run one case in a child."""
     return next(run_cases(kind, [case], work))
 
 
-def run_cases(kind: ModuleType, cases: Sequence[Case], work: Work) -> Iterator[Broken | None]:
+def run_cases(kind: Any, cases: Sequence[Case], work: Work) -> Iterator[Broken | None]:
     """Yield the broken promise of each case, in order. A case that ends its child runs again by
     itself."""
     done, patience = 0, getattr(kind, "SECONDS", SECONDS)
@@ -98,7 +173,7 @@ def _death(status: int) -> Broken:
     return Broken("no crash", f"the interpreter was ended by {name}", name)
 
 
-def _serve(kind: ModuleType, cases: Sequence[Case], work: Work, channel: Connection) -> None:
+def _serve(kind: Any, cases: Sequence[Case], work: Work, channel: Connection) -> None:
     """Run cases in a child, which has a session and a scratch folder of its own."""
     try:
         os.setsid()
@@ -117,7 +192,7 @@ def _serve(kind: ModuleType, cases: Sequence[Case], work: Work, channel: Connect
         os._exit(0)
 
 
-def _attempt(kind: ModuleType, case: Case, work: Work) -> Broken | None:
+def _attempt(kind: Any, case: Case, work: Work) -> Broken | None:
     scratch = work.root / f"scratch-{os.getpid()}"
     scratch.mkdir()
     os.chdir(scratch)

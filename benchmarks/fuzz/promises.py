@@ -16,7 +16,6 @@ import pandas as pd
 
 import molsepnorm
 from molsepnorm import MolsepnormError
-from molsepnorm.predict import Prediction
 
 PACKAGE = str(Path(molsepnorm.__file__).parent)
 _CODES = {0, 1, 2, *range(129, 160)}  # from 129 on, after a signal
@@ -37,23 +36,19 @@ class Broken(Exception):
 
 def our_error(error: BaseException, library: bool = False) -> None:
     """Only errors of molsepnorm leave it. A library call may also raise ValueError in a `raise` of
-    the package, and TypeError, since Python's message about a wrong argument type is clear."""
+    the package."""
     if isinstance(error, MolsepnormError):
         if not str(error).strip():
             raise Broken("no other exception", f"{type(error).__name__} without a message")
         return
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
-    last = frames[-1] if frames else None
-    if library and isinstance(error, TypeError):
-        return
-    raised = last and (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
+    last = frames[-1]
+    raised = (last.line or "").startswith("raise") and last.filename.startswith(PACKAGE)
     if library and raised and isinstance(error, ValueError):
         return
-    at = ours[-1] if ours else frames[-1]
-    text = "".join(traceback.format_exception(error))
-    if len(text) > 6000:
-        text = f"{text[:3000]}\n…\n{text[-3000:]}"
+    at = ours[-1] if ours else last
+    text = "".join(traceback.format_exception(error))[-6000:]
     key = f"{type(error).__name__} at {Path(at.filename).name}:{at.name}"
     raise Broken("no other exception", text, key)
 
@@ -107,11 +102,6 @@ def predicted(path: Path, targets: Sequence[str]) -> list[list[str]]:
     for row in rows[1:]:
         number_or_reason([row[column] for column in columns], row[-1], str(row[:2]))
     return rows
-
-
-def row_of_numbers(row: Prediction) -> None:
-    """Check `number_or_reason` for a row of the library."""
-    number_or_reason(list((row.values or {"": None}).values()), row.error, row.smiles)
 
 
 def number_or_reason(values: Sequence[Any], error: str | None, what: str) -> None:

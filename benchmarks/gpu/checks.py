@@ -34,7 +34,6 @@ from gpu.trainers import (
     make_trainer,
     scale,
     scratch,
-    synchronize,
     take_losses,
     warnings_of,
 )
@@ -166,7 +165,6 @@ def _on_resistances() -> list[Check]:
             return [Check(f"{what}, which cannot be captured ({error})", float("nan"), _TIGHT)]
         found.zero_()
         again()
-        synchronize()
     return [Check(what, apart([found.cpu()], [expected]), _TIGHT)]
 
 
@@ -188,7 +186,7 @@ def _on_resuming(variant: Variant) -> list[Check]:
     one = make_trainer(variant)
     batches = first_batches(one, 8)
     one.take_steps(batches[:4])
-    synchronize()
+    one.wait()
     one.progress.step_in_epoch = 4  # the epoch loop counts them
     one.save()
     expected = take_losses(one, batches[4:])

@@ -10,7 +10,6 @@ other machine. The result is the same store, byte for byte, for any network.
 from __future__ import annotations
 
 import filecmp
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -25,8 +24,8 @@ import numpy as np  # noqa: E402
 from environment import commit  # noqa: E402
 
 from molsepnorm.data import datasets  # noqa: E402
-from molsepnorm.data.datasets import Dataset  # noqa: E402
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store  # noqa: E402
+from molsepnorm.data.datasets import SPLITS, Dataset  # noqa: E402
+from molsepnorm.data.datasets.cached import CachedLabels, LabelledGraph, cached_set  # noqa: E402
 from molsepnorm.data.store import GraphStore  # noqa: E402
 from molsepnorm.model import encoding_of  # noqa: E402
 from molsepnorm.molecules.encodings import EncodingSpec  # noqa: E402
@@ -49,12 +48,10 @@ def load(config: TrainConfig) -> Dataset:
     return datasets.load(config.data, encoding)
 
 
-def pack(store: GraphStore, path: Path) -> None:
-    """Write the molecules, labels, rows and notes of a store.
+def pack(dataset: Dataset, path: Path) -> None:
+    """Write the molecules, rows, labels and splits of a data set to an .npz file.
 
-    Args:
-        store: of molecules with up to 256 atoms and one bond feature, such as ZINC's.
-        path: the .npz file to write.
+    The molecules have up to 256 atoms and one bond feature, such as ZINC's.
     """
     store = dataset.store
     assert len(store.encoding.bond_sizes) == 1 and store.sizes.max() <= 256
@@ -94,24 +91,23 @@ def _bonds(store: GraphStore, start: int) -> tuple[np.ndarray, np.ndarray, np.nd
     return counts, np.stack([lower[once], upper[once]], axis=1), labels
 
 
-def unpack(path: Path, key: str, encoding: EncodingSpec) -> GraphStore:
-    """Make the store of packed molecules in the cache, unless it exists.
+def unpack(path: Path, key: str, encoding: EncodingSpec) -> tuple[GraphStore, CachedLabels]:
+    """Make the store and the labels of packed molecules in the cache, unless they exist.
 
     Args:
         path: a file that `pack` wrote.
-        key: stands for the source, see `cached_store`; "zinc-downloaded" is the key of
+        key: stands for the source, see `cached_set`; "zinc-downloaded" is the key of
             `datasets.load` for zinc without raw files.
-        encoding: what a network reads.
+        encoding: the encoding of the store.
     """
     with np.load(path) as file:
-        about = json.loads(str(file["about"]))
-    targets = tuple(about["targets"])
-    return cached_store(key, "zinc", encoding, targets, _molecules(path), about["notes"])
-
-
-def _molecules(path: Path) -> Iterator[LabelledGraph]:
-    with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
+    splits = {name: arrays[name] for name in SPLITS}
+    num_targets = arrays["labels"].shape[1]
+    return cached_set(key, "zinc", encoding, num_targets, _molecules(arrays), splits)
+
+
+def _molecules(arrays: dict[str, np.ndarray]) -> Iterator[LabelledGraph]:
     ends = np.cumsum(arrays["sizes"], dtype=np.int64)[:-1]
     bond_ends = np.cumsum(arrays["bond_counts"], dtype=np.int64)[:-1]
     bonds = np.stack([arrays["lower"], arrays["upper"]], axis=1).astype(np.int32)
@@ -121,21 +117,20 @@ def _molecules(path: Path) -> Iterator[LabelledGraph]:
         np.split(bonds, bond_ends),
         np.split(arrays["bond_labels"][:, None], bond_ends),
     )
-    labels, rows = arrays["labels"].tolist(), arrays["rows"].tolist()
-    yield from map(LabelledGraph, rows, graphs, labels)
+    yield from map(LabelledGraph, arrays["rows"].tolist(), graphs, arrays["labels"].tolist())
 
 
 def main(names: list[str]) -> int:
     """Pack data sets, check that they unpack to the same stores, and note the commit."""
     for name in names:
         config = load_config(name)
-        store = datasets.load(config.data, encoding_of(architecture(config))).store
-        path = FOLDER / f"{name}.npz"
-        pack(store, path)
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        store, path = dataset.store, FOLDER / f"{name}.npz"
+        pack(dataset, path)
         with TemporaryDirectory() as folder, patch.dict(os.environ, MOLSEPNORM_CACHE=folder):
-            same = filecmp.cmp(
-                unpack(path, "check", store.encoding).path, store.path, shallow=False
-            )
+            unpacked, labels = unpack(path, "check", store.encoding)
+            same = filecmp.cmp(unpacked.path, store.path, shallow=False)
+            same &= np.array_equal(labels.values, dataset.labels, equal_nan=True)
         size = f"{path.stat().st_size / 2**20:.1f} MiB, {len(store):,} molecules"
         print(f"{name}: {size}; the unpacked store {'equals' if same else 'DIFFERS FROM'} its own")
         if not same:

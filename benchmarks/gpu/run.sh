@@ -2,7 +2,7 @@
 # Run benchmarks/gpu/run.py, or benchmarks/runs.py, with what pack.sh has put into .gpu/:
 #
 #     bash benchmarks/gpu/run.sh check
-#     bash benchmarks/gpu/run.sh time profile
+#     bash benchmarks/gpu/run.sh check time
 #     bash benchmarks/gpu/run.sh runs benchmarks/gpu/lists/norms.yaml --minutes 9
 #
 # Results go into $OUT, by default .gpu/out. PYTHON=... chooses another interpreter; SMALL=1 tries
@@ -15,19 +15,16 @@ scratch=${MOLSEPNORM_SCRATCH:-${TMPDIR:-/tmp}/molsepnorm-gpu}
 out=${OUT:-.gpu/out}
 mkdir -p "$scratch/runs" "$out"
 
-install() { # wheels of a folder into a folder, once
-  if ! compgen -G "$1/*.whl" > /dev/null || [ -e "$2" ]; then return 0; fi
+if compgen -G ".gpu/wheels/*.whl" > /dev/null && [ ! -e "$scratch/site" ]; then
   if ! "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir \
-    --disable-pip-version-check --target "$2" "$1"/*.whl; then
-    echo "$1 is for another Python (see FOR in pack.sh): continuing without these wheels" >&2
-    rm -rf "$2"
+    --disable-pip-version-check --target "$scratch/site" .gpu/wheels/*.whl; then
+    echo "the wheels are for another Python (see FOR in pack.sh): continuing without them" >&2
+    rm -rf "$scratch/site"
   fi
-}
-install .gpu/wheels "$scratch/site"
-install .gpu/peer "$scratch/peer" # an older transformers, which only the peer's process imports
+fi
 
 export PYTHONPATH=$scratch/site:$PWD PYTHONUNBUFFERED=1 OUT=$out
-export MOLSEPNORM_SCRATCH=$scratch MOLSEPNORM_PEER=$scratch/peer
+export MOLSEPNORM_SCRATCH=$scratch
 export MOLSEPNORM_CACHE=${MOLSEPNORM_CACHE:-$scratch/cache}
 if [ "${1:-}" != runs ]; then exec "$python" benchmarks/gpu/run.py "$@"; fi
 

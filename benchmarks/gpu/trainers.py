@@ -1,4 +1,4 @@
-"""ZINC's subset, the networks, and trainers of all variants, for checks and measurements."""
+"""The compared networks, and trainers for all variants of a step, on ZINC's subset."""
 
 from __future__ import annotations
 
@@ -41,11 +41,8 @@ class Scale:
     """Training molecules of ZINC's subset, a multiple of the batch."""
     steps: int = 100
     """Training steps whose losses are compared."""
-    round_seconds: float = 0.4
     rounds: int = 5
-    peer_batches: int = 8
-    profiled: int = 5
-    """Steps under the profiler."""
+    """Rounds of `molecules // batch` steps that are timed."""
     compiled: bool = True
     """Try torch.compile, which takes a CPU most of a minute each time."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +50,7 @@ class Scale:
 
 
 FULL = Scale()
-_SMALL = Scale(16, 64, 6, 0.0, 1, 2, 2, False, {"model.layers": 2})
+_SMALL = Scale(16, 64, 6, 1, False, {"model.layers": 2})
 
 
 def scale() -> Scale:
@@ -159,9 +156,9 @@ class Warnings(Callback):
     def __init__(self) -> None:
         self.all: list[str] = []
 
-    def on_warning(self, remark: str) -> None:
-        self.all.append(remark)
-        print(remark, flush=True)
+    def on_warning(self, message: str) -> None:
+        self.all.append(message)
+        print(message, flush=True)
 
 
 def make_trainer(
@@ -223,9 +220,3 @@ def warnings_of(trainer: Trainer) -> list[str]:
     """Return the warnings since the trainer was made."""
     assert isinstance(trainer.callback, Warnings)
     return trainer.callback.all
-
-
-def synchronize() -> None:
-    """Wait until the device has finished."""
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()

@@ -6,30 +6,56 @@ only there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
 
-__all__ = ["DEFAULT", "STAGES", "function"]
+from interleaved import Plan, Row
+
+__all__ = ["STAGES", "Settings", "function"]
 
 STAGES = {
     "features": "molecules.features",
     "features-ogb": "molecules.features_ogb",
     "encode": "molecules.encode",
-    "collate": "network.collate",
     "train": "network.step",
-    "epoch": "network.epoch",
     "evaluate": "network.evaluate",
     "predict": "programs.predict",
-    "prepare": "programs.prepare",
-    "memory": "programs.memory",
     "startup": "programs.startup",
-    "scaling": "programs.scaling",
 }
 """Module and function of each stage."""
-DEFAULT = [name for name in STAGES if name != "scaling"]
 
 
-def function(stage: str) -> Any:
+@dataclass(frozen=True)
+class Settings:
+    """Options that every stage receives."""
+
+    chemprop: Path | None
+    """chemprop's executable, in an environment of its own."""
+    quick: bool
+    """Use fewer molecules and one round, to try the stages out; the figures mean nothing."""
+    scratch: Path
+    """Folder of stores, models and tables that later measurements use again."""
+
+    def plan(self, **changes: float) -> Plan:
+        """Return a plan with these changes, or a single round if `quick` is true."""
+        if self.quick:
+            changes |= {"min_rounds": 1, "max_rounds": 1, "round_seconds": 0.0}
+        return Plan(**changes)  # type: ignore[arg-type]
+
+    def count(self, full: int, quick: int) -> int:
+        """Return the number of molecules, rows or batches."""
+        return quick if self.quick else full
+
+    def folder(self, name: str) -> Path:
+        """Return a folder below the scratch folder."""
+        path = self.scratch / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def function(stage: str) -> Callable[[Settings], list[Row]]:
     """Import the function of a stage."""
     module, _, name = STAGES[stage].partition(".")
     return getattr(import_module(f"stages.{module}"), name)

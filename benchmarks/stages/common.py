@@ -11,44 +11,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from commands import run, script
-from interleaved import Work
+from environment import data_folder
 from lower_bounds import in_blocks, matrix_products
 from peers import PeerMissing, chemprop, hf_graphormer
-from settings import Settings
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
-from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import load_config
 from molsepnorm.training.config import OptimConfig, RunConfig
 from molsepnorm.training.optim import make_optimizer
 from molsepnorm.training.run import architecture
+from stages import Settings
 
 SLIM_ENCODING = EncodingSpec(bond_sizes=(3,))
 """The encoding that Graphormer-SLIM reads of ZINC: paths of 20 bonds."""
 BLOCKS = RunConfig().blocks
-PREPARE = """
-from molsepnorm import load_config
-from molsepnorm.data import datasets
-from molsepnorm.model import encoding_of
-from molsepnorm.training.run import architecture
-
-config = load_config({name!r})
-datasets.load(config.data, encoding_of(architecture(config)))
-"""
-"""Make, or open, the store that training on a data set reads."""
 _SEED, _CLIP = 0, 5.0
 
 
-def zinc_table(settings: Settings, split: str, rows: int | None = None) -> pd.DataFrame:
+def zinc_table(split: str, rows: int | None = None) -> pd.DataFrame:
     """Return `smiles` and `y` of a split of full ZINC, all rows or a random sample."""
-    table = pd.read_csv(settings.data / "zinc" / f"{split}.csv.gz")
+    table = pd.read_csv(data_folder() / "zinc" / f"{split}.csv.gz")
     return table if rows is None else table.sample(rows, random_state=_SEED)
 
 
@@ -60,24 +48,16 @@ def on_one_core() -> None:
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two programs, with the batches of 256 molecules that both share."""
+    """One of the two programs: its SLIM and its batches, which hold the same molecules."""
 
-    labels: Tensor  # (G, 1)
-    batches: Sequence[np.ndarray]
-    """Indices of each batch's molecules."""
-    cut: Callable[[np.ndarray], Any]
-    """Collates a batch as training does."""
-    network: Callable[[], nn.Module]
-    """Makes SLIM."""
+    network: nn.Module
     outputs: Callable[[nn.Module, Any], Tensor]
-
-    def ready(self) -> list[tuple[Any, Tensor]]:
-        """Return all batches, collated, with their labels."""
-        return [(self.cut(batch), self.labels[batch]) for batch in self.batches]
+    batches: Sequence[tuple[Any, Tensor]]
+    """Collated batches of 256 molecules, with their labels (256, 1)."""
 
     def train_step(self) -> Callable[[Any, Tensor], Tensor]:
         """Return a function that takes one training step, the same for both sides."""
-        network = self.network().train()
+        network = self.network.train()
         optimizer = make_optimizer(network, OptimConfig(lr=2e-4))
 
         def step(batch: Any, labels: Tensor) -> Tensor:
@@ -93,55 +73,42 @@ class Side:
 
 @dataclass(frozen=True)
 class Sides:
-    """Ours and the peer's side, with the same molecules."""
+    """Ours and the peer's side."""
 
-    graphs: list[MolGraph]
     tensors: GraphTensors
+    batches: np.ndarray
+    """int64 [batches, 256]: indices of each batch's molecules."""
     ours: Side
     peer: Side | None
     remark: str
     """The number of threads, and why there is no peer."""
 
-    def works(self, make: Callable[[Side], Work]) -> dict[str, Work]:
-        """Return the work of each side."""
-        return {"ours": make(self.ours), **({"peer": make(self.peer)} if self.peer else {})}
-
     def products(self, batch: np.ndarray, blocks: int, backward: bool) -> Callable[[], None]:
         """Return SLIM's matrix products for a batch that is padded in so many groups."""
-        slots = np.array([self.graphs[i].num_atoms + 1 for i in batch])
-        return matrix_products(in_blocks(slots, blocks), backward)
+        return matrix_products(in_blocks(self.tensors.sizes[batch] + 1, blocks), backward)
 
 
-def sides(settings: Settings, batches: int, size: int = 256) -> Sides:
+def sides(count: int, size: int = 256) -> Sides:
     """Sample training molecules of ZINC, the same in every run, and prepare both sides."""
     torch.manual_seed(_SEED)
-    table, read = zinc_table(settings, "train", batches * size), featurize.get("zinc")
+    table, read = zinc_table("train", count * size), featurize.get("zinc")
     graphs = [read(smiles) for smiles in table["smiles"]]
     labels = torch.tensor(table["y"].to_numpy(), dtype=torch.float32)[:, None]
-    chosen = list(np.arange(batches * size).reshape(batches, size))
+    batches = np.arange(count * size).reshape(count, size)
     tensors = GraphTensors.of(encode(graphs, SLIM_ENCODING))
-
-    def cut(batch: np.ndarray) -> GraphBatch:
-        return tensors.cut(batch, BLOCKS)
-
-    def slim() -> nn.Module:
-        return Graphormer(GraphormerConfig())
-
-    ours = Side(labels, chosen, cut, slim, lambda network, batch: network(batch))
+    ready = [(tensors.cut(batch, BLOCKS), labels[batch]) for batch in batches]
+    ours = Side(Graphormer(GraphormerConfig()), lambda network, batch: network(batch), ready)
     peer, remark = None, f"{torch.get_num_threads()} threads"
     try:
         preprocess, collate = hf_graphormer.preprocessor(), hf_graphormer.collator()
-        hf_graphormer.slim()
+        network = hf_graphormer.slim()
         labelled = zip(graphs, labels[:, 0].tolist(), strict=True)
         items = [preprocess(hf_graphormer.raw_item(graph, label)) for graph, label in labelled]
-
-        def their_cut(batch: np.ndarray) -> dict[str, Tensor]:
-            return collate([items[i] for i in batch])
-
-        peer = Side(labels, chosen, their_cut, hf_graphormer.slim, hf_graphormer.outputs)
+        theirs = [(collate([items[i] for i in batch]), labels[batch]) for batch in batches]
+        peer = Side(network, hf_graphormer.outputs, theirs)
     except PeerMissing as missing:
         remark += f"; no peer: {missing}"
-    return Sides(graphs, tensors, ours, peer, remark)
+    return Sides(tensors, batches, ours, peer, remark)
 
 
 def slim_model(settings: Settings) -> Path:
@@ -166,7 +133,7 @@ def validation_csv(settings: Settings) -> Path:
     rows = settings.count(0, 500) or None
     path = settings.folder("tables") / f"val-{rows or 'all'}.csv"
     if not path.exists():
-        zinc_table(settings, "val", rows).to_csv(path, index=False)
+        zinc_table("val", rows).to_csv(path, index=False)
     return path
 
 
@@ -174,14 +141,5 @@ def chemprop_model(settings: Settings, program: Path) -> Path:
     """Return chemprop's default model, trained for one epoch on 500 rows."""
     path = settings.folder("tables") / "train-500.csv"
     if not path.exists():
-        zinc_table(settings, "train", 500).to_csv(path, index=False)
+        zinc_table("train", 500).to_csv(path, index=False)
     return chemprop.model(program, path, settings.folder("models") / "chemprop")
-
-
-def full_zinc(settings: Settings) -> tuple[str, Path]:
-    """Return the name of the data set (the subset for a quick run), and a cache with its store."""
-    name = "zinc" if settings.quick else "zinc-full"
-    cache = settings.folder(f"cache-{name}")
-    if not any(cache.glob("*.store")):
-        run(script(PREPARE.format(name=name)), cache, MOLSEPNORM_CACHE=str(cache))
-    return name, cache

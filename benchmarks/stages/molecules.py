@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from environment import data_folder
 from interleaved import Row, Target, Work, compare
 from lower_bounds import copying, parse
 from peers import PeerMissing, hf_graphormer
-from settings import Settings
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.data.datasets.dataset import LabelledGraph, cached_store
+from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.molecules import featurize
+from stages import Settings
 from stages.common import SLIM_ENCODING, on_one_core, zinc_table
 
 __all__ = ["encode", "features", "features_ogb"]
@@ -32,7 +33,7 @@ def features(settings: Settings) -> list[Row]:
     """Read a CSV of ZINC's SMILES into a store file, as training from a table does first."""
     on_one_core()
     folder = settings.folder("features")
-    table = zinc_table(settings, "train", settings.count(10_000, 1_000))
+    table = zinc_table("train", settings.count(10_000, 1_000))
     table.to_csv(folder / "molecules.csv", index=False)
     config = DataConfig(table=folder / "molecules.csv", targets=("y",), featurizer="zinc")
     os.environ["MOLSEPNORM_CACHE"] = str(folder / "cache")
@@ -60,7 +61,7 @@ def features_ogb(settings: Settings) -> list[Row]:
     from ogb.utils import smiles2graph
     from rdkit import Chem, rdBase
 
-    every = pd.read_csv(settings.data / "ogbg_molhiv" / "mapping" / "mol.csv.gz")["smiles"]
+    every = pd.read_csv(data_folder() / "ogbg_molhiv" / "mapping" / "mol.csv.gz")["smiles"]
     smiles = every.tolist()[:: settings.count(10, 100)]
 
     def all_by(make: Callable[[str], Any]) -> Work:
@@ -95,16 +96,13 @@ def encode(settings: Settings) -> list[Row]:
     on_one_core()
     folder = settings.folder("encode")
     os.environ["MOLSEPNORM_CACHE"] = str(folder)
-    table = zinc_table(settings, "train", settings.count(10_000, 1_000))
+    table = zinc_table("train", settings.count(10_000, 1_000))
     read = featurize.get("zinc")
-    molecules = [
-        LabelledGraph(row, read(smiles), (y,))
-        for row, (smiles, y) in enumerate(zip(table["smiles"], table["y"], strict=True))
-    ]
+    molecules = [(row, read(smiles)) for row, smiles in enumerate(table["smiles"])]
 
     def make_store() -> Path:
         shutil.rmtree(folder)
-        return cached_store("bench", "zinc", SLIM_ENCODING, ("y",), molecules, {}).path
+        return cached_store("bench", "zinc", SLIM_ENCODING, molecules).path
 
     num_bytes = make_store().stat().st_size
     copy, each = copying(num_bytes), num_bytes / len(molecules)
@@ -117,7 +115,7 @@ def encode(settings: Settings) -> list[Row]:
     remark = f"the peer on {_OF_PEER} of them in a round"
     try:
         preprocess = hf_graphormer.preprocessor()
-        items = [hf_graphormer.raw_item(m.graph, m.labels[0]) for m in molecules]
+        items = [hf_graphormer.raw_item(graph, 0.0) for _, graph in molecules]
 
         def peer(number: int) -> int:
             for i in (np.arange(_OF_PEER) + number * _OF_PEER) % len(items):

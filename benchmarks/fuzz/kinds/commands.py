@@ -1,9 +1,11 @@
-"""Command lines: every option of every command with invalid values, and conflicting options."""
+"""Command lines and configurations: every option and setting with invalid values."""
 
 from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,103 +13,126 @@ import click
 
 from benchmarks.fuzz import promises
 from benchmarks.fuzz.work import Work, command
+from molsepnorm import TrainConfig
 from molsepnorm.cli.main import main
 
-PARTS = ("arguments", "stdin")
+PARTS = ("arguments", "stdin", "lines")
 
 _VALUES = (
-    *("", " ", "-", "--", "-1", "0", "1", "2", "3", "1e9", "9" * 30, "9" * 5000),
-    *("-" + "9" * 5000, "nan", "inf", "1e-320", "0.5", "true", "null", "x", "\udce9", "C\udce9C"),
-    *("\udcff" * 300, "😀", "a\nb", "\x1b[31mred", "x" * 300, "x" * 5000, "x" * 100_000, "="),
-    *("a=b", "a=b=c", ",", ",,,", "a,a", "logp", "logp,logp", "smiles", "id", "colour"),
+    *("", " ", "-", "--", "-1", "0", "1", "2", "3", "7", "255", "256", "32768", "2147483648"),
+    *("9223372036854775808", "1e9", "9" * 30, "9" * 5000, "-" + "9" * 5000, "nan", "inf", ".inf"),
+    *(".nan", "1e-320", "1e999", "0.5", "0x10", "1_000", "12:30:45", "2024-13-45", "true", "null"),
+    *("x", "\udce9", "C\udce9C", "\udcff" * 300, "😀", "a\nb", "\x1b[31mred", "x" * 300, "='"),
+    *("x" * 100_000, "=", "a=b", "a=b=c", ",", ",,,", "a,a", "logp", "logp,logp", "smiles", "id"),
     *("active=binary", "colour=regression", "logp=binary", "0-9", "9-0", "0-99999999999999"),
     *("1,1", "-5--1", "cpu", "cuda", "cuda:99", "meta", "mps", "cpu:7", "auto", "bf16", "tf32"),
-    *("random", "scaffold", "0.8,0.1,0.1", "1,0,0", "nan,nan,nan", "0.5,0.5,0", "1s", "0s"),
+    *("random", "scaffold", "0.8,0.1,0.1", "1,0,0", "nan,nan,nan", "[.8, .1, .nan]", "1s", "0s"),
     *("1e99h", "-5m", "balanced", "mae", "roc_auc", "sep", "shared", "mini", "zinc", "ogb", "hf"),
-    *("skip", "fail", "keep", "train", "val", "test", "all", "model.layers=1"),
-    *("model.layers=99999999", "[1]", "{}", "run.seed=-1", "norm=sep,shared", "model.width=8,7"),
-    *("optim.lr=1e999,x", "%s%n", "$(x)", "`x`"),
+    *("skip", "fail", "keep", "train", "val", "test", "all", "model.layers=1", "{logp: binary}"),
+    *("model.layers=99999999", "[1]", "['x']", "[null]", "{}", "{a: 1}", "{1: 2}", "{[1]: 2}"),
+    *("[" * 2000 + "]" * 2000, "!!int x", "!!python/object/apply:os.getcwd []", "&a [*a]", "*a"),
+    *("'\\0'", '"\\ud800"', "|\n", "@x", "`", "? ", "run.seed=-1", "norm=sep,shared", "%s%n"),
+    *("model.width=8,7", "optim.lr=1e999,x", "$(x)", "table.csv", "/dev/null", "..", "~"),
 )
+_TEXTS = (
+    *("", "[]", "x", "- a", "\t", "\0", "data", "data: 1", "data: []", "? data", "{", "'"),
+    *("%YAML 9.9", "data: &a {x: *a}", "--- a\n--- b", "<<: {data: 1}", "model: *m", "1: {}"),
+    *("null: {}", "[a]: {}", "[" * 3000, "a: " + "{a: " * 3000, "&a [" + "*a, " * 50 + "]"),
+    "\n".join(f"a{k + 1}: &a{k + 1} [{', '.join([f'*a{k}'] * 9)}]" for k in range(9)),
+)
+"""Lines of a configuration file."""
 _PATHS = (
     *("", ".", "..", "/", "/dev/null", "/proc/self/mem", "/proc/x/y", "missing"),
-    *("missing/x", "TABLE", "RUN", "MODEL", "CHECKPOINT", "CONFIG", "x" * 300, "x" * 5000),
+    *("missing/x", "table.csv", "run", "run/model", "tiny.yaml", "x" * 300, "x" * 5000),
     *("a\nb", "\udcff", "~", "-", "in.csv", "in.csv/x", "in.zip", "in.parquet", "in.sdf", "full"),
     *("full/x.csv", "link", "folder.csv"),
 )
-_OUTPUTS = ("-o", "--output", "--fix", "--output=")
+_STDIN = (b"", b"CCO\n", b"smiles\nCCO\n", b"\n\n", b"\xff\xfe", b"\0", b'"', b"C" * 140_000)
 _BASES = (
-    "train --config CONFIG --data TABLE -o out",
-    "train --resume STOPPED",
-    "predict --model RUN -i TABLE -o out.csv --processes 1",
-    "predict --model RUN --smiles CCO --processes 1",
-    "predict --model RUN --processes 1",
-    "evaluate --model RUN --data TABLE --split all",
-    "data check TABLE",
-    "data check TABLE --fix out.csv --json",
+    *("train --config tiny.yaml --data table.csv -o out",) * 4,
+    "train --resume stopped",
+    "predict --model run -i table.csv -o out.csv --processes 1",
+    "predict --model run --smiles CCO --processes 1",
+    "predict --model run --processes 1",
+    "evaluate --model run --data table.csv --split all",
+    "data check table.csv",
+    "data check table.csv --fix out.csv --json",
     "data list",
-    "data prepare --config CONFIG --data TABLE",
-    "benchmark --config CONFIG --data TABLE --seeds 0 -o out",
-    "ablate --config CONFIG --data TABLE --seeds 0 --vary norm=shared -o out",
-    "analyze --model RUN --data TABLE -o out",
-    "convert --from hf CHECKPOINT -o out",
-    "convert --from graphormer-v1 WEIGHTS -o out",
+    "data prepare --config tiny.yaml --data table.csv",
+    "benchmark --config tiny.yaml --data table.csv --seeds 0 -o out",
+    "ablate --config tiny.yaml --data table.csv --seeds 0 --vary norm=shared -o out",
+    "analyze --model run --data table.csv -o out",
+    "convert --from hf run/model/model.safetensors -o out",
+    "convert --from graphormer-v1 in.csv -o out",
 )
+_RUN_FILES = ("run/model/model.safetensors", "run/model/config.json", "table.csv")
 
 
-def _of(words: list[str]) -> click.Command:
-    group = main.get_command(click.Context(main), words[0])
-    assert group is not None
-    return group.commands[words[1]] if isinstance(group, click.Group) else group
+def _settings() -> Iterator[str]:
+    """Yield every setting by its dotted name."""
+    for section, field in TrainConfig.model_fields.items():
+        kind: Any = field.annotation
+        own = fields(kind) if is_dataclass(kind) else getattr(kind, "model_fields", ())
+        yield from (f"{section}.{getattr(each, 'name', each)}" for each in own)
+
+
+_NAMES = (*_settings(), "", ".", "model", "model.", ".x", "x.y", "model.layers.x", "a" * 9999)
+
+
+def _options_of(words: list[str]) -> list[click.Option]:
+    found = main.get_command(click.Context(main), words[0])
+    if isinstance(found, click.Group):
+        found = found.commands[words[1]]
+    assert found is not None
+    return [each for each in found.params if isinstance(each, click.Option)]
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
-    arguments = rng.choice(_BASES).split()
-    options = [p for p in _of(arguments).params if isinstance(p, click.Option)]
+    arguments, lines = rng.choice(_BASES).split(), []
+    options = _options_of(arguments)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         option = rng.choice(options)
         name = rng.choice([*option.opts, *option.secondary_opts])
-        if option.is_flag:
+        if "--config" in arguments and rng.random() < 0.5:
+            arguments += ["--set", f"{rng.choice(_NAMES)}={rng.choice(_VALUES)}"]
+        elif option.is_flag:
             arguments.append(name)
-            continue
-        path = isinstance(option.type, click.Path) and rng.random() < 0.9
-        arguments += [name, rng.choice(_PATHS if path else _VALUES)]
+        else:
+            path = isinstance(option.type, click.Path) and rng.random() < 0.9
+            arguments += [name, rng.choice(_PATHS if path else _VALUES)]
     if rng.random() < 0.1:
-        arguments.insert(
-            rng.randint(1, len(arguments)), rng.choice((*_VALUES, *_PATHS, "--x", "-h"))
-        )
+        odd = rng.choice((*_VALUES, *_PATHS, "--x", "-h"))
+        arguments.insert(rng.randint(1, len(arguments)), odd)
     if rng.random() < 0.1:
         del arguments[rng.randrange(1, len(arguments))]
-    stdin = rng.choice(
-        (b"", b"CCO\n", b"smiles\nCCO\n", b"\n\n", b"\xff\xfe", b"\0", b'"', b"C" * 140_000)
-    )
-    return {"arguments": arguments, "stdin": stdin}
+    if rng.random() < 0.2:
+        section, _, key = rng.choice(_NAMES[:-8]).partition(".")
+        setting = f"{section}: {{{key}: {rng.choice(_VALUES)}}}"
+        lines = [rng.choice((setting, rng.choice(_TEXTS)))]
+    return {"arguments": arguments, "stdin": rng.choice(_STDIN), "lines": lines}
 
 
 def check(case: dict[str, Any], work: Work) -> None:
-    # copies, as some cases write to them
-    words = {"TABLE": "table.csv", "RUN": "run", "MODEL": "run/model", "CONFIG": "tiny.yaml"}
-    words |= {"CHECKPOINT": "run/model/model.safetensors", "STOPPED": "stopped"}
-    words |= {"WEIGHTS": "in.csv"}
-    for name in ("stopped", "run"):
+    for name in ("stopped", "run"):  # copies, as some cases write to them
         shutil.copytree(work.root / name, name)
     for name in ("table.csv", "tiny.yaml"):
         shutil.copy(work.root / name, name)
+    with open("tiny.yaml", "ab") as file:
+        file.write("\n".join(["", *case["lines"]]).encode("utf-8", "surrogatepass"))
     Path("in.csv").write_text("smiles,logp\nCCO,1\n")
     for name in ("in.zip", "in.parquet", "in.sdf"):
         Path(name).write_bytes(b"PK\3\4nothing")
-    Path("full").mkdir()
-    Path("full/x.csv").write_text("mine")
-    Path("folder.csv").mkdir()
-    Path("folder.csv/x").write_text("mine")
+    for name in ("full/x.csv", "folder.csv/x"):
+        Path(name).parent.mkdir()
+        Path(name).write_text("mine")
     Path("link").symlink_to("missing")
-    given = [words.get(each, each) for each in case["arguments"]]
+    given = [each for each in case["arguments"] if "\0" not in each]
     result = command(given, case["stdin"])
-    promises.clean_exit(result, data=given[0] == "predict")
+    promises.clean_exit(result, data=given[:1] == ["predict"])
     for path in (Path("full/x.csv"), Path("folder.csv/x"), Path("in.csv")):
-        named = any(each in (str(path), f"./{path}") for each in given)
-        if not path.exists() and not named:
+        if not path.exists() and str(path) not in given:
             raise promises.Broken("unchanged input", f"{path} is gone", "a folder was replaced")
     if {"-o", "--output"}.isdisjoint(given):
-        for name in ("run/model/model.safetensors", "run/model/config.json", "table.csv"):
+        for name in _RUN_FILES:
             if Path(name).read_bytes() != (work.root / name).read_bytes():
                 raise promises.Broken("unchanged input", f"{name} was changed")

@@ -9,10 +9,9 @@ import io
 import json
 import lzma
 import math
-import os
 import random
-import signal
 import zipfile
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,6 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
             [rng.random(), rng.choice((0, 1, 5)), rng.choice(_PIECES)] for _ in range(damage)
         ],
         "keep": 1.0 if rng.random() < 0.9 else rng.random(),
-        "through": rng.choice(("file",) * 12 + ("fifo", "pipe", "stdin")),
         "way": way,
         "seed": rng.randrange(1 << 30),
     }
@@ -82,19 +80,13 @@ def check(case: dict[str, Any], work: Work) -> None:
     content = content[: math.ceil(case["keep"] * len(content))]
     name = f"in.{case['suffix']}{'.' * bool(case['pack'])}{case['pack']}"
     Path(name).write_bytes(content)
-    source, writer = _source(name, content, case["through"])
-    try:
-        _WAYS_OF[case["way"]](case, source, content, work)
-    finally:
-        if writer:
-            os.kill(writer, signal.SIGKILL)
-            os.waitpid(writer, 0)
+    _WAYS_OF[case["way"]](case, name, content, work)
 
 
 def _content(case: dict[str, Any]) -> bytes:
     columns, rows = case["columns"], case["rows"]
     if case["suffix"] == "parquet":
-        return _parquet(columns, rows, random.Random(case["seed"]))
+        return _parquet(columns, rows)
     if case["suffix"] == "sdf":
         return _sdf(columns, rows).encode(case["encoding"], "replace")
     if case["suffix"] == "smi":
@@ -118,27 +110,14 @@ def _sdf(columns: list[str], rows: list[list[str]]) -> str:
     return "".join(records)
 
 
-def _parquet(columns: list[str], rows: list[list[str]], rng: random.Random) -> bytes:
+def _parquet(columns: list[str], rows: list[list[str]]) -> bytes:
     import pyarrow
     from pyarrow import parquet
 
-    odd = (
-        lambda t: pyarrow.array([[each] for each in t]),
-        lambda t: pyarrow.array([{"a": each} for each in t]),
-        lambda t: pyarrow.array([each and each.encode() + b"\xff" for each in t]),
-        lambda t: pyarrow.array(t).dictionary_encode(),
-        lambda t: pyarrow.nulls(len(t)),
-        lambda t: pyarrow.array(range(len(t)), pyarrow.timestamp("ns")),
-    )
-    arrays = []
-    for i, name in enumerate(columns):
-        texts = [row[i] if i < len(row) else None for row in rows]
-        if name != "smiles" and rng.random() < 0.15:
-            arrays.append(rng.choice(odd)(texts))
-        else:
-            arrays.append(pyarrow.array(texts, pyarrow.string()))
+    cells = [list(column) for column in zip_longest(*rows)] or [[] for _ in columns]
+    arrays = [pyarrow.array(texts, pyarrow.string()) for texts in cells[: len(columns)]]
     out = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns), out)
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns[: len(arrays)]), out)
     return out.getvalue()
 
 
@@ -152,25 +131,6 @@ def _packed(content: bytes, pack: str) -> bytes:
     return out.getvalue()
 
 
-def _source(name: str, content: bytes, through: str) -> tuple[str, int]:
-    """Return the path for the command, and the process that writes to it, if there is one."""
-    if through not in ("fifo", "pipe"):
-        return name, 0
-    read, write = os.pipe()
-    path = f"/dev/fd/{read}" if through == "pipe" else f"fifo.{name[3:]}"
-    if through == "fifo":
-        os.mkfifo(path)
-    if not (writer := os.fork()):
-        try:
-            os.close(read)
-            with open(write if through == "pipe" else path, "wb") as out:
-                out.write(content)
-        finally:
-            os._exit(0)
-    os.close(write)
-    return path, writer
-
-
 def _sound(case: dict[str, Any]) -> bool:
     """Return whether every reader must find the same rows."""
     columns, encoding = case["columns"], case["encoding"]
@@ -178,7 +138,6 @@ def _sound(case: dict[str, Any]) -> bool:
     return (
         case["suffix"] in ("csv", "tsv")
         and case["pack"] != "zst"
-        and not (case["through"] == "pipe" and case["pack"])  # its name has no ending
         and case["keep"] == 1
         and not case["damage"]
         and encoding in ("utf-8", "utf-8-sig", "utf-16")
@@ -193,9 +152,9 @@ def _sound(case: dict[str, Any]) -> bool:
     )
 
 
-def _run(arguments: list[str], left: set[str], stdin: bytes = b"") -> Result:
+def _run(arguments: list[str], left: set[str]) -> Result:
     """Run the command; if it fails, the files in `left` must not exist. No part of a file may."""
-    result = command(arguments, stdin)
+    result = command(arguments)
     promises.clean_exit(result)
     there = {path.name for path in Path().iterdir()}
     half = {name for name in there if name.endswith((".partial", ".old", ".spool"))}
@@ -206,23 +165,20 @@ def _run(arguments: list[str], left: set[str], stdin: bytes = b"") -> Result:
 
 def _predict(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
     arguments = ["predict", "--model", str(work.root / "run"), "--processes", "1", "-o", "out.csv"]
-    stdin = case["through"] == "stdin" and case["suffix"] == "csv" and not case["pack"]
-    given = [] if stdin else ["-i", source]
-    result = _run([*arguments, *given], {"out.csv"}, content if stdin else b"")
+    result = _run([*arguments, "-i", source], {"out.csv"})
     if result.code:
-        if _sound(case) and (not stdin) and "has a column" not in result.err:
+        if _sound(case) and "has a column" not in result.err:
             raise promises.Broken("rows", f"a valid table is refused: {result.err}")
         return
     rows = promises.predicted(Path("out.csv"), TARGETS)
-    if _sound(case) and (not stdin or "utf-8" in case["encoding"]):
+    if _sound(case):
         promises.same_rows([case["columns"], *case["rows"]], rows)
-    if case["through"] == "file":
-        before = Path("out.csv").read_bytes()
-        if Path(source).read_bytes() != content:
-            raise promises.Broken("unchanged input", "the input was changed")
-        command([*arguments, *given])
-        if Path("out.csv").read_bytes() != before:
-            raise promises.Broken("unchanged output", "the same table gave another output")
+    before = Path("out.csv").read_bytes()
+    if Path(source).read_bytes() != content:
+        raise promises.Broken("unchanged input", "the input was changed")
+    command([*arguments, "-i", source])
+    if Path("out.csv").read_bytes() != before:
+        raise promises.Broken("unchanged output", "the same table gave another output")
 
 
 def _check(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
@@ -231,8 +187,7 @@ def _check(case: dict[str, Any], source: str, content: bytes, work: Work) -> Non
         json.loads(result.out)
     elif _sound(case):
         raise promises.Broken("rows", f"a valid table is refused: {result.err}", result.err[:60])
-    if case["through"] == "file":
-        _run(["data", "check", source], set())
+    _run(["data", "check", source], set())
 
 
 def _fix(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
