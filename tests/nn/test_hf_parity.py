@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.interop.graphormer_weights.parity import hf_tokens, reference_inputs
+from molsepnorm.interop.graphormer_weights.formats import v1_names
+from molsepnorm.interop.graphormer_weights.parity import reference_inputs, v1_tokens
 from molsepnorm.interop.graphormer_weights.weights import Imported, import_weights
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
@@ -109,7 +110,9 @@ def our_tokens(found: Imported, graphs: list[MolGraph]) -> Tensor:
 
 
 def their_tokens(network: nn.Module, graphs: list[MolGraph], featurizer: str) -> Tensor:
-    return hf_tokens(network, reference_inputs(graphs, "hf", featurizer, LENGTH))
+    inputs = reference_inputs(graphs, "hf", featurizer, LENGTH)
+    inputs["attn_bias"] = inputs["attn_bias"].to(network.dtype)
+    return network.encoder.graph_encoder(**inputs, last_state_only=True)[1]
 
 
 def read(featurizer: str) -> list[MolGraph]:
@@ -118,12 +121,16 @@ def read(featurizer: str) -> list[MolGraph]:
 
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
-    """In one padded batch, to 1e-5; the tokens of the molecules differ."""
+    """In one padded batch, to 1e-5, as does the plain forward pass that `convert` compares with."""
     network, graphs = make_hf(featurizer), read(featurizer)
     with torch.no_grad():
         expected = their_tokens(network, graphs, featurizer)
-        ours = our_tokens(imported(network, featurizer), graphs)
+        found = imported(network, featurizer)
+        ours = our_tokens(found, graphs)
+        inputs = reference_inputs(graphs, "hf", featurizer, LENGTH)
+        plain = v1_tokens(v1_names(found.theirs), inputs)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(plain, expected, rtol=1e-5, atol=1e-5)
     assert expected.std(dim=0).min() > 0.05
 
 

@@ -5,23 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.interop.graphormer_weights.checkpoints import read_checkpoint
-from molsepnorm.interop.graphormer_weights.formats import FORMATS
+from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.files.writing import clear_errors
+from molsepnorm.interop.graphormer_weights.formats import FORMATS, STRIDE, v1_names
 from molsepnorm.interop.graphormer_weights.parity import (
     MOLECULES,
-    hf_network,
-    hf_tokens,
     reference_inputs,
     v1_outputs,
+    v1_tokens,
 )
 from molsepnorm.interop.graphormer_weights.weights import Imported, import_weights
 from molsepnorm.model import PropertyModel, encoding_of
@@ -69,9 +71,7 @@ class ConversionReport:
     parameters: dict[str, int]
     """Numbers in the checkpoint, parameters of our network, and those with initial weights."""
     notes: tuple[str, ...]
-    """Further remarks."""
-    parity: Parity | None
-    """None if the other network could not be run; a note gives the reason."""
+    parity: Parity
 
     def __str__(self) -> str:
         """Return the report as readable text."""
@@ -89,12 +89,11 @@ class ConversionReport:
             if read < of
         ]
         lines += [f"Note: {note}" for note in self.notes]
-        if self.parity:
-            lines.append(
-                f"Parity: {self.parity.compared}, on {len(self.parity.molecules)} molecules: at "
-                f"most {self.parity.difference:.1e} apart, the largest being "
-                f"{self.parity.largest:.2g}"
-            )
+        parity = self.parity
+        lines.append(
+            f"Parity: {parity.compared}, on {len(parity.molecules)} molecules: the largest "
+            f"difference is {parity.difference:.1e}, the largest number {parity.largest:.2g}"
+        )
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -137,10 +136,9 @@ def convert(
             "--max-path-length, its multi_hop_max_dist (often 20 for ZINC and 5 elsewhere)"
         )
     if featurizer is None:
-        rows = max(
-            (len(table) for name, table in state.items() if "atom_encoder" in name), default=0
-        )
-        featurizer = "ogb" if rows > 512 * (len(featurize.SIZES["ogb"].atoms) - 1) else "zinc"
+        rows = [len(table) for name, table in state.items() if "atom_encoder" in name]
+        last_feature = STRIDE * (len(featurize.SIZES["ogb"].atoms) - 1)
+        featurizer = "ogb" if max(rows, default=0) > last_feature else "zinc"
     found = import_weights(
         source,
         state,
@@ -150,23 +148,15 @@ def convert(
         atom_shift=atom_shift,
         outputs=len(targets or "y"),
     )
-    model, fresh = _model(found, source, featurizer, targets, kind)
-    notes = _notes(found, source, settings)
-    try:
-        parity = _parity(found, source, featurizer, atom_shift, model.network)
-    except ImportError as error:
-        parity = None
-        notes.append(
-            f"not compared with the network of transformers ({error}): pip install "
-            "transformers==4.57.6 and convert again to see the difference"
-        )
-    if parity and not parity.difference <= _TOLERANCE * max(1.0, parity.largest):
+    network, fresh = _network(found)
+    parity = _parity(found, source, featurizer, atom_shift, network)
+    if not parity.difference <= _TOLERANCE * max(1.0, parity.largest):
         raise ModelError(
             f"{checkpoint} was read, but the result differs from its own forward pass by "
             f"{parity.difference:.2g}, where at most {_TOLERANCE:g} of the largest number "
             f"({parity.largest:.2g}) is expected; please report this"
         )
-    parameters = {name: value.numel() for name, value in model.network.named_parameters()}
+    parameters = {name: value.numel() for name, value in network.named_parameters()}
     report = ConversionReport(
         source=source,
         checkpoint=str(checkpoint),
@@ -180,17 +170,87 @@ def convert(
             "network": sum(parameters.values()),
             "fresh": sum(parameters[name] for name in fresh),
         },
-        notes=tuple(notes),
+        notes=tuple(_notes(found, source)),
         parity=parity,
     )
-    return model, report
+    return PropertyModel(network, featurizer, _task(found.config.outputs, targets, kind)), report
 
 
-def _model(
-    found: Imported, source: str, featurizer: str, targets: Sequence[str] | None, kind: Kind
-) -> tuple[PropertyModel, dict[str, str]]:
-    """Return the model, and the tensors with initial weights."""
-    outputs = found.config.outputs
+def read_checkpoint(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the hyper-parameters of a checkpoint.
+
+    Only tensors and plain values are unpickled. If there is a `config.json` of transformers beside
+    the file, the hyper-parameters are read from it.
+
+    Args:
+        path: a .safetensors or torch file, or a folder with one.
+
+    Raises:
+        StorageError: the file cannot be read.
+        ModelError: the file is damaged, or has no named tensors.
+    """
+    path = Path(path)
+    if path.is_dir():
+        names = ("model.safetensors", "pytorch_model.bin")
+        existing = [path / name for name in names if (path / name).exists()]
+        if not existing:
+            raise ModelError(f"{path} holds neither {' nor '.join(names)}: give a file")
+        path = existing[0]
+    try:
+        with clear_errors(path, "read"):
+            if path.suffix == ".safetensors":
+                content: Any = load_file(path)
+            else:
+                content = torch.load(path, map_location="cpu", weights_only=True)
+    except StorageError:
+        raise
+    except Exception as error:  # other files fail in many ways
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(
+            f"{path} is damaged, or holds more than tensors and plain values ({reason}). If you "
+            "trust it, keep its tensors alone: torch.save(torch.load(PATH, weights_only=False)"
+            '["state_dict"], "weights.pt")'
+        ) from error
+    settings = _settings_beside(path)
+    for key in ("state_dict", "model"):
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            stored = content.get("hyper_parameters")
+            settings |= stored if isinstance(stored, dict) else {}
+            content = content[key]
+    tensors = list(content.values()) if isinstance(content, dict) else []
+    if not tensors or not all(isinstance(value, Tensor) for value in tensors):
+        raise ModelError(f"{path} holds no tensors by name, alone or under 'state_dict'")
+    return content, settings
+
+
+def _settings_beside(path: Path) -> dict[str, Any]:
+    config = path.with_name("config.json")
+    if not config.exists():
+        return {}
+    try:
+        with clear_errors(config, "read"):
+            content = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{config} is damaged: {error}") from error
+    if not isinstance(content, dict) or content.get("model_type") != "graphormer":
+        return {}
+    return {"multi_hop_max_dist": 5} | content  # the default, which the file may omit
+
+
+def _network(found: Imported) -> tuple[Graphormer, dict[str, str]]:
+    """Return the network, and its tensors with initial weights -> the reason."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Graphormer(found.config)
+    missing, _ = network.load_state_dict(found.state, strict=False)
+    reasons = {
+        "pair_encoding.bias.unreachable": "its network cannot read molecules of several fragments"
+    }
+    no_head = "its head has no counterpart; train this before you predict"
+    return network.eval(), {name: reasons.get(name, no_head) for name in missing}
+
+
+def _task(outputs: int, targets: Sequence[str] | None, kind: Kind) -> Task:
     if targets is None:
         targets = ["y"] if outputs == 1 else [f"y{index}" for index in range(1, outputs + 1)]
     if len(targets) != outputs:
@@ -199,19 +259,10 @@ def _model(
             f"{', '.join(targets)}"
         )
     metric = {"regression": "mae", "binary": "roc_auc"}[kind]
-    task = Task(tuple(Target(name, kind) for name in targets), metric)
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network = Graphormer(found.config)
-    missing, _ = network.load_state_dict(found.state, strict=False)
-    no_head = "its head has no counterpart; train this before you predict"
-    no_salts = "its network cannot read molecules of several fragments"
-    salts = "pair_encoding.bias.unreachable"
-    fresh = {name: no_salts if name == salts else no_head for name in missing}
-    return PropertyModel(network.eval(), featurizer, task), fresh
+    return Task(tuple(Target(name, kind) for name in targets), metric)
 
 
-def _notes(found: Imported, source: str, settings: Mapping[str, Any]) -> list[str]:
+def _notes(found: Imported, source: str) -> list[str]:
     notes = []
     if found.padding:
         notes.append(
@@ -233,30 +284,28 @@ def _parity(
     found: Imported, source: str, featurizer: str, atom_shift: int | None, network: Graphormer
 ) -> Parity:
     """Compare both networks on the built-in molecules that the other network can read."""
-    rows = found.theirs[f"{FORMATS[source].tables['distances']}.weight"].shape[0]
-    read = featurize.get(featurizer)
-    shift = 0 if atom_shift is None else atom_shift - FORMATS[source].atom_shift
-    weights = {name: tensor.float() for name, tensor in found.theirs.items()}
-    other = None
-    if source == "hf":
-        other = hf_network(weights, multi_hop_max_dist=found.max_path_length)
-    used, apart, compared = [], [], []
+    form = FORMATS[source]
+    rows = len(found.theirs[f"{form.tables['distances']}.weight"])
+    shift = 0 if atom_shift is None else atom_shift - form.atom_shift
+    weights = found.theirs if form.after else v1_names(found.theirs)
+    weights = {name: tensor.float() for name, tensor in weights.items()}
+    molecules, differences, outputs = [], [], []
     for smiles in MOLECULES[featurizer]:
-        graph = read(smiles)
+        graph = featurize.get(featurizer)(smiles)
         inputs = reference_inputs([graph], source, featurizer, found.max_path_length)
         if inputs["spatial_pos"].max() >= rows:
             continue
         inputs["input_nodes"] += shift
         batch = GraphTensors.of(encode([graph], encoding_of(network.config))).cut([0])
-        if other is None:
+        if form.after:
             theirs, ours = v1_outputs(weights, inputs), network(batch)
         else:
             width = (network.config.width,)
-            theirs = torch.nn.functional.layer_norm(hf_tokens(other, inputs), width)
+            theirs = torch.nn.functional.layer_norm(v1_tokens(weights, inputs), width)
             ours = network.embed(batch)
-        used.append(smiles)
-        apart.append((ours - theirs).abs().max())
-        compared.append(theirs.abs().max())
-    what = "outputs" if other is None else "the graph token after the last layer, normalised"
-    worst, largest = (float(torch.stack(values).max()) for values in (apart, compared))
-    return Parity(what, tuple(used), worst, largest)
+        molecules.append(smiles)
+        differences.append((ours - theirs).abs().max())
+        outputs.append(theirs.abs().max())
+    last = "outputs" if form.after else "the graph token after the last layer, normalised"
+    difference, largest = (float(torch.stack(each).max()) for each in (differences, outputs))
+    return Parity(last, tuple(molecules), difference, largest)

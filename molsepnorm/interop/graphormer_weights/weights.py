@@ -1,4 +1,4 @@
-"""Convert the tensors of another Graphormer to ours, as listed in `.formats`."""
+"""Convert the tensors of another Graphormer to ours; `.formats` describes the differences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, ModelError, did_you_mean
-from molsepnorm.interop.graphormer_weights.checkpoints import listed, recognise
-from molsepnorm.interop.graphormer_weights.formats import BOND_SHIFT, STRIDE, UNREACHABLE_ROW
+from molsepnorm.interop.graphormer_weights.formats import (
+    BOND_SHIFT,
+    STRIDE,
+    UNREACHABLE_ROW,
+    listed,
+    recognise,
+)
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -75,12 +80,7 @@ def import_weights(
         raise ConfigError(f"unknown featuriser '{featurizer}'. {known}")
     sizes = featurize.SIZES[featurizer]
     found = recognise(source, state, settings)
-    form, given = found.format, found.names
-    tensors = {
-        name: value.to(torch.promote_types(value.dtype, torch.float32))
-        for name, value in found.tensors.items()
-    }
-
+    form, given, tensors = found.format, found.names, found.tensors
     ours: dict[str, Tensor] = {}
     mapped: dict[str, tuple[str, ...]] = {}
 
@@ -90,8 +90,8 @@ def import_weights(
 
     name = {role: f"{module}.weight" for role, module in form.tables.items()}
     table = {role: tensors[each] for role, each in name.items()}
-    for role, of in (("graph_token", "embedding"), ("virtual_distance", "pair_encoding.bias")):
-        put(f"{of}.graph_token", table[role][0], name[role])
+    put("embedding.graph_token", table["graph_token"][0], name["graph_token"])
+    put("pair_encoding.bias.graph_token", table["virtual_distance"][0], name["virtual_distance"])
     shift = form.atom_shift if atom_shift is None else atom_shift
     atoms = _features(table["atoms"], sizes.atoms, shift, given[name["atoms"]])
     put("embedding.atoms", torch.cat(atoms), name["atoms"])
@@ -122,21 +122,20 @@ def import_weights(
     positions = matrices[: min(length, len(spatial) - 1)]
     put("pair_encoding.bias.positions", positions, name["positions"])
 
+    modules = dict(form.after)
     for index in range(found.layers):
-        modules = {part: f"layers.{index}.{module}" for part, module in form.layer.items()}
+        theirs = {part: f"layers.{index}.{module}" for part, module in form.layer.items()}
+        modules |= {f"layers.{index}.{part}": theirs[part] for part in theirs if part not in "qkv"}
         for kind in ("weight", "bias"):
-            qkv = [f"{modules[part]}.{kind}" for part in "qkv"]
+            qkv = [f"{theirs[part]}.{kind}" for part in "qkv"]
             if len({tensors[each].shape for each in qkv}) > 1:
                 raise ModelError(f"these differ in shape: {listed([given[each] for each in qkv])}")
             joined = torch.cat([tensors[each] for each in qkv])
             put(f"layers.{index}.attention.qkv.{kind}", joined, *qkv)
-            for part, module in modules.items():
-                if part not in "qkv":
-                    each = f"{module}.{kind}"
-                    put(f"layers.{index}.{part}.{kind}", tensors[each], each)
-    for part, module in form.after.items():
+    for ours_module, module in modules.items():
         for kind in ("weight", "bias"):
-            put(f"{part}.{kind}", tensors[f"{module}.{kind}"], f"{module}.{kind}")
+            each = f"{module}.{kind}"
+            put(f"{ours_module}.{kind}", tensors[each], each)
 
     config = GraphormerConfig(
         layers=found.layers,
@@ -152,7 +151,14 @@ def import_weights(
         outputs=len(ours["head.bias"]) if form.after else outputs,
         **{part: settings[key] for part, key in form.settings.items() if key in settings},
     )
-    _check_shapes(config, ours, mapped)
+    with torch.device("meta"):
+        wanted = Graphormer(config).state_dict()
+    if bad := [
+        f"{' and '.join(mapped[each])} as {tuple(value.shape)}, expected {tuple(shape)}"
+        for each, value in ours.items()
+        if value.shape != (shape := wanted[each].shape)
+    ]:
+        raise ModelError(f"shapes that do not fit: {listed(bad)}")
     counts = {
         "atoms": sum(sizes.atoms),
         "in_degrees": len(degrees),
@@ -174,17 +180,3 @@ def _features(table: Tensor, sizes: tuple[int, ...], first: int, name: str) -> l
             "featuriser that the network was trained with"
         )
     return [table[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-
-
-def _check_shapes(
-    config: GraphormerConfig, ours: dict[str, Tensor], mapped: dict[str, tuple[str, ...]]
-) -> None:
-    with torch.device("meta"):
-        wanted = Graphormer(config).state_dict()
-    bad = [
-        f"{' and '.join(mapped[name])} as {tuple(value.shape)}, expected {tuple(shape)}"
-        for name, value in ours.items()
-        if value.shape != (shape := wanted[name].shape)
-    ]
-    if bad:
-        raise ModelError(f"shapes that do not fit: {listed(bad)}")

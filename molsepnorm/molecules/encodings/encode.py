@@ -10,7 +10,7 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.encodings.paths import PathVocabulary
-from molsepnorm.molecules.encodings.search import DirectedBonds, shortest_paths
+from molsepnorm.molecules.encodings.search import shortest_paths
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["EncodedGraphs", "EncodingSpec", "encode", "require_graphs"]
@@ -111,6 +111,8 @@ def encode(
             molecule's number.
     """
     require_graphs(graphs, numbers)
+    if numbers is None:
+        numbers = range(len(graphs))
     if not graphs:
         nothing = np.zeros(0, dtype=np.uint8)
         paths = PathVocabulary.from_levels([])
@@ -126,18 +128,16 @@ def encode(
     )
     atom_sizes = atom_sizes or (256,) * graphs[0].atom_features.shape[1]
     atoms = _features("atom", [graph.atom_features for graph in graphs], atom_sizes, numbers)
-    bond_features = [graph.bond_features for graph in graphs]
-    labels = bond_labels(
-        _features("bond", bond_features, spec.bond_sizes, numbers), spec.bond_sizes
+    bonds = _features("bond", [graph.bond_features for graph in graphs], spec.bond_sizes, numbers)
+    pairs, paths = shortest_paths(
+        sizes,
+        ends,
+        bond_labels(bonds, spec.bond_sizes),
+        spec.num_bond_labels,
+        spec.max_distance,
+        spec.max_path_length,
     )
-    bonds = DirectedBonds(
-        sources=np.concatenate([ends[:, 0], ends[:, 1]]),
-        targets=np.concatenate([ends[:, 1], ends[:, 0]]),
-        labels=np.concatenate([labels, labels]),
-        num_labels=spec.num_bond_labels,
-    )
-    pairs, paths = shortest_paths(sizes, bonds, spec.max_distance, spec.max_path_length)
-    bonds_of_atoms = np.bincount(bonds.sources, minlength=len(atoms))
+    bonds_of_atoms = np.bincount(ends.ravel(), minlength=len(atoms))
     return EncodedGraphs(
         sizes=sizes,
         atoms=atoms,
@@ -176,9 +176,8 @@ def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = 
         raise ConfigError(f"graphs must be a list of MolGraph; got {_described(graphs)}")
     for index, graph in enumerate(graphs):
         if not isinstance(graph, MolGraph):
-            raise ConfigError(
-                f"molecule {_number(index, numbers)} must be a MolGraph; got {_described(graph)}"
-            )
+            number = index if numbers is None else numbers[index]
+            raise ConfigError(f"molecule {number} must be a MolGraph; got {_described(graph)}")
 
 
 def _described(value: object) -> str:
@@ -190,53 +189,39 @@ def _described(value: object) -> str:
 
 
 def _features(
-    kind: str,
-    parts: list[np.ndarray],
-    sizes: tuple[int, ...],
-    numbers: Sequence[int] | np.ndarray | None,
+    kind: str, parts: list[np.ndarray], sizes: tuple[int, ...], numbers: Sequence[int] | np.ndarray
 ) -> np.ndarray:  # uint8 (Σ, K)
-    """Return the features of all atoms, or all bonds, one molecule after the other.
-
-    Raises:
-        ConfigError: the number of features of a molecule is wrong, or a value is out of range.
-    """
+    """Return the features of all atoms, or all bonds, after checking them."""
     if all(part.shape[1] == len(sizes) for part in parts):
         features = np.concatenate(parts)
         if (features.max(axis=0, initial=0) < sizes).all():
             return features
-    index, part = next(
-        (index, part)
-        for index, part in enumerate(parts)
-        if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any()
-    )
+    for number, part in zip(numbers, parts, strict=True):
+        if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any():
+            break
     largest = part.max(axis=0).tolist() if len(part) else []
     raise ConfigError(
-        f"molecule {_number(index, numbers)}: {kind} features do not fit the sizes {sizes}: "
-        f"{part.shape[1]} features, the largest values {largest}. Make the graph with the model's "
-        "featuriser"
+        f"molecule {number}: {kind} features do not fit the sizes {sizes}: {part.shape[1]} "
+        f"features, the largest values {largest}. Make the graph with the model's featuriser"
     )
 
 
 def _molecule_features(
-    graphs: Sequence[MolGraph], count: int, numbers: Sequence[int] | np.ndarray | None
+    graphs: Sequence[MolGraph], count: int, numbers: Sequence[int] | np.ndarray
 ) -> np.ndarray | None:  # float32 (G, F)
     if not count and all(graph.features is None for graph in graphs):
         return None
-    for index, graph in enumerate(graphs):
-        values = graph.features if graph.features is not None else np.zeros(0, dtype=np.float32)
+    nothing = np.zeros(0, dtype=np.float32)
+    features = [nothing if graph.features is None else graph.features for graph in graphs]
+    for number, values in zip(numbers, features, strict=True):
         if len(values) != count:
             raise ConfigError(
-                f"molecule {_number(index, numbers)} has {len(values)} molecule-level features, "
-                f"expected {count}. Make the graph with the model's featuriser"
+                f"molecule {number} has {len(values)} molecule-level features, expected {count}. "
+                "Make the graph with the model's featuriser"
             )
-        if not np.isfinite(values).all():
-            feature = int(np.flatnonzero(~np.isfinite(values))[0])
+        for feature in np.flatnonzero(~np.isfinite(values)):
             raise ConfigError(
-                f"molecule {_number(index, numbers)}: molecule-level feature {feature} is "
-                f"{values[feature]}, not finite"
+                f"molecule {number}: molecule-level feature {feature} is {values[feature]}, "
+                "not finite"
             )
-    return np.stack([graph.features for graph in graphs])  # type: ignore[misc]
-
-
-def _number(index: int, numbers: Sequence[int] | np.ndarray | None) -> int:
-    return index if numbers is None else int(numbers[index])
+    return np.stack(features)

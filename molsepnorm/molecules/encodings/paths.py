@@ -11,7 +11,6 @@ Codes below `SELF` are not paths (see `molsepnorm.molecules.codes`); `SELF` is t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import repeat
 
 import numpy as np
 
@@ -23,7 +22,6 @@ NO_BOND = -1
 """The last bond of a path that is longer than the maximum length of labelled paths."""
 
 _BONDS = 2**16  # more than the number of bond labels
-_UNKNOWN = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +112,10 @@ class PathMerger:
         for depth, level in enumerate(map(slice, starts[1:], starts[2:]), start=1):
             parents = provisional[chunk.parents[level]].astype(np.int64)
             keys = (parents * _BONDS + chunk.bonds[level] + 1).tolist()
-            numbers = list(map(self._ids.get, keys, repeat(_UNKNOWN)))
-            if _UNKNOWN in numbers:
-                for index, key in enumerate(keys):
-                    if numbers[index] == _UNKNOWN:
-                        numbers[index] = self._ids[key] = len(self._depths)
-                        self._depths.append(depth)
-            provisional[level] = numbers
+            for key in set(keys).difference(self._ids):
+                self._ids[key] = len(self._depths)
+                self._depths.append(depth)
+            provisional[level] = list(map(self._ids.__getitem__, keys))
         return provisional
 
     def finish(self) -> tuple[PathVocabulary, np.ndarray]:

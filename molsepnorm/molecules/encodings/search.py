@@ -20,60 +20,40 @@ import numpy as np
 from molsepnorm.molecules.codes import SELF, UNREACHABLE
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
 
-__all__ = ["DirectedBonds", "shortest_paths"]
+__all__ = ["shortest_paths"]
 
 
 @dataclass(frozen=True, eq=False)
-class DirectedBonds:
-    """The bonds of many molecules, each in both directions; atoms are numbered consecutively.
+class _Successors:
+    """The bonds that can follow each of E directed bonds, as one linked list per bond."""
 
-    Entry e + M is the reverse of entry e, for 0 ≤ e < M = E / 2.
-    """
+    first: np.ndarray
+    """int64 [E]: index of the first entry of a bond's list; −1 if it is empty."""
+    another: np.ndarray
+    """int64 [Σ]: index of the next entry; −1 at the end of a list."""
+    bonds: np.ndarray
+    """int64 [Σ]: the bond of each entry."""
 
-    sources: np.ndarray
-    """int64 [E]: the first atom of each directed bond."""
-
-    targets: np.ndarray
-    """int64 [E]: the second atom."""
-
-    labels: np.ndarray
-    """int64 [E]: its bond label in 0 … num_labels − 1."""
-
-    num_labels: int
-
-    def successors(self, num_atoms: int) -> Successors:
-        """Return the bonds that can follow each bond, without its reverse."""
-        num_bonds = len(self.sources)
-        out_degree = np.bincount(self.sources, minlength=num_atoms)
+    @staticmethod
+    def of(sources: np.ndarray, targets: np.ndarray, num_atoms: int) -> _Successors:
+        """Return the bonds that leave the target of each bond, except its reverse."""
+        num_bonds = len(sources)
+        out_degree = np.bincount(sources, minlength=num_atoms)
         out_start = np.cumsum(out_degree) - out_degree
-        leaving = np.argsort(self.sources, kind="stable")
+        leaving = np.argsort(sources, kind="stable")
         reverse = np.roll(np.arange(num_bonds), num_bonds // 2)
 
-        out_of_target = out_degree[self.targets]
+        out_of_target = out_degree[targets]
         bond = np.repeat(np.arange(num_bonds), out_of_target)
         before = np.cumsum(out_of_target) - out_of_target
-        follower = leaving[np.arange(len(bond)) + (out_start[self.targets] - before)[bond]]
+        follower = leaving[np.arange(len(bond)) + (out_start[targets] - before)[bond]]
         onward = follower != reverse[bond]
 
         counts = out_of_target - 1
         ends = np.cumsum(counts)
         another = np.arange(1, len(follower) - num_bonds + 1)
         another[ends[counts > 0] - 1] = -1
-        return Successors(np.where(counts > 0, ends - counts, -1), another, follower[onward])
-
-
-@dataclass(frozen=True, eq=False)
-class Successors:
-    """The bonds that can follow each bond, as one linked list per bond."""
-
-    first: np.ndarray
-    """int64 [E]: index of the first entry of a bond's list; −1 if it is empty."""
-
-    another: np.ndarray
-    """int64 [Σ]: index of the next entry; −1 at the end of a list."""
-
-    bonds: np.ndarray
-    """int64 [Σ]: the bond of each entry."""
+        return _Successors(np.where(counts > 0, ends - counts, -1), another, follower[onward])
 
     def after(self, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return all pairs of an index into `bonds` and a bond that follows this bond.
@@ -84,26 +64,31 @@ class Successors:
         entry = self.first.take(bonds)
         index = np.flatnonzero(entry >= 0)
         entry = entry.take(index)
-        indices, entries = [], []
+        indices, entries = [index], [entry]
         while len(index):
-            indices.append(index)
-            entries.append(entry)
             entry = self.another.take(entry)
             more = np.flatnonzero(entry >= 0)
             index, entry = index.take(more), entry.take(more)
-        if not indices:
-            return index, index
+            indices.append(index)
+            entries.append(entry)
         return np.concatenate(indices), self.bonds.take(np.concatenate(entries))
 
 
 def shortest_paths(
-    sizes: np.ndarray, bonds: DirectedBonds, max_distance: int, max_path_length: int
+    sizes: np.ndarray,
+    ends: np.ndarray,
+    labels: np.ndarray,
+    num_labels: int,
+    max_distance: int,
+    max_path_length: int,
 ) -> tuple[np.ndarray, PathVocabulary]:
     """Return the path code of every ordered atom pair, and the vocabulary of the codes.
 
     Args:
-        sizes: int [G], atoms of each molecule.
-        bonds: the bonds of all molecules.
+        sizes: int64 [G], atoms of each molecule.
+        ends: int64 [M, 2], the two atoms of each bond; all atoms are numbered consecutively.
+        labels: int64 [M], the bond labels, in 0 … `num_labels` − 1.
+        num_labels: number of bond labels.
         max_distance: pairs at this distance or beyond share their codes.
         max_path_length: number of bonds whose labels are distinguished; at most `max_distance`.
 
@@ -111,7 +96,8 @@ def shortest_paths(
         codes: int32 [Σ N²], one matrix after the other; row i, column j is the path from i to j.
         vocabulary: the paths that occur in these molecules.
     """
-    sizes = np.asarray(sizes, dtype=np.int64)
+    sources, targets = np.concatenate([ends, ends[:, ::-1]]).T  # bond e + M is the reverse of e
+    labels = np.concatenate([labels, labels])
     num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
     first_atom = np.repeat(np.cumsum(sizes) - sizes, sizes)
     first_pair = np.repeat(np.cumsum(sizes**2) - sizes**2, sizes)
@@ -121,21 +107,21 @@ def shortest_paths(
 
     codes = np.full(num_pairs, UNREACHABLE, dtype=np.int32)
     codes[row + atoms] = SELF
-    onward = bonds.successors(num_atoms)
+    onward = _Successors.of(sources, targets, num_atoms)
     owner = np.empty(num_pairs, dtype=np.int32)  # scratch memory, read only where just written
     levels: list[tuple[np.ndarray, np.ndarray]] = []
 
     # frontier of all paths of one length: row of the first atom, last bond, rank of the prefix
-    path_row, last_bond = row[bonds.sources], np.arange(len(bonds.sources))
+    path_row, last_bond = row[sources], np.arange(len(sources))
     rank = np.zeros(len(path_row), dtype=np.int64)
     previous_codes = np.array([SELF], dtype=np.int32)
     depth = 1
     while len(path_row):
         labelled = depth <= max_path_length
         if labelled:
-            rank *= bonds.num_labels
-            rank += bonds.labels.take(last_bond)
-        pair = path_row + bonds.targets.take(last_bond)
+            rank *= num_labels
+            rank += labels.take(last_bond)
+        pair = path_row + targets.take(last_bond)
         chosen = _smallest_per_pair(pair, rank, codes.take(pair) == UNREACHABLE, owner)
         if not len(chosen):
             break
@@ -144,7 +130,7 @@ def shortest_paths(
         if depth <= max_distance:
             distinct, rank = _rank(rank)
             if labelled:
-                parent, label = np.divmod(distinct, bonds.num_labels)
+                parent, label = np.divmod(distinct, num_labels)
             else:
                 parent, label = distinct, np.full(len(distinct), NO_BOND)
             levels.append((previous_codes[parent], label))
