@@ -1,4 +1,4 @@
-"""Reading JSON that molsepnorm wrote, where a wrong entry is an error that names it."""
+"""Read JSON files of molsepnorm; errors name the invalid entry."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_types", "read_json"]
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file.
+    """Return the content of a JSON file.
 
     Raises:
-        ModelError: it is no JSON.
-        StorageError: it cannot be read.
+        ModelError: the file is not valid JSON.
+        StorageError: the file cannot be read.
     """
     try:
         with clear_errors(path, "read"):
@@ -29,12 +29,12 @@ def read_json(path: Path) -> Any:
 
 
 def check_types(kind: Any, content: Any, what: str) -> Any:
-    """JSON content as a value of a type: a dataclass, or any other that pydantic knows.
+    """Convert JSON content to a dataclass or another type that pydantic supports.
 
     Args:
         kind: the type.
-        content: as `json.loads` gives it.
-        what: the beginning of the message, with the file's name.
+        content: the result of `json.loads`.
+        what: the beginning of the error message, with the name of the file.
 
     Raises:
         ModelError: an entry is missing, unknown, or has a wrong type or value.

@@ -1,8 +1,8 @@
-"""Writing so that nothing is lost: beside the target first, then renamed over it.
+"""Safe writing: a file is written beside its target, and renamed when it is complete.
 
-What is written beside it is a hidden file or folder, `.<name>.<host><id>.partial` or `.spool`, that
-its process keeps locked. The system releases the lock when the process ends, however it ends, so
-that the next writer to the same folder can tell what a killed process left behind, and removes it.
+The hidden file or folder beside the target, `.<name>.<host><id>.partial` or `.spool`, is locked by
+its process. The system releases the lock when the process ends, even if it is killed, so the next
+writer to the same folder recognises leftovers and removes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from molsepnorm.errors import StorageError
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: nothing is locked there, and nothing is taken for left behind
+except ImportError:  # Windows: files are not locked, and leftovers are not removed
     flock = None  # type: ignore[assignment]
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 _ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space or choose another place",
-    errno.EDQUOT: "the disk quota is used up: free some space or choose another place",
-    errno.EACCES: "permission denied: choose a place you may write to",
-    errno.EPERM: "permission denied: choose a place you may write to",
-    errno.EROFS: "the file system is read-only: choose another place",
+    errno.ENOSPC: "the disk is full: free some space or choose another folder",
+    errno.EDQUOT: "the disk quota is used up: free some space or choose another folder",
+    errno.EACCES: "permission denied: choose a folder that you may write to",
+    errno.EPERM: "permission denied: choose a folder that you may write to",
+    errno.EROFS: "the file system is read-only: choose another folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "there is a folder of that name",
     errno.EEXIST: "there is a file of that name where a folder is needed",
@@ -54,11 +54,7 @@ _ADVICE = {
 
 @contextmanager
 def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
-    """Turn the system's errors within into a `StorageError`: "cannot <doing> <path>: <advice>".
-
-    Raises:
-        StorageError: in place of any `OSError`.
-    """
+    """Replace any `OSError` in the block by a `StorageError`: "cannot <doing> <path>: <advice>"."""
     try:
         yield
     except StorageError:
@@ -70,14 +66,13 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
-    """A scratch file, or an empty folder, beside `path` that takes its place when the block ends
-    well.
+    """Yield a new file, or an empty folder, that replaces `path` if the block succeeds.
 
-    The folder around it is made if need be, and rid of what killed writers left there. When the
-    block fails, what stood at `path` stands there still and the scratch is removed.
+    If the block fails, `path` is unchanged. Parent folders are created, and leftovers of killed
+    writers in the parent folder are removed.
 
     Raises:
-        StorageError: the place cannot be written, or the disk is full.
+        StorageError: the path cannot be written, or the disk is full.
     """
     path = Path(path)
     if path.is_symlink() or path.name in ("", ".."):
@@ -103,10 +98,10 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path | str) -> Iterator[Path]:
-    """A hidden folder beside `path`, for what is needed within the block only.
+    """Yield a hidden temporary folder beside `path`, which is removed when the block ends.
 
     Raises:
-        StorageError: the place cannot be written. Errors within the block stay as they are.
+        StorageError: the folder cannot be created. Errors in the block are not changed.
     """
     with ExitStack() as stack:
         with clear_errors(path, "write"):
@@ -116,7 +111,7 @@ def scratch_folder(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
-    """A new file or folder beside `path`, locked until the block ends and then removed."""
+    """Yield a new file or folder beside `path`, locked until the block ends and then removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent)
     scratch, lock = _new_scratch(path, kind, folder)
@@ -129,7 +124,7 @@ def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
 
 
 def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]:
-    """Its path, and the open file that holds its lock; None on a file system without locks."""
+    """Return a new path and the open file that holds its lock; None if there are no locks."""
     while True:
         scratch = path.with_name(f".{path.name}.{_host()}{secrets.token_hex(4)}.{kind}")
         if folder:
@@ -139,17 +134,17 @@ def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]
         try:
             return scratch, _lock(scratch)
         except (BlockingIOError, FileNotFoundError):
-            continue  # another writer took it for a leftover before it was locked
+            continue  # another writer removed it as a leftover before it was locked
         except OSError:
             return scratch, None
 
 
 def _lock(path: Path) -> int:
-    """Lock a file or folder until the number returned is closed or this process ends.
+    """Lock a file or folder until the returned descriptor is closed or this process ends.
 
     Raises:
-        BlockingIOError: another holds the lock.
-        FileNotFoundError: it is gone.
+        BlockingIOError: another process holds the lock.
+        FileNotFoundError: the file was removed.
         OSError: the file system has no locks.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -157,7 +152,7 @@ def _lock(path: Path) -> int:
         if flock is None:
             raise OSError(errno.ENOSYS, "no locks on this system")
         flock(file, LOCK_EX | LOCK_NB)
-        path.stat()  # whoever held the lock may have removed it
+        path.stat()  # the earlier holder of the lock may have removed it
     except OSError:
         os.close(file)
         raise
@@ -165,10 +160,11 @@ def _lock(path: Path) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes of this machine left in a folder. Locks may not reach from one
-    machine to another on a shared disk, so what others wrote is left to them."""
+    """Remove what killed processes of this machine left in a folder.
+
+    Files of other machines are kept, since locks may not be shared over a network."""
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
-    # an .old comes before the .partial of the same writer, whose lock stands for both
+    # a .old file sorts before the .partial file of its writer, whose lock covers both
     for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
         leftover = folder / match[0]
         is_old = match[2] == "old"
@@ -197,7 +193,7 @@ def _host() -> str:
 
 
 def write_json(path: Path | str, content: Any) -> None:
-    """Write JSON for people to read, replacing the file whole."""
+    """Write indented JSON; the file is replaced as a whole."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -211,32 +207,31 @@ def cache_folder() -> Path:
 
 
 def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
-    """A `csv.writer` whose rows are read back as they were, by Python and by pandas.
+    """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
     `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
-    so a bare carriage return would break the row. Here the writer ends rows with both
-    characters, and the file gets `line_end` in their place.
+    so a bare carriage return would break the row. Therefore the writer ends rows with both
+    characters, which are replaced by `line_end`.
 
     Args:
         file: opened with `newline=""`.
-        line_end: what ends a row.
+        line_end: the end of each row.
     """
     return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
 
 
 class _LineEnds:
-    """Receives one row at a time, ended by "\\r\\n"."""
+    """A file that receives one row at a time, which ends with "\\r\\n"."""
 
     def __init__(self, file: TextIO, line_end: str) -> None:
-        self._file = file
-        self._end = line_end
+        self._file, self._end = file, line_end
 
     def write(self, row: str) -> None:
         self._file.write(row.removesuffix("\r\n") + self._end)
 
 
 def fingerprint(*parts: Path | str | bytes) -> str:
-    """Return a short hash of texts, bytes and the contents of files, a key for derived data."""
+    """Return a short hash of texts, bytes and file contents, for instance as a cache key."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         if isinstance(part, Path):
