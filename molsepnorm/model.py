@@ -28,10 +28,20 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
 
-__all__ = ["SCHEMA", "PropertyModel", "encoding_of", "require_replaceable", "weights_digest"]
+__all__ = [
+    "SCHEMA",
+    "SUPERVISED",
+    "PropertyModel",
+    "encoding_of",
+    "require_replaceable",
+    "weights_digest",
+]
 
 SCHEMA = 1
 """Version of the folder's format; it is increased whenever the meaning of an entry changes."""
+
+SUPERVISED = "supervised"
+"""Name of the objective that trains the head of the network."""
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # `molsepnorm convert` writes the last one
@@ -58,6 +68,9 @@ class PropertyModel:
     featurizer: str
     """Name of the featuriser in `molsepnorm.molecules.featurize`."""
     task: Task
+    objective: str = SUPERVISED
+    """Name of the training objective. Other objectives than supervised learning leave the head
+    untrained."""
 
     @property
     def encoding(self) -> EncodingSpec:
@@ -81,6 +94,8 @@ class PropertyModel:
             "network": asdict(self.network.config),
             KEY: {_WEIGHTS: hashlib.sha256(weights).hexdigest()},
         }
+        if self.objective != SUPERVISED:
+            about["objective"] = self.objective
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -90,8 +105,7 @@ class PropertyModel:
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`; folders of the first versions
-        have no digests.
+        Both files are compared with the digests in `config.json`, if there are any.
 
         Raises:
             ModelError: the folder is missing, incomplete or damaged, was written by a newer
@@ -120,36 +134,26 @@ class PropertyModel:
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
-        return PropertyModel(network.eval(), featurizer, task)
+        return PropertyModel(network.eval(), featurizer, task, about.get("objective", SUPERVISED))
 
 
 def require_replaceable(folder: Path | str) -> None:
-    """Check that a model folder can be written without losing other files.
-
-    Raises:
-        StorageError: the folder holds anything but a model of molsepnorm.
-    """
+    """Raise a `StorageError` if the folder holds anything but a model of molsepnorm."""
     folder = Path(folder)
     if not folder.is_dir():
         return
     with clear_errors(folder, "write"):
         others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
-        if not others and not _may_be_ours(folder / _CONFIG):
-            others = [_CONFIG]
+        try:
+            if "molsepnorm" not in json.loads((folder / _CONFIG).read_text(encoding="utf-8")):
+                others.append(_CONFIG)  # a model of another library
+        except (FileNotFoundError, ValueError, TypeError, RecursionError):
+            pass  # a missing or damaged configuration
     if others:
         raise StorageError(
             f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
             "choose another folder"
         )
-
-
-def _may_be_ours(config: Path) -> bool:
-    """Return whether a configuration is missing, damaged or written by molsepnorm, and not by
-    another library."""
-    try:
-        return "molsepnorm" in json.loads(config.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, TypeError, RecursionError):
-        return True
 
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:
@@ -164,12 +168,7 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
 
 
 def weights_digest(folder: Path | str) -> str:
-    """Return the SHA-256 digest of the weights file in a model folder, or in a run's folder.
-
-    Raises:
-        ModelError: the folder is not a model folder.
-        StorageError: the file cannot be read.
-    """
+    """Return the SHA-256 digest of the weights file in the folder of a model or a run."""
     path = _find(Path(folder)) / _WEIGHTS
     with clear_errors(path, "read"):
         return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -200,6 +199,7 @@ class _Description:
     task: Task
     network: GraphormerConfig
     featurizer_version: str = "1"
+    objective: str = SUPERVISED
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -254,12 +254,7 @@ def _check_entries(path: Path, about: dict[str, Any]) -> None:
 
 
 def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerConfig) -> None:
-    """Check that the featuriser is registered, and that its version and features are the model's.
-
-    Raises:
-        ModelError: it is not registered or has another version.
-        ConfigError: it has other features.
-    """
+    """Check that the featuriser is registered, with the version and features of the model."""
     name, version = about["featurizer"], about.get("featurizer_version", "1")
     if name not in featurize.SIZES:
         raise ModelError(
@@ -283,7 +278,7 @@ def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerCon
 def _require_enough_weights(config: GraphormerConfig, weights: dict[str, Tensor]) -> None:
     """Check the sizes against the number of weights, before memory is allocated for them."""
     available = sum(tensor.numel() for tensor in weights.values())
-    for name, value in asdict(config).items():
+    for name, value in vars(config).items():
         sizes = value if type(value) is tuple else (value,)
         if any(type(size) is int and size > available for size in sizes):
             raise ConfigError(

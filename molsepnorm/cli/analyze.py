@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from molsepnorm.cli.console import make_console, make_table, print_json
 from molsepnorm.cli.options import (
     FILE,
     GroupedCommand,
@@ -17,13 +17,6 @@ from molsepnorm.cli.options import (
     output_option,
     setting_options,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from molsepnorm.analysis.geometry import Analysis
-
-__all__ = ["analyze"]
 
 
 @click.command(cls=GroupedCommand)
@@ -81,8 +74,7 @@ def analyze(
     """
     from molsepnorm.analysis.geometry import analyze as run
     from molsepnorm.analysis.geometry.models import load_models
-    from molsepnorm.analysis.geometry.report import require_folder, write_report
-    from molsepnorm.cli.console import make_console
+    from molsepnorm.analysis.geometry.report import require_folder, table_of, write_report
 
     if options["smiles_column"] is not None and options["data"] is None:
         raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
@@ -99,22 +91,14 @@ def analyze(
     analysis = run(loaded, device, on_model, targets)
     write_report(analysis, output)
     if as_json:
-        click.echo(json.dumps(analysis.to_json(), indent=2))
-    else:
-        _show(analysis, output, console)
-
-
-def _show(analysis: Analysis, output: Path, console: Console) -> None:
-    from rich.table import Table
-
-    from molsepnorm.analysis.geometry.report import table_of
-    from molsepnorm.cli.console import cell
-
+        print_json(analysis.to_json())
+        return
     groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
-    table = Table(title=f"Graph token after the last layer, {len(analysis.sizes):,} molecules")
-    for column, title in enumerate(groups):
-        table.add_column(cell(title), justify="right" if column else "left", overflow="fold")
+    title = f"Graph token after the last layer, {len(analysis.sizes):,} molecules"
+    table = make_table(title, groups[0], *(f">{group}" for group in groups[1:]))
+    for column in table.columns:
+        column.overflow = "fold"
     for row in rows:
-        table.add_row(*map(cell, row))
+        table.add_row(*row)
     console.print(table)
     console.print(f"Figures of all layers: {output / 'index.html'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from molsepnorm.data.datasets import Dataset
-
-__all__ = [
-    "cell",
-    "escaped",
-    "fitting",
-    "make_console",
-    "make_table",
-    "one_line",
-    "print_skipped",
-    "say",
-]
 
 # Characters that move the cursor or change colours or the writing direction, and surrogates, which
 # cannot be encoded. Line ends and tabs are kept.
@@ -61,11 +51,9 @@ def say(text: str, err: bool = False) -> None:
     click.echo(escaped(text), err=err)
 
 
-def cell(text: str) -> Text:
-    """Return a text as a table cell, not interpreted as markup."""
-    from rich.text import Text
-
-    return Text(one_line(text))
+def print_json(content: Any) -> None:
+    """Print JSON for people and programs to read."""
+    click.echo(json.dumps(content, indent=2))
 
 
 def make_table(title: str, *headings: str) -> Table:
@@ -79,8 +67,14 @@ def make_table(title: str, *headings: str) -> Table:
     return table
 
 
-def print_skipped(console: Console, dataset: Dataset, more: str = "") -> None:
-    """Print how many rows of a table were skipped, and why the first one was."""
+def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
+    """Print warnings about a table, how many of its rows were skipped, and why the first one was.
+
+    Args:
+        more: text after the reason.
+    """
+    for warning in dataset.warnings:
+        console.print(warning)
     if dataset.rejected:
         first = dataset.rejected[0]
         console.print(

@@ -10,8 +10,6 @@ import click
 from molsepnorm.cli.console import say
 from molsepnorm.cli.options import FILE, output_option, split_names
 
-__all__ = ["convert"]
-
 
 @click.command()
 @click.argument("checkpoint", type=FILE)

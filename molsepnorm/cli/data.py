@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from molsepnorm.cli.console import print_json
 from molsepnorm.cli.options import (
     FILE,
     GroupedCommand,
@@ -19,8 +19,6 @@ from molsepnorm.cli.options import (
     recipe_options,
     setting_options,
 )
-
-__all__ = ["data"]
 
 
 @click.group()
@@ -74,24 +72,17 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **option
         removed_path(output, file)  # raises before the work if no copy can be written there
     scan = scan_table(config)
     report = report_of(scan)
-    clean, removed = None, None
+    content = report.to_json()
+    if not as_json:
+        print_report(report, fixing=output is not None)
     if output is not None:
         clean = clean_scan(scan)
-        removed = write_clean(clean, output, file)
+        files = {"copy": str(output), "list": str(write_clean(clean, output, file))}
+        content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
+        if not as_json:
+            print_clean(clean, files["copy"], files["list"])
     if as_json:
-        content = report.to_json()
-        if clean is not None:
-            content["fixed"] = {
-                "copy": str(output),
-                "list": str(removed),
-                "removed": clean.removed,
-                "changed": clean.changed,
-            }
-        click.echo(json.dumps(content, indent=2, allow_nan=False))
-    else:
-        print_report(report, fixing=clean is not None)
-        if clean is not None:
-            print_clean(clean, str(output), str(removed))
+        print_json(content)
     if strict and report.problems:
         sys.exit(1)
 
@@ -111,8 +102,7 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
 
     sets = list_sets(data_dir)
     if as_json:
-        content = [{**vars(each), "folder": each.folder and str(each.folder)} for each in sets]
-        click.echo(json.dumps(content, indent=2))
+        print_json([{**vars(each), "folder": each.folder and str(each.folder)} for each in sets])
     else:
         print_sets(sets)
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
 
-from molsepnorm.cli.console import cell, make_console, make_table, print_skipped
+from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.checking.report import Finding, Group, TableReport, TargetSummary
+from molsepnorm.data.checking.report import Group, TableReport, TargetSummary
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
 
-__all__ = ["print_clean", "print_report", "print_sets", "print_store"]
-
 _MAX_TARGETS = 30  # maximum number of targets that are listed
-_MAX_PLACES = 3  # maximum number of rows listed for each group
+_MAX_ROWS = 3  # maximum number of rows listed for each group
 _MAX_GROUPS = 5  # maximum number of groups listed for each finding
 _MAX_SMILES = 50  # characters
 _WIDE = 120  # terminal columns from which the descriptions of data sets are shown
@@ -25,26 +22,31 @@ _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 
 
 def print_report(report: TableReport, fixing: bool = False) -> None:
-    """Print the findings in a table.
-
-    Args:
-        report: the result of `check_table`.
-        fixing: whether a cleaned copy is written, so that the hint at --fix is not needed.
-    """
+    """Print the findings in a table; with `fixing`, without the hint at --fix."""
     console = make_console()
     console.print(
         f"{report.source}: {report.rows:,} rows, {report.readable:,} valid SMILES, "
         f"{report.molecules:,} different molecules"
     )
-    for remark in report.warnings:
-        console.print(remark)
+    for warning in report.warnings:
+        console.print(warning)
     if report.splits:
         parts = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
         console.print(f"Split: {parts}")
     if report.targets:
         console.print(_targets(report.targets))
-    _findings(console, "Problems", report.problems)
-    _findings(console, "For information", report.information)
+    for heading, findings in (
+        ("Problems", report.problems),
+        ("For information", report.information),
+    ):
+        if findings:
+            console.print(heading, style="bold")
+        for finding in findings:
+            console.print(f"- {finding.text}", style="yellow" if finding.problem else None)
+            for group in finding.groups[:_MAX_GROUPS]:
+                console.print(f"    {_line(group)}")
+            if len(finding.groups) > _MAX_GROUPS:
+                console.print("    …")
     if not report.problems:
         console.print("No problem found.", style="green")
     elif not fixing and any(finding.kind in _FIXED for finding in report.problems):
@@ -52,10 +54,11 @@ def print_report(report: TableReport, fixing: bool = False) -> None:
 
 
 def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
-    """Print how many rows a cleaned copy lacks and how many were changed."""
+    """Print how many rows were removed and changed in a cleaned copy."""
     console = make_console()
-    counts = f"{clean.removed:,} removed, {clean.changed:,} changed"
-    console.print(f"{copy}: {len(clean.table):,} rows; {counts}")
+    console.print(
+        f"{copy}: {len(clean.table):,} rows; {clean.removed:,} removed, {clean.changed:,} changed"
+    )
     if clean.changed:
         console.print(
             "Conflicting numbers were replaced by their median, or by an empty cell if they differ "
@@ -97,9 +100,7 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
     """Print what a store holds, and whether it was made now or found in the cache."""
     console, store = make_console(), dataset.store
     console.print(f"Data: {dataset.name}")
-    for remark in dataset.warnings:
-        console.print(remark)
-    print_skipped(console, dataset)
+    print_dataset(console, dataset)
     console.print(
         f"{len(store):,} molecules, {int(store.sizes.sum()):,} atoms, {len(store.paths):,} path "
         f"codes, {len(dataset.targets):,} target(s)"
@@ -116,14 +117,13 @@ def _targets(targets: Sequence[TargetSummary]) -> Table:
     for column in table.columns:
         column.no_wrap = column.header != "distribution"
     for target in targets[:_MAX_TARGETS]:
-        shape = low = high = ""
+        shape = _shares(target) if target.labels else ""
+        ends = ["", ""]
         if target.mean is not None:
             shape = f"{target.mean:.4g} ± {target.sd:.4g}"
-            low, high = f"{target.min:.4g}", f"{target.max:.4g}"
-        elif target.labels:
-            shape = _shares(target)
+            ends = [f"{target.min:.4g}", f"{target.max:.4g}"]
         counts = (f"{target.labels:,}", f"{target.missing:,}")
-        table.add_row(cell(target.name), target.kind, *counts, cell(shape), low, high)
+        table.add_row(target.name, target.kind, *counts, shape, *ends)
     if len(targets) > _MAX_TARGETS:
         table.caption = f"and {len(targets) - _MAX_TARGETS:,} more: --json has all"
     return table
@@ -138,29 +138,15 @@ def _shares(target: TargetSummary) -> str:
     return ", ".join(shown) + (", …" if len(ordered) > 5 else "")
 
 
-def _findings(console: Console, heading: str, findings: Sequence[Finding]) -> None:
-    if not findings:
-        return
-    console.print(heading, style="bold")
-    for finding in findings:
-        console.print(f"- {finding.text}", style="yellow" if finding.problem else None)
-        for group in finding.groups[:_MAX_GROUPS]:
-            console.print(f"    {_line(group)}")
-        if len(finding.groups) > _MAX_GROUPS:
-            console.print("    …")
-
-
 def _line(group: Group) -> str:
     """Describe a group of rows: what they have in common, their number, and the first of them."""
-    parts = [group.what[: 2 * _MAX_SMILES]] if group.what else []
-    if group.count > 1:
-        parts.append(f"{group.count:,}")
-    rows = [f"{row.where} {_short(row.smiles)}".strip() for row in group.places[:_MAX_PLACES]]
-    if len(group.places) > _MAX_PLACES:
+    rows = []
+    for row in group.places[:_MAX_ROWS]:
+        smiles = row.smiles.strip()
+        if len(smiles) > _MAX_SMILES:
+            smiles = smiles[: _MAX_SMILES - 1] + "…"
+        rows.append(f"{row.where} {smiles}".strip())
+    if len(group.places) > _MAX_ROWS:
         rows.append("…")
-    return ": ".join([*parts, *([", ".join(rows)] if rows else [])])
-
-
-def _short(smiles: str) -> str:
-    smiles = smiles.strip()
-    return smiles if len(smiles) <= _MAX_SMILES else smiles[: _MAX_SMILES - 1] + "…"
+    number = f"{group.count:,}" if group.count > 1 else ""
+    return ": ".join(filter(None, (group.what[: 2 * _MAX_SMILES], number, ", ".join(rows))))

@@ -12,23 +12,13 @@ import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from molsepnorm.cli.console import cell, make_console, make_table, print_skipped
+from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
-
-__all__ = [
-    "SeriesDisplay",
-    "TrainingDisplay",
-    "ablation_tables",
-    "scores_table",
-    "series_table",
-    "splits_table",
-]
 
 _MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a terminal
 _MAX_TARGETS = 12  # maximum number of targets that are listed one by one
@@ -36,11 +26,7 @@ _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
 class TrainingDisplay(Callback):
-    """Prints a run's progress.
-
-    Args:
-        quiet: print only the final scores.
-    """
+    """Prints a run's progress, or with `quiet` only the final scores."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = make_console()
@@ -60,23 +46,30 @@ class TrainingDisplay(Callback):
             return
         count = sum(p.numel() for p in model.network.parameters())
         self.console.print(f"Data: {dataset.name}")
-        self._print_targets(model.task)
-        for remark in dataset.warnings:
-            self.console.print(remark)
-        print_skipped(self.console, dataset, f". All are in {folder}/rejected.csv")
-        self.console.print(splits_table(dataset))
+        targets = model.task.targets
+        for target in targets[:_MAX_TARGETS]:
+            kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
+            self.console.print(f"Target: {target.name} ({kind})")
+        if len(targets) > _MAX_TARGETS:
+            self.console.print(f"… {len(targets)} targets in all")
+        print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
+        self.console.print(_splits_table(dataset))
         self.console.print(
             f"Model: layers {config.model.layers}, width {config.model.width}, "
             f"{count:,} parameters. Folder: {folder}"
         )
+        self._epochs = config.run.epochs
         if self.console.is_terminal:
-            self._start_bar(config.run.epochs)
+            text = TextColumn("{task.fields[text]}", markup=False)
+            self._live = Progress(BarColumn(), text, TimeElapsedColumn(), console=self.console)
+            self._bar = self._live.add_task("training", total=self._epochs, text="")
+            self._live.start()
         else:
             self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
-    def on_warning(self, remark: str) -> None:
+    def on_warning(self, warning: str) -> None:
         if not self.quiet:
-            self.console.print(remark, style="yellow")
+            self.console.print(warning, style="yellow")
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of
@@ -84,13 +77,9 @@ class TrainingDisplay(Callback):
             self._start = (time.perf_counter(), position)
         if self._live is None:
             return
-        left = self._time_left(position, self._epochs)
-        shown_loss = "" if math.isnan(loss) else f"  loss {loss:.4f}"
-        self._live.update(
-            self._bar,
-            completed=position,
-            text=f"epoch {epoch + 1}{shown_loss}{self._score}  {rate:,.0f} graphs/s  {left}",
-        )
+        text = f"epoch {epoch + 1}{'' if math.isnan(loss) else f'  loss {loss:.4f}'}{self._score}"
+        text += f"  {rate:,.0f} graphs/s  {self._time_left(position)}"
+        self._live.update(self._bar, completed=position, text=text)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.scores.get(self._metric, record.val_loss)
@@ -105,7 +94,7 @@ class TrainingDisplay(Callback):
                 f"epoch {record.epoch}/{epochs}  loss {record.train_loss:.4f}"
                 f"{self._score}{' *' if record.best else ''}  "
                 f"{record.graphs_per_second:,.0f} graphs/s  "
-                f"{self._time_left(record.epoch, epochs)}"
+                f"{self._time_left(record.epoch)}"
             )
 
     def on_end(self, result: TrainingResult) -> None:
@@ -118,9 +107,9 @@ class TrainingDisplay(Callback):
                 f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
                 f"{metrics['chosen_by']}. Time: {_clock(metrics['seconds'])}"
             )
-        headings = {"val": "val", "test": "test", "test_constant": "test, constant"}
-        columns = {headings[name]: metrics[name] for name in headings if name in metrics}
-        self.console.print(scores_table(columns, metrics.get("test_interval_95", {})))
+        splits = {"val": "val", "test": "test", "test, constant": "test_constant"}
+        scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
+        self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
         if not self.quiet:
             self.console.print(f"Predict: molsepnorm predict --model {result.folder} --smiles CCO")
 
@@ -130,40 +119,17 @@ class TrainingDisplay(Callback):
             self._live.stop()
             self._live = None
 
-    def _print_targets(self, task: Task) -> None:
-        for target in task.targets[:_MAX_TARGETS]:
-            kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
-            self.console.print(f"Target: {target.name} ({kind})")
-        if len(task.targets) > _MAX_TARGETS:
-            self.console.print(f"… {len(task.targets)} targets in all")
-
-    def _start_bar(self, epochs: int) -> None:
-        self._epochs = epochs
-        self._live = Progress(
-            BarColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-        )
-        self._bar = self._live.add_task("training", total=epochs, text="")
-        self._live.start()
-
-    def _time_left(self, position: float, epochs: int) -> str:
-        """The time to the last epoch, at the speed since this process began to train."""
+    def _time_left(self, position: float) -> str:
+        """Return the time to the last epoch, at the speed since this process began to train."""
         start, first = self._start or (0.0, position)
         if position <= first:
             return ""
         seconds_per_epoch = (time.perf_counter() - start) / (position - first)
-        return f"{_clock(seconds_per_epoch * (epochs - position))} left"
+        return f"{_clock(seconds_per_epoch * (self._epochs - position))} left"
 
 
 class SeriesDisplay(Callback):
-    """Prints one line for each run of a benchmark or an ablation.
-
-    Args:
-        quiet: print nothing.
-        several: also print the name of the folder above the run's.
-    """
+    """Prints a line for each run of a benchmark, or with `several` variants of an ablation."""
 
     def __init__(self, quiet: bool = False, several: bool = False) -> None:
         self.console = make_console()
@@ -174,25 +140,23 @@ class SeriesDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         if not self.quiet and not self.training:
-            for remark in dataset.warnings:
-                self.console.print(remark)
-            self.console.print(splits_table(dataset))
+            print_dataset(self.console, dataset)
+            self.console.print(_splits_table(dataset))
         self.training = True
 
     def on_end(self, result: TrainingResult) -> None:
-        if not result.finished or self.quiet:
-            return
         metrics, folder = result.metrics, result.folder
+        if not result.finished or self.quiet or folder is None:
+            return
         name = metrics["chosen_by"]
         if name not in metrics["val"]:  # the loss, which is not among the scores
             name = next(iter(metrics["val"]))
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
-        assert folder is not None
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
 
 
-def splits_table(dataset: Dataset) -> Table:
+def _splits_table(dataset: Dataset) -> Table:
     """Return the number of molecules and labels of each split, and the labels' distribution."""
     headings = ("split", ">molecules", "target", ">labels", ">missing", "distribution")
     table = make_table("Splits", *headings)
@@ -203,7 +167,7 @@ def splits_table(dataset: Dataset) -> Table:
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
             counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
             shape = _distribution(present, dataset.kinds[i], dataset.classes[i])
-            table.add_row(*first, cell(name), *counts, shape)
+            table.add_row(*first, name, *counts, shape)
     return table
 
 
@@ -224,15 +188,11 @@ def scores_table(
 ) -> Table:
     """Return a table with a row for each metric and a column for each split.
 
-    With many targets, only the means over all targets are shown.
-
-    Args:
-        scores: by split and metric; None if a score is undefined.
-        intervals: 95 % intervals of the test scores, by metric.
+    With many targets, only the means over all targets are shown. The intervals are 95 % intervals
+    of the test scores.
     """
-    table = make_table("Scores", "metric", *(f">{split}" for split in scores))
-    if intervals:
-        table.add_column("test, 95 % interval", justify="right")
+    headings = [f">{split}" for split in scores] + [">test, 95 % interval"] * bool(intervals)
+    table = make_table("Scores", "metric", *headings)
     metrics = list(next(iter(scores.values())))
     if len(metrics) > _MAX_TARGETS * 4:
         metrics = [name for name in metrics if "/" not in name]
@@ -241,7 +201,7 @@ def scores_table(
         if intervals:
             ends = intervals.get(metric)
             cells.append(f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "")
-        table.add_row(cell(metric), *cells)
+        table.add_row(metric, *cells)
     return table
 
 
@@ -251,7 +211,7 @@ def series_table(summary: Mapping[str, Any]) -> Table:
     table = make_table(title, "metric", ">val", ">test")
     for metric in summary["test"]:
         if "/" not in metric:
-            table.add_row(cell(metric), *_spreads(summary, metric))
+            table.add_row(metric, *_spreads(summary, metric))
     return table
 
 
@@ -263,14 +223,14 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     scores = make_table(title, "variant", ">val", ">test", ">parameters")
     for name, series in ablation.replicates.items():
         spreads = _spreads(series.summary, ablation.metric)
-        scores.add_row(cell(name), *spreads, f"{series.summary['parameters']:,}")
+        scores.add_row(name, *spreads, f"{series.summary['parameters']:,}")
     title = f"{label}: difference from {first}, by pairs of runs"
     differences = make_table(title, "variant", "split", ">mean", ">95 % interval", ">p")
     for name, by_split in ablation.differences.items():
         for split, each in by_split.items():
             ends = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}" if each.interval else ""
             p = "" if each.p is None else f"{each.p:.2g}"
-            differences.add_row(cell(name), split, f"{each.mean:+.4f}", ends, p)
+            differences.add_row(name, split, f"{each.mean:+.4f}", ends, p)
     return scores, differences
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.cli.console import make_console, print_dataset, print_json
 from molsepnorm.cli.options import (
     GroupedCommand,
     configuration,
@@ -19,8 +19,6 @@ from molsepnorm.cli.options import (
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
-
-__all__ = ["evaluate"]
 
 
 @click.command(cls=GroupedCommand)
@@ -51,7 +49,6 @@ def evaluate(
     molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
     molsepnorm evaluate --model runs/logS --data new.csv
     """
-    from molsepnorm.cli.console import make_console
     from molsepnorm.cli.display import scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
@@ -63,12 +60,11 @@ def evaluate(
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
         about |= {"not_finite": found.not_finite} if found.not_finite else {}
-        click.echo(json.dumps({**about, **scores}, indent=2))
+        print_json({**about, **scores})
         return
     console = make_console()
     console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
-    if found.dataset.rejected:
-        console.print(f"Skipped: {len(found.dataset.rejected):,} row(s) that cannot be read")
+    print_dataset(console, found.dataset)
     if found.not_finite:
         console.print(
             f"{found.not_finite:,} molecule(s) have a prediction that is not a finite number, so "

@@ -11,10 +11,8 @@ import click
 
 from molsepnorm._version import __version__
 from molsepnorm.cli.console import escaped, fitting, one_line, say
-from molsepnorm.cli.ranks import give_way, rank
+from molsepnorm.cli.signals import give_way, rank
 from molsepnorm.errors import MolsepnormError
-
-__all__ = ["main"]
 
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
@@ -27,6 +25,7 @@ _COMMANDS = {
     "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",
 }
+_MODULES = {"benchmark": "series", "ablate": "series"}
 
 
 class _LazyGroup(click.Group):
@@ -38,7 +37,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        return getattr(import_module(f"molsepnorm.cli.{name}"), name)
+        module = _MODULES.get(name, name)
+        return getattr(import_module(f"molsepnorm.cli.{module}"), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

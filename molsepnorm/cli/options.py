@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +16,6 @@ import click
 
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
-
-__all__ = [
-    "FILE",
-    "GroupedCommand",
-    "configuration",
-    "json_option",
-    "model_option",
-    "option",
-    "output_option",
-    "parse_settings",
-    "recipe_options",
-    "seeds_option",
-    "series_configuration",
-    "setting_options",
-    "split_names",
-    "training_options",
-]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -63,15 +47,12 @@ class _Option(click.Option):
             self.heading = heading
 
 
-def option(*names: str, heading: str | None = None, **attributes: Any) -> Decorator:
-    """`click.option` with a heading."""
-    return click.option(*names, cls=_Option, heading=heading, **attributes)
+option = partial(click.option, cls=_Option)
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     """A callback: names separated by commas."""
-    names = [name.strip() for name in (value or "").split(",")]
-    return [name for name in names if name] or None
+    return [name.strip() for name in (value or "").split(",") if name.strip()] or None
 
 
 class _FileType(click.Path):
@@ -86,8 +67,6 @@ class _FileType(click.Path):
 FILE = _FileType(path_type=Path)
 
 
-# --- settings -------------------------------------------------------------------------------------
-
 _SETTINGS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("settings.json").read_text(encoding="utf-8")
 )
@@ -95,7 +74,7 @@ _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
 def _parameter(setting: dict[str, Any]) -> str:
-    """The parameter of a command's function: `smiles_column` for --smiles-column."""
+    """Return the name of the parameter: `smiles_column` for --smiles-column."""
     return setting["options"][0].lstrip("-").replace("-", "_")
 
 
@@ -111,22 +90,16 @@ def setting_options(
     Args:
         names: settings such as `data.targets`, or sections such as `data`; by default all.
         without: settings or sections that are left out.
-        defaults: pass the setting's default to the command if an option is not given; otherwise
-            None.
+        defaults: pass the default to the command if an option is not given; otherwise None.
         hidden: accept the options without showing them in the help.
         help: text that replaces the setting's own.
     """
 
-    def belongs(setting: dict[str, Any], names: Sequence[str]) -> bool:
-        return setting["name"] in names or setting["name"].partition(".")[0] in names
-
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        chosen = [
-            setting
-            for setting in _SETTINGS
-            if (not names or belongs(setting, names)) and not belongs(setting, without)
-        ]
-        for setting in reversed(chosen):
+        for setting in reversed(_SETTINGS):
+            either = {setting["name"], setting["name"].partition(".")[0]}
+            if (names and not either & {*names}) or either & {*without}:
+                continue
             choice = click.Choice(setting["choices"]) if setting["choices"] else None
             command = option(
                 _parameter(setting),
@@ -164,31 +137,24 @@ def parse_settings(
 
 def recipe_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --config, --preset and --set to a command."""
-    for add in (
-        option(
-            "--set",
-            "settings",
-            multiple=True,
-            metavar="SECTION.NAME=VALUE",
-            callback=parse_settings,
-            help="Any setting by its name, such as model.layers=6; may be repeated. "
-            "docs/settings.md lists all settings.",
-        ),
-        option("--preset", metavar="[mini|slim|base]", help="Architecture of the network."),
-        option("--config", heading="Recipe", type=FILE, help="YAML file of settings."),
-    ):
-        command = add(command)
-    return command
+    set_option = option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="SECTION.NAME=VALUE",
+        callback=parse_settings,
+        help="Any setting by its name, such as model.layers=6; may be repeated. "
+        "docs/settings.md lists all settings.",
+    )
+    preset = option("--preset", metavar="[mini|slim|base]", help="Architecture of the network.")
+    config = option("--config", heading="Recipe", type=FILE, help="YAML file of settings.")
+    return config(preset(set_option(command)))
 
 
 def training_options(*without: str) -> Decorator:
     """Add the options of all settings to a command, except some, and those of `recipe_options`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        command = setting_options(without=("data", *without))(command)
-        return setting_options("data")(recipe_options(command))
-
-    return decorate
+    others = setting_options(without=("data", *without))
+    return lambda command: setting_options("data")(recipe_options(others(command)))
 
 
 def configuration(options: dict[str, Any]) -> TrainConfig:
@@ -216,19 +182,6 @@ def configuration(options: dict[str, Any]) -> TrainConfig:
         overrides={**overrides, **assigned},
     )
 
-
-def series_configuration(options: dict[str, Any], replicates: int | None = None) -> TrainConfig:
-    """Return the configuration of several runs, which differ in their seed, and perhaps split."""
-    assigned = options.get("settings", {})
-    if "run.seed" in assigned:
-        raise click.UsageError("--set run.seed has no effect here: --seeds sets the seeds of runs")
-    config = configuration(options)
-    if (replicates or config.data.folds) and (options.get("fold") or "data.fold" in assigned):
-        raise click.UsageError("--fold has no effect here: there is a run for every fold")
-    return config
-
-
-# --- other options --------------------------------------------------------------------------------
 
 _MAX_SEEDS = 10_000
 

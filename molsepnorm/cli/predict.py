@@ -30,8 +30,6 @@ from molsepnorm.errors import DataError, StorageError
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
 
-__all__ = ["predict"]
-
 _CHUNK_LINES = 1024  # lines of standard input that are predicted together
 
 
@@ -102,12 +100,18 @@ def predict(
     if not smiles and not source and sys.stdin.isatty():
         raise click.UsageError("nothing to predict: give --smiles, --input, or SMILES on stdin")
     with stop_on_signal(lambda: False):
-        with _no_garbage_collection():
+        # Importing the libraries makes about 100,000 objects that live until the process ends. To
+        # search them for garbage takes a quarter of the time of predicting one SMILES.
+        gc.disable()
+        try:
             from molsepnorm.predict import Predictor, predict_rows
 
             predictor = Predictor.from_pretrained(
                 model_folder, device, processes or _cores(), precision
             )
+        finally:
+            gc.freeze()
+            gc.enable()
         if source:
             from molsepnorm.data.tables import read_chunks
 
@@ -133,31 +137,15 @@ def predict(
         say(f"{rows:,} rows{written}{failures}", err=True)
 
 
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Exempt all objects made inside from garbage collection.
-
-    Importing the libraries makes about 100,000 objects that live until the process ends. Searching
-    them for garbage takes a quarter of the time of predicting one SMILES."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
-
-
 def _cores() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
-    """Chunks of rows from a stream: a CSV whose header has the column, or one SMILES per line."""
+    """Yield rows of a stream: a CSV whose header has the column, or one SMILES per line."""
     try:
         first = stream.readline().removeprefix("\ufeff")
         # the csv module refuses fields longer than its limit
@@ -169,38 +157,27 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
             table = cast(TextIO, _PutBack(first, stream))
             yield from read_chunks(table, name, smiles_column=column)
             return
-        lines: Iterator[str] = (line.rstrip("\n") for line in chain([first], stream))
-        start: list[str] = []  # up to the first line that is not blank
-        for line in lines:
-            start.append(line)
-            if line.strip():
-                break
-        else:
+        start = [first]
+        while start[-1].isspace():
+            start.append(stream.readline())
+        if not start[-1]:
             raise click.UsageError("nothing to predict: standard input holds no SMILES")
-        lines = chain(start, lines)
+        lines = (line.rstrip("\n") for line in chain(start, stream))
         while chunk := list(islice(lines, _CHUNK_LINES)):
             yield {column: chunk}
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
 
 
-class _PutBack(io.TextIOBase):
+class _PutBack:
     """A stream with its first line put back."""
 
     def __init__(self, first: str, rest: TextIO) -> None:
-        self._first = first
-        self._rest = rest
+        self._lines = chain([first], iter(rest.readline, ""))
+        self.read = rest.read
 
-    def readable(self) -> bool:
-        return True
-
-    def readline(self, size: int | None = -1) -> str:  # type: ignore[override]
-        first, self._first = self._first, ""
-        return first or self._rest.readline(-1 if size is None else size)
-
-    def read(self, size: int | None = -1) -> str:
-        first, self._first = self._first, ""
-        return first or self._rest.read(-1 if size is None else size)
+    def readline(self, size: int = -1) -> str:
+        return next(self._lines, "")
 
 
 class _Terminal(io.TextIOBase):

@@ -1,20 +1,40 @@
-"""Stop training on Ctrl-C or SIGTERM."""
+"""Stop training on Ctrl-C or SIGTERM; under torchrun, print from the first process only.
+
+This module must not import torch, so that usage errors appear at once.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
-
-import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.ranks import rank
 
-__all__ = ["Stop", "leave_saved", "stop_on_signal"]
+_SECONDS = 5.0  # time for the first process to meet the same error
+
+
+def rank() -> int | None:
+    """Return the rank of this process under torchrun, or None if it is the only one."""
+    if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "LOCAL_RANK" not in os.environ:
+        return None
+    return int(os.environ["RANK"])
+
+
+def give_way(code: int) -> None:
+    """Give the first process time to print an error that all processes have met.
+
+    The first process returns at once. When it exits, torchrun ends the others, which then exit from
+    here with `code`. Another process that is still alive after a few seconds has an error of its
+    own, and returns.
+    """
+    if rank():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
+        time.sleep(_SECONDS)
 
 
 class Stop:
@@ -32,10 +52,9 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
     soon as one process has exited, when the first may still be saving.
 
     Args:
-        training: return whether training has begun."""
-    stop = Stop()
-    several = rank() is not None
-    again = "" if several else " (again to stop at once)"
+        training: return whether training has begun.
+    """
+    stop, several = Stop(), rank() is not None
 
     def report(text: str) -> None:
         if not rank():
@@ -47,7 +66,7 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
             sys.exit(128 + number)
         if stop.signal is None:
             stop.signal = number
-            report(f"Stopping after this step{again} …")
+            report(f"Stopping after this step{'' if several else ' (again to stop at once)'} …")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -55,10 +74,3 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def leave_saved(stop: Stop) -> NoReturn:
-    """Exit with the signal's status after several runs were stopped, and say how to continue."""
-    assert stop.signal is not None
-    click.echo("Stopped and saved. Run the same command again to continue.", err=True)
-    sys.exit(128 + stop.signal)

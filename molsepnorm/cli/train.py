@@ -19,10 +19,7 @@ from molsepnorm.cli.options import (
     output_option,
     training_options,
 )
-from molsepnorm.cli.ranks import rank
-from molsepnorm.cli.signals import stop_on_signal
-
-__all__ = ["train"]
+from molsepnorm.cli.signals import rank, stop_on_signal
 
 
 @click.command(cls=GroupedCommand)

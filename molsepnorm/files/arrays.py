@@ -1,6 +1,6 @@
-"""Named arrays in one file that holds its own digest and is mapped into memory.
+"""Named arrays in one file, which contains its digest and is mapped into memory.
 
-The file is in the safetensors format: a JSON header, then plain arrays. Nothing is pickled.
+The file has the safetensors format: a JSON header, then plain arrays. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -19,26 +19,19 @@ from molsepnorm.files.writing import clear_errors
 
 __all__ = ["REMEDY", "Streamed", "array_bytes", "open_arrays", "refuse_damaged", "write_arrays"]
 
-REMEDY = "delete it, and it will be made anew"
-"""The end of the message about a file in the cache that cannot be used."""
+REMEDY = "delete it, and it will be made again"
+"""End of the error message for an unusable file in the cache."""
 
 _DTYPES = {
-    name: np.dtype(dtype)
-    for name, dtype in (
-        ("U8", "uint8"),
-        ("U16", "uint16"),
-        ("I16", "int16"),
-        ("I32", "int32"),
-        ("I64", "int64"),
-        ("F32", "float32"),
-    )
+    name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}")
+    for name in ("U8", "U16", "I16", "I32", "I64", "F32")
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 
 
 class Streamed(NamedTuple):
-    """An array whose content comes in pieces, so that it is never in memory as a whole."""
+    """An array that is written in pieces, so that it is never in memory as a whole."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -47,7 +40,7 @@ class Streamed(NamedTuple):
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray | Streamed], about: Any) -> None:
-    """Write arrays and JSON content about them; `open_arrays` reads both back."""
+    """Write arrays and JSON content about them, for `open_arrays`."""
     write_sealed(path, array_bytes(arrays, {KEY: BLANK, "about": json.dumps(about)}))
 
 
@@ -57,35 +50,23 @@ def array_bytes(
     """Yield the content of a safetensors file: the header, then the arrays."""
     entries: dict[str, Any] = {"__metadata__": metadata}
     end = 0
-    # Descending item sizes align every array
-    order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
+    order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)  # aligns all
     for name in order:
         dtype, shape = np.dtype(arrays[name].dtype), arrays[name].shape
         start, end = end, end + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        entries[name] = {
-            "dtype": _NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": [start, end],
-        }
+        entries[name] = {"dtype": _NAMES[dtype], "shape": [*shape], "data_offsets": [start, end]}
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for name in order:
         array = arrays[name]
-        if isinstance(array, Streamed):
-            yield from array.pieces
-        else:
-            yield np.ascontiguousarray(array).data
+        pieces = array.pieces if isinstance(array, Streamed) else [np.ascontiguousarray(array).data]
+        yield from pieces
 
 
 @contextmanager
 def refuse_damaged(path: Path, kind: str) -> Iterator[None]:
-    """Turn errors while a file is opened and its content is used into a `StorageError`.
-
-    Args:
-        path: the file.
-        kind: what the file should be, for the message.
-    """
+    """Raise a `StorageError` if the content of a file, which should be a `kind`, is invalid."""
     try:
         with clear_errors(path, "read"):
             yield
@@ -96,12 +77,11 @@ def refuse_damaged(path: Path, kind: str) -> Iterator[None]:
 def open_arrays(path: Path) -> tuple[dict[str, np.ndarray], Any, str]:
     """Compare a file of `write_arrays` with its digest and map it into memory.
 
-    Returns:
-        The arrays, copied on write, so that the file never changes; what was written about them;
-        and the digest.
+    Use it within `refuse_damaged`: a damaged file raises errors of many types.
 
-    Raises:
-        Exception: the file is damaged or something else. Use it within `refuse_damaged`.
+    Returns:
+        The arrays, copied on write, so that the file never changes; the content about them; and
+        the digest.
     """
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -1,7 +1,7 @@
-"""SHA-256 digests, which reveal damaged and exchanged files when they are read.
+"""SHA-256 digests, which detect damaged or exchanged files.
 
-A safetensors file can hold its own digest: the text `BLANK` under `KEY` in the metadata of its
-header is replaced by the digest of the file with the blank.
+A safetensors file can contain its own digest: the digest of the file with `BLANK` under `KEY` in
+the metadata of the header is computed, and then written in place of `BLANK`.
 """
 
 from __future__ import annotations
@@ -18,41 +18,40 @@ __all__ = ["BLANK", "KEY", "check_sealed", "json_digest", "write_sealed"]
 KEY = "sha256"
 BLANK = "0" * 64
 
-# quotes within texts of a header are escaped, so that only the field itself matches
+# quotes inside other texts of a header are escaped, so only the field itself matches
 _FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
 _CHUNK = 1 << 18  # fits into the processor's cache
 _LARGEST_HEADER = 1 << 26
 
 
 def write_sealed(path: Path, parts: Iterable[Any]) -> None:
-    """Write a safetensors file with its digest, which is computed while writing.
+    """Write a safetensors file with its digest.
 
     Args:
         path: the file.
-        parts: bytes-like objects; the first holds the header, with `BLANK`.
+        parts: bytes-like objects; the first contains the header with `BLANK`.
     """
-    digest, offset = hashlib.sha256(), None
+    digest, position = hashlib.sha256(), None
     with open(path, "wb") as file:
         for part in parts:
-            if offset is None:
+            if position is None:
                 field = _FIELD.search(part)
                 assert field is not None
-                offset = field.start(1)
+                position = field.start(1)
             digest.update(part)
             file.write(part)
-        assert offset is not None
-        file.seek(offset)
+        assert position is not None
+        file.seek(position)
         file.write(digest.hexdigest().encode())
 
 
 def check_sealed(path: Path) -> str | None:
-    """Compare a safetensors file with the digest that it holds.
+    """Compare a safetensors file with the digest in it, and return the digest.
 
-    Returns:
-        The digest; None if the file holds none, as in files of earlier versions.
+    Returns None if there is no digest, as in files of earlier versions.
 
     Raises:
-        ValueError: they differ.
+        ValueError: the content does not match.
     """
     with open(path, "rb", buffering=0) as file:
         length = file.read(8)
@@ -72,6 +71,6 @@ def check_sealed(path: Path) -> str | None:
 
 
 def json_digest(content: Any) -> str:
-    """Return the digest of JSON content, independent of its formatting."""
+    """Return the digest of JSON content, independent of its layout."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Read JSON that molsepnorm wrote; errors name the wrong entry."""
+"""Read JSON files of molsepnorm; errors name the invalid entry."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def read_json(path: Path) -> Any:
 
 
 def check_types(kind: Any, content: Any, what: str) -> Any:
-    """Convert JSON content to a dataclass, or any other type that pydantic supports.
+    """Convert JSON content to a dataclass or another type that pydantic supports.
 
     Args:
         kind: the type.
-        content: as `json.loads` returns it.
-        what: start of the message, with the name of the file.
+        content: the result of `json.loads`.
+        what: the beginning of the error message, with the name of the file.
 
     Raises:
         ModelError: an entry is missing, unknown, or has a wrong type or value.

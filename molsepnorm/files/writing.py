@@ -1,8 +1,8 @@
-"""Atomic writing: files are written under a temporary name, then renamed.
+"""Safe writing: a file is written beside its target, and renamed when it is complete.
 
-The temporary file or folder, `.<name>.<host><id>.partial` or `.spool`, is locked by its process.
-The system releases the lock when the process ends, even if it is killed, so that the next writer to
-the same folder can remove the leftovers of killed processes.
+The hidden file or folder beside the target, `.<name>.<host><id>.partial` or `.spool`, is locked by
+its process. The system releases the lock when the process ends, even if it is killed, so the next
+writer to the same folder recognises leftovers and removes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from molsepnorm.errors import StorageError
 
 try:
     from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows: there are no locks, and leftovers are not removed
+except ImportError:  # Windows: files are not locked, and leftovers are not removed
     flock = None  # type: ignore[assignment]
 
 __all__ = [
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 _ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space or choose another place",
-    errno.EDQUOT: "the disk quota is used up: free some space or choose another place",
-    errno.EACCES: "permission denied: choose a place you may write to",
-    errno.EPERM: "permission denied: choose a place you may write to",
-    errno.EROFS: "the file system is read-only: choose another place",
+    errno.ENOSPC: "the disk is full: free some space or choose another folder",
+    errno.EDQUOT: "the disk quota is used up: free some space or choose another folder",
+    errno.EACCES: "permission denied: choose a folder that you may write to",
+    errno.EPERM: "permission denied: choose a folder that you may write to",
+    errno.EROFS: "the file system is read-only: choose another folder",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "there is a folder of that name",
     errno.EEXIST: "there is a file of that name where a folder is needed",
@@ -54,11 +54,7 @@ _ADVICE = {
 
 @contextmanager
 def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
-    """Convert system errors to a `StorageError`: "cannot <doing> <path>: <advice>".
-
-    Raises:
-        StorageError: in place of any `OSError`.
-    """
+    """Replace any `OSError` in the block by a `StorageError`: "cannot <doing> <path>: <advice>"."""
     try:
         yield
     except StorageError:
@@ -70,13 +66,13 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
-    """Yield a temporary file, or empty folder, that replaces `path` when the block succeeds.
+    """Yield a new file, or an empty folder, that replaces `path` if the block succeeds.
 
-    The parent folder is created if necessary, and leftovers of killed writers are removed from it.
-    If the block fails, `path` is unchanged and the temporary file is removed.
+    If the block fails, `path` is unchanged. Parent folders are created, and leftovers of killed
+    writers in the parent folder are removed.
 
     Raises:
-        StorageError: the location cannot be written, or the disk is full.
+        StorageError: the path cannot be written, or the disk is full.
     """
     path = Path(path)
     if path.is_symlink() or path.name in ("", ".."):
@@ -102,10 +98,10 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary hidden folder beside `path`, which is removed after the block.
+    """Yield a hidden temporary folder beside `path`, which is removed when the block ends.
 
     Raises:
-        StorageError: the location cannot be written. Errors within the block are unchanged.
+        StorageError: the folder cannot be created. Errors in the block are not changed.
     """
     with ExitStack() as stack:
         with clear_errors(path, "write"):
@@ -128,7 +124,7 @@ def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
 
 
 def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]:
-    """Return a new path and the open file of its lock, None on file systems without locks."""
+    """Return a new path and the open file that holds its lock; None if there are no locks."""
     while True:
         scratch = path.with_name(f".{path.name}.{_host()}{secrets.token_hex(4)}.{kind}")
         if folder:
@@ -138,7 +134,7 @@ def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]
         try:
             return scratch, _lock(scratch)
         except (BlockingIOError, FileNotFoundError):
-            continue  # another writer removed it before it was locked
+            continue  # another writer removed it as a leftover before it was locked
         except OSError:
             return scratch, None
 
@@ -156,7 +152,7 @@ def _lock(path: Path) -> int:
         if flock is None:
             raise OSError(errno.ENOSYS, "no locks on this system")
         flock(file, LOCK_EX | LOCK_NB)
-        path.stat()  # the last holder of the lock may have removed it
+        path.stat()  # the earlier holder of the lock may have removed it
     except OSError:
         os.close(file)
         raise
@@ -164,12 +160,11 @@ def _lock(path: Path) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the leftovers of killed processes of this machine from a folder.
+    """Remove what killed processes of this machine left in a folder.
 
-    Files of other machines are left alone, since locks may not work across a shared disk.
-    """
+    Files of other machines are kept, since locks may not be shared over a network."""
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
-    # an .old is sorted before the .partial of the same writer, whose lock covers both
+    # a .old file sorts before the .partial file of its writer, whose lock covers both
     for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
         leftover = folder / match[0]
         is_old = match[2] == "old"
@@ -198,7 +193,7 @@ def _host() -> str:
 
 
 def write_json(path: Path | str, content: Any) -> None:
-    """Write indented JSON, replacing the file atomically."""
+    """Write indented JSON; the file is replaced as a whole."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -215,29 +210,28 @@ def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
     """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
     `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
-    so that a bare carriage return would break the row. This writer ends rows with both characters,
-    and `line_end` is written in their place.
+    so a bare carriage return would break the row. Therefore the writer ends rows with both
+    characters, which are replaced by `line_end`.
 
     Args:
-        file: a file opened with `newline=""`.
-        line_end: end of every row.
+        file: opened with `newline=""`.
+        line_end: the end of each row.
     """
     return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
 
 
 class _LineEnds:
-    """Replaces the "\\r\\n" at the end of every row."""
+    """A file that receives one row at a time, which ends with "\\r\\n"."""
 
     def __init__(self, file: TextIO, line_end: str) -> None:
-        self._file = file
-        self._end = line_end
+        self._file, self._end = file, line_end
 
     def write(self, row: str) -> None:
         self._file.write(row.removesuffix("\r\n") + self._end)
 
 
 def fingerprint(*parts: Path | str | bytes) -> str:
-    """Return a short hash of texts, bytes and the contents of files, a key for derived data."""
+    """Return a short hash of texts, bytes and file contents, for instance as a cache key."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         if isinstance(part, Path):

@@ -48,6 +48,8 @@ class Target:
                 f"target '{self.name}' needs a finite mean and a finite scale above 0; got "
                 f"mean={self.mean}, scale={self.scale}"
             )
+        for name in ("mean", "scale"):  # a JSON file may hold integers of any size
+            object.__setattr__(self, name, float(getattr(self, name)))
         weights = self.class_weights
         if weights and len(weights) != max(self.width, 2):
             raise ConfigError(
@@ -80,8 +82,14 @@ class Target:
             DataError: a label does not fit; or, if `strict`, there is none or a single value.
         """
         present = labels[~np.isnan(labels)].astype(np.float64)
-        if strict:
-            _require_variety(name, present)
+        if strict and not len(present):
+            raise DataError(f"target '{name}' has no label among the training molecules")
+        if strict and (present == present[0]).all():
+            raise DataError(
+                f"target '{name}' is constant among the training molecules: all {len(present)} "
+                f"labels are {present[0]:g}, so there is nothing to learn. Leave it out, or choose "
+                "another split"
+            )
         target = Target(name, kind, classes=classes)
         check_labels([target], present[:, None])
         if kind == "regression" and len(present):
@@ -92,34 +100,16 @@ class Target:
 
 
 def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
-    """Check that all labels (G, T) are among those that their targets may have.
-
-    Raises:
-        DataError: a label is not.
-    """
+    """Raise a `DataError` if a label (G, T) is not among those that its target may have."""
     for target, column in zip(targets, labels.T, strict=True):
         if target.kind == "regression":
             continue
-        known = range(max(target.width, 2))
-        invalid = column[~np.isnan(column) & ~np.isin(column, known)]
-        if not len(invalid):
-            continue
-        if target.kind == "binary":
-            expected = "is binary, so its labels must be 0, 1 or empty"
-        else:
-            expected = f"has {len(known)} classes, so its labels must be 0 … {len(known) - 1}"
-        raise DataError(f"target '{target.name}' {expected}; found {invalid[0]:g}")
-
-
-def _require_variety(name: str, present: np.ndarray) -> None:
-    if not len(present):
-        raise DataError(f"target '{name}' has no label among the training molecules")
-    if (present == present[0]).all():
-        raise DataError(
-            f"target '{name}' is constant among the training molecules: all {len(present)} labels "
-            f"are {present[0]:g}, so there is nothing to learn. Leave it out, or choose another "
-            "split"
-        )
+        expected = "is binary, so its labels must be 0, 1 or empty"
+        if target.kind == "multiclass":
+            expected = f"has {target.width} classes, so its labels must be 0 … {target.width - 1}"
+        invalid = column[~np.isnan(column) & ~np.isin(column, range(max(target.width, 2)))]
+        if len(invalid):
+            raise DataError(f"target '{target.name}' {expected}; found {invalid[0]:g}")
 
 
 def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:

@@ -12,14 +12,8 @@ import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
-from molsepnorm.tasks.metrics import (
-    METRICS,
-    Kind,
-    Metric,
-    draw_resamples,
-    interval,
-    resampled_scores,
-)
+from molsepnorm.tasks.metrics import METRICS, Kind, Metric
+from molsepnorm.tasks.metrics.scoring import draw_resamples, interval, resampled_scores
 from molsepnorm.tasks.target import Target
 
 __all__ = ["Task", "json_scores"]
@@ -71,8 +65,7 @@ class Task:
         """Return the task of these targets, standardised by their training labels (G, T).
 
         Args:
-            names: names of the targets.
-            kinds: kinds of the targets.
+            names, kinds: of the targets.
             labels: labels of the training split.
             metric: metric that selects the best epoch; by default the usual one of the
                 targets' kind, or the loss if they are of several kinds.
@@ -179,13 +172,10 @@ class Task:
             if target.kind != "multiclass":
                 tables.append({f"{target.name}_pred": part[:, 0]})
                 continue
-            names = np.array(target.classes, dtype=object)
-            probabilities = {
-                f"{target.name}_prob_{name}": part[:, i] for i, name in enumerate(target.classes)
-            }
-            chosen = names[part.argmax(1)]
+            chosen = np.array(target.classes, dtype=object)[part.argmax(1)]
             chosen[~np.isfinite(part).all(axis=1)] = ""  # argmax of NaN is the first class
-            tables.append({f"{target.name}_pred": chosen, **probabilities})
+            names = [f"{target.name}_prob_{name}" for name in target.classes]
+            tables.append({f"{target.name}_pred": chosen, **dict(zip(names, part.T, strict=True))})
         return tables
 
     def scores(
@@ -204,8 +194,8 @@ class Task:
             only: names of the metrics, if not all are needed.
         """
         once = np.ones((1, len(labels)), np.uint8)
-        resampled = self._resampled(predictions, labels, once, only)
-        return {name: float(scores[0]) for name, scores in resampled}
+        found = self._resampled(predictions, labels, once, only)
+        return {name: float(scores[0]) for name, scores in found}
 
     def intervals(
         self, predictions: np.ndarray, labels: np.ndarray, resamples: int = 1000, seed: int = 0
@@ -214,11 +204,9 @@ class Task:
         replacement. Scores that are undefined in most resamples are left out."""
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
         counts = draw_resamples(len(labels), min(resamples, affordable), seed)
-        found = {
-            name: interval(scores)
-            for name, scores in self._resampled(predictions, labels, counts, METRICS)
-        }
-        return {name: both for name, both in found.items() if both is not None}
+        found = self._resampled(predictions, labels, counts, METRICS)
+        ends = {name: interval(scores) for name, scores in found}
+        return {name: both for name, both in ends.items() if both is not None}
 
     def _resampled(
         self,
@@ -233,16 +221,15 @@ class Task:
             fitting = [i for i, target in enumerate(self.targets) if target.kind in metric.kinds]
             if name not in only or not fitting:
                 continue
-            by_target: dict[str, np.ndarray] = {}
-            finite = True
+            every, finite = [], True
             for i in fitting:
                 predicted = predictions[:, columns[i]]
                 finite &= bool(np.isfinite(predicted[~np.isnan(labels[:, i])]).all())
                 predicted = predicted if self.targets[i].width > 1 else predicted[:, 0]
-                by_target[self.names[i]] = resampled_scores(name, labels[:, i], predicted, counts)
-            yield name, _mean(np.stack(list(by_target.values())), finite)
+                every.append(resampled_scores(name, labels[:, i], predicted, counts))
+            yield name, _mean(np.stack(every), finite)
             if len(fitting) > 1:
-                yield from ((f"{name}/{target}", scores) for target, scores in by_target.items())
+                yield from ((f"{name}/{self.names[i]}", every[j]) for j, i in enumerate(fitting))
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:

@@ -3,7 +3,8 @@
 The head is the layer (or the two layers) that computes the outputs; the body is everything before
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
 is loaded target by target: one of the same name, kind and classes keeps its outputs, any other one
-starts with new weights.
+starts with new weights. The head of a model that was not trained by supervised learning is not
+loaded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.model import PropertyModel, weights_digest
+from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task
@@ -31,8 +32,7 @@ __all__ = [
     "with_start",
 ]
 
-_HEAD = "head"  # the module of a Graphormer that is its head
-_AFTER_LAYERS = "last_norm"
+_HEAD = "head"  # name of the head in a Graphormer
 _FREE = {
     *("dropout", "attention_dropout", "activation_dropout", "drop_path"),
     *("norm_momentum", "init"),
@@ -74,20 +74,16 @@ class FinetuneConfig(BaseModel):
         }
 
     def lr_factor(self, name: str, layers: int) -> float:
-        """Return the factor on the learning rate of a network's parameter.
+        """Return the factor on the learning rate of a parameter in a network of so many layers.
 
         >>> FinetuneConfig(body_lr=0.5, layer_decay=0.1).lr_factor("layers.1.attention.out", 3)
         0.05
-
-        Args:
-            name: name of the parameter.
-            layers: number of layers of the network.
         """
         if _in_head(name):
             return 1.0
-        first, _, rest = name.partition(".")
-        layer = layers if first == _AFTER_LAYERS else 0
-        if first == "layers":
+        module, _, rest = name.partition(".")
+        layer = layers if module == "last_norm" else 0
+        if module == "layers":
             layer = int(rest.partition(".")[0]) + 1
         return self.body_lr * self.layer_decay ** (layers - layer)
 
@@ -107,14 +103,16 @@ class LoadedWeights:
 
     def __str__(self) -> str:
         text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
-        for what, names in (
-            ("its output weights were loaded for", self.same_targets),
-            ("new output weights for", self.new_targets),
-        ):
-            if names:
-                more = f" and {len(names) - 5} more targets" if len(names) > 5 else ""
-                text += f"; {what} {', '.join(names[:5])}{more}"
+        if self.same_targets:
+            text += f"; its output weights were loaded for {_listed(self.same_targets)}"
+        if self.new_targets:
+            text += f"; new output weights for {_listed(self.new_targets)}"
         return text
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 5} more targets" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more}"
 
 
 def with_start(
@@ -125,7 +123,7 @@ def with_start(
     Args:
         content: plain values of a configuration, by section.
         overrides: settings that were named one by one; they must not contradict the model.
-        preset: name of the preset that was chosen, which cannot be combined with a start.
+        preset: name of the chosen preset, which cannot be combined with a start.
 
     Raises:
         ConfigError: a named setting contradicts the model.
@@ -167,21 +165,16 @@ def with_start(
 def open_start(
     config: FinetuneConfig, architecture: GraphormerConfig, featurizer: str
 ) -> PropertyModel | None:
-    """Read the model that a run starts from; None where it starts from random weights.
-
-    Args:
-        config: section `finetune` of the run.
-        architecture: network of the run.
-        featurizer: name of the featuriser of the run's data.
+    """Read the model that a run starts from; None if it starts from random weights.
 
     Raises:
-        ConfigError: the model has another featuriser or architecture, or there is none and a
-            setting of fine-tuning has no effect.
+        ConfigError: the model has another featuriser or architecture than the run, or there is none
+            and a setting of fine-tuning has no effect.
         ModelError: the folder holds no model, a damaged one, or other weights than those named.
     """
     if config.start is None:
-        for name in set(FinetuneConfig.model_fields) - {"start"}:
-            if getattr(config, name) != FinetuneConfig.model_fields[name].default:
+        for name, field in FinetuneConfig.model_fields.items():
+            if getattr(config, name) != field.default:
                 raise ConfigError(
                     f"finetune.{name} has no effect without a model to start from: name one by "
                     "finetune.start (--from), or leave it out"
@@ -201,11 +194,7 @@ def open_start(
 def require_fit(
     start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str = "the start"
 ) -> None:
-    """Check that a model's weights can be used with a featuriser and an architecture.
-
-    Raises:
-        ConfigError: they cannot; the message lists the settings that differ.
-    """
+    """Raise a `ConfigError` unless a model has this featuriser and this architecture."""
     if start.featurizer != featurizer:
         raise ConfigError(
             f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
@@ -239,17 +228,18 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
         task: targets of the network.
         start: trained model, on the CPU.
     """
+    if start.objective == SUPERVISED:
+        targets = zip(start.task.targets, start.task.columns(), strict=True)
+        known = {(each.name, each.kind, each.classes): (each, rows) for each, rows in targets}
+    else:
+        known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
     weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
-    known = {
-        (target.name, target.kind, target.classes): (target, rows)
-        for target, rows in zip(start.task.targets, start.task.columns(), strict=True)
-    }
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
-        if (target.name, target.kind, target.classes) not in known:
+        if (key := (target.name, target.kind, target.classes)) not in known:
             continue
-        source, source_rows = known[target.name, target.kind, target.classes]
+        source, source_rows = known[key]
         ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
         ours[weight][rows] = theirs[weight][source_rows] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
@@ -259,10 +249,10 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
         if name not in (weight, bias) and (same or not _in_head(name)):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
-    kept = {weight, bias} if same else {name for name in sizes if _in_head(name)}
+    new = {weight, bias} if same else {name for name in sizes if _in_head(name)}
+    body = sum(size for name, size in sizes.items() if name not in new)
     return LoadedWeights(
-        loaded=sum(size for name, size in sizes.items() if name not in kept)
-        + outputs * (ours[weight].shape[1] + 1),
+        loaded=body + outputs * (ours[weight].shape[1] + 1),
         parameters=sum(sizes.values()),
         same_targets=tuple(same),
         new_targets=tuple(name for name in task.names if name not in same),
@@ -270,20 +260,12 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
 
 
 class Body:
-    """The part of a network before its head, which can be frozen.
-
-    While it is frozen it has no gradients, and `eval` keeps its dropout off and the statistics of
-    its batch norms unchanged.
-    """
+    """The part of a network before its head. While it is frozen, it has no gradients."""
 
     def __init__(self, network: Graphormer) -> None:
         self._modules = [child for name, child in network.named_children() if name != _HEAD]
-        self._trained = [
-            parameter
-            for module in self._modules
-            for parameter in module.parameters()
-            if parameter.requires_grad
-        ]
+        parameters = (each for module in self._modules for each in module.parameters())
+        self._trained = [each for each in parameters if each.requires_grad]
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
@@ -294,7 +276,7 @@ class Body:
         return changed
 
     def eval(self) -> None:
-        """Let the body compute as in evaluation."""
+        """Switch off dropout, and keep the statistics of batch norms."""
         for module in self._modules:
             module.eval()
 

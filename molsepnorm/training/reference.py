@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
@@ -28,14 +28,10 @@ __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 OPTIONS = Path(__file__).parents[1] / "cli" / "settings.json"
 PAGE = config_folder().parent / "docs" / "settings.md"
 
-_HEADINGS = {
-    "model": "Network",
-    "optim": "Optimiser",
-    "finetune": "Fine-tuning",
-    "run": "Training",
-}
+_HEADINGS = {"model": "Network", "optim": "Optimiser", "finetune": "Fine-tuning", "run": "Training"}
 _TYPES = {int: "integer", float: "number", bool: "yes or no", list: "list", dict: "mapping"}
 _TYPES |= {Path: "path", tuple: "numbers"}
+_BOUNDS = {"gt": ">", "ge": "≥", "lt": "<"}  # high upper limits only catch typing errors
 
 _INTRODUCTION = """\
 # Settings
@@ -68,7 +64,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """The first paragraph of the docstring, and the default where no recipe changes it."""
+        """The first paragraph of the docstring, and the default."""
         help = " ".join(self.text.partition("\n\n")[0].split())
         if self.default in (None, []) or "By default" in help:
             return help
@@ -98,56 +94,56 @@ def markdown() -> str:
     """Return the content of `docs/settings.md`."""
     parts = [_INTRODUCTION]
     for name, field in TrainConfig.model_fields.items():
-        section: Any = field.annotation
-        parts += [
-            f"## `{name}`\n",
-            f"{(section.__doc__ or '').strip().splitlines()[0]}\n",
-            "| setting | option | value | default | meaning |\n|---|---|---|---|---|",
-            *map(_row, _section(name)),
-            "",
-        ]
+        purpose = (field.annotation.__doc__ or "").strip().splitlines()[0]
+        head = "| setting | option | value | default | meaning |\n|---|---|---|---|---|"
+        parts += [f"## `{name}`\n", f"{purpose}\n", head, *map(_row, _section(name)), ""]
     return "\n".join(parts)
 
 
 def _section(name: str) -> Iterator[Setting]:
-    """The settings of a section, and those that its subclasses add."""
+    """Yield the settings of a section, and those that its subclasses add."""
     base: Any = TrainConfig.model_fields[name].annotation
-    yielded = set(FROM_DATA)
+    yielded = {f"{name}.{key}" for key in FROM_DATA}
     for section in (base, *base.__subclasses__()):
         for setting in _fields(name, section):
-            key = setting.name.removeprefix(f"{name}.")
-            if key not in yielded:
-                yielded.add(key)
+            if setting.name not in yielded:
+                yielded.add(setting.name)
                 yield setting
 
 
 def _fields(name: str, section: Any) -> Iterator[Setting]:
-    """The settings of a pydantic model or a dataclass that have a docstring."""
+    """Yield the settings of a pydantic model or a dataclass that have a docstring."""
     if issubclass(section, BaseModel):
         defaults = {key: field.get_default() for key, field in section.model_fields.items()}
         metadata = {key: field.metadata for key, field in section.model_fields.items()}
     else:
         defaults, metadata = asdict(section()), {}
-    hints, texts = get_type_hints(section, include_extras=True), _docstrings(section)
-    for key in texts:
+    hints = get_type_hints(section, include_extras=True)
+    for key, text in _docstrings(section).items():
         notes = getattr(hints[key], "__metadata__", ())
         words = [note for note in notes if isinstance(note, str)]
         headings = [word for word in words if not word.startswith("-")]
         type_, choices = _type(hints[key])
+        bounds = [
+            f"{sign} {getattr(bound, limit)}"
+            for bound in metadata.get(key, notes)
+            for limit, sign in _BOUNDS.items()
+            if hasattr(bound, limit)
+        ]
         yield Setting(
             f"{name}.{key}",
             tuple(word for word in words if word.startswith("-")),
             headings[0] if headings else _HEADINGS.get(name, name.capitalize()),
             type_,
             choices,
-            _bounds(metadata.get(key, notes)),
+            ", ".join(bounds),
             defaults[key],
-            texts[key],
+            text,
         )
 
 
 def _docstrings(section: type) -> dict[str, str]:
-    """The docstring below each field."""
+    """Return the docstring below each field."""
     (tree,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
     return {
@@ -162,31 +158,21 @@ def _docstrings(section: type) -> dict[str, str]:
 
 
 def _type(hint: Any) -> tuple[str, tuple[str, ...]]:
-    """The name of a type, and its values where they are listed."""
-    if get_origin(hint) is Annotated:
-        return _type(get_args(hint)[0])
-    if get_origin(hint) is Literal:
-        return "choice", get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        parts = [part for part in get_args(hint) if part is not NoneType]
+    """Return the name of a type, and its values if it is a choice."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _type(parts[0])
+    if origin is Literal:
+        return "choice", parts
+    if origin in (Union, UnionType):
+        parts = tuple(part for part in parts if part is not NoneType)
         return _type(parts[0]) if len(parts) == 1 else ("text", ())
-    return _TYPES.get(get_origin(hint) or hint, "text"), ()
-
-
-def _bounds(metadata: Iterable[Any]) -> str:
-    """The bounds of a number, such as `≥ 0, < 1`. High upper limits only catch typing errors."""
-    signs = {"gt": ">", "ge": "≥", "lt": "<"}
-    return ", ".join(
-        f"{sign} {getattr(bound, key)}"
-        for bound in metadata
-        for key, sign in signs.items()
-        if hasattr(bound, key)
-    )
+    return _TYPES.get(origin or hint, "text"), ()
 
 
 @cache
 def _set_by_recipes() -> set[str]:
-    """Names of the settings that the default recipe of some data set changes."""
+    """Return the names of the settings that the recipe of any data set changes."""
     defaults = {setting.name: setting.default for setting in settings()}
     return {
         f"{section}.{key}"

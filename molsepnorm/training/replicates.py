@@ -13,7 +13,7 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.model import encoding_of
-from molsepnorm.tasks.metrics.spread import mean_and_sd
+from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder

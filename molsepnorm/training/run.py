@@ -181,7 +181,7 @@ def _train(
         features = dataset.store.features
         if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
             network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
-        model = PropertyModel(network, dataset.store.featurizer, task)
+        model = PropertyModel(network, dataset.store.featurizer, task, config.objective.name)
         loaded = None if start is None else load_weights(network, task, start)
         if loaded is not None:
             source = config.finetune.start or "a model in memory"

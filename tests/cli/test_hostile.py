@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from rich.table import Table
 
 from molsepnorm.cli import main
-from molsepnorm.cli.console import cell, escaped, make_console
+from molsepnorm.cli.console import escaped, make_console
 from molsepnorm.errors import DataError, prefixed
 from molsepnorm.training import TrainingResult, load_config
 from molsepnorm.training.config import TrainConfig
@@ -156,7 +156,7 @@ def test_the_console_escapes_tables_titles_and_lines(capsys):
     console = make_console()
     table = Table(title="t\x1b[2J")
     table.add_column("[red]c\x1b[2J")
-    table.add_row(cell("[/]cell\x1b[2J"))
+    table.add_row("[/]cell\x1b[2J")
     table.add_row("cell[/]\x1b[2J")
     console.print(table)
     console.print("line\x1b[2J[bold]", style="yellow")

@@ -1,4 +1,4 @@
-"""A file that holds its digest, and one bit of it that is another."""
+"""Digests detect any changed bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from molsepnorm.files.digests import BLANK, KEY, check_sealed, json_digest, writ
 
 
 def _sealed(path, **metadata: str) -> str:
-    """Write a file; its digest."""
+    """Write a file and return its digest."""
     arrays = {"a": np.arange(300_000, dtype=np.float32), "b": np.zeros(0)}
     write_sealed(path, [save(arrays, metadata={**metadata, KEY: BLANK})])
     digest = check_sealed(path)
@@ -22,7 +22,7 @@ def _sealed(path, **metadata: str) -> str:
 
 
 def test_the_digest_is_that_of_the_file_with_a_blank(tmp_path):
-    """Anyone can compute it; and the file is one that the public library reads."""
+    """The safetensors library reads the file."""
     digest = _sealed(tmp_path / "a")
     content = (tmp_path / "a").read_bytes()
     assert content.count(digest.encode()) == 1
@@ -30,20 +30,19 @@ def test_the_digest_is_that_of_the_file_with_a_blank(tmp_path):
     assert load_file(tmp_path / "a")["a"][-1] == 299_999
 
 
-def test_parts_are_one_file(tmp_path):
-    """However it is cut after the header."""
+def test_parts_are_written_one_after_the_other(tmp_path):
     whole = save({"a": np.arange(1000)}, metadata={KEY: BLANK})
     write_sealed(tmp_path / "one", [whole])
     write_sealed(tmp_path / "two", [whole[:500], memoryview(whole)[500:501], whole[501:]])
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_a_text_that_looks_like_the_field_is_not_taken_for_it(tmp_path):
+def test_other_metadata_that_resemble_a_digest_are_ignored(tmp_path):
     fake = f'"{KEY}": "{"1" * 64}"'
     assert _sealed(tmp_path / "a", aaa=fake, zzz=fake) != "1" * 64
 
 
-def test_a_file_without_a_digest(tmp_path):
+def test_a_file_without_a_digest_is_accepted(tmp_path):
     (tmp_path / "a").write_bytes(save({"a": np.arange(3)}))
     assert check_sealed(tmp_path / "a") is None
     (tmp_path / "a").write_bytes(b"")
@@ -51,19 +50,19 @@ def test_a_file_without_a_digest(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["length", "header", "data"])
-def test_any_other_bit_is_another_digest(tmp_path, part):
-    """In the field's own name it is no digest any more, which is no less a difference."""
+def test_a_changed_bit_is_noticed(tmp_path, part):
+    """A change in the name of the digest's field removes the digest."""
     path = tmp_path / "a"
     digest = _sealed(path)
     content = path.read_bytes()
     header = 8 + int.from_bytes(content[:8], "little")
     rng = np.random.default_rng(0)
     begin, end = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}[part]
-    places = range(begin, end) if part != "data" else rng.integers(begin, end, 100).tolist()
+    positions = range(begin, end) if part != "data" else rng.integers(begin, end, 100).tolist()
     field = re.search(rb'"sha256"', content)
-    for place in places:
+    for position in positions:
         changed = bytearray(content)
-        changed[place] ^= 1 << int(rng.integers(8))
+        changed[position] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
         try:
             found = check_sealed(path)
@@ -71,12 +70,12 @@ def test_any_other_bit_is_another_digest(tmp_path, part):
             assert re.match("its content does not match its digest [0-9a-f]{12}…", str(error))
         else:
             assert found is None
-            assert part == "length" or field.start() <= place < field.end() + 68
+            assert part == "length" or field.start() <= position < field.end() + 68
     path.write_bytes(content)
     assert check_sealed(path) == digest
 
 
-def test_json_counts_not_its_layout():
+def test_a_json_digest_depends_on_content_not_layout():
     assert json_digest({"a": 1, "b": [1.5, "é"]}) == json_digest({"b": [1.5, "é"], "a": 1})
     assert json_digest({"a": 1}) != json_digest({"a": 1.5})
     assert json_digest({"a": "1"}) != json_digest({"a": 1})

@@ -1,4 +1,4 @@
-"""JSON that is damaged, or is not what it should be."""
+"""Damaged or invalid JSON files are refused."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Point:
         (b"1" * 5000, "a.json is damaged: .*digits"),
     ],
 )
-def test_no_json(tmp_path, content, message):
+def test_a_damaged_file_is_refused(tmp_path, content, message):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(ModelError, match=message):
         read_json(tmp_path / "a.json")
 
 
-def test_no_file(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(StorageError, match="cannot read .*a.json: there is no such file"):
         read_json(tmp_path / "a.json")
 
 
-def test_values_of_the_right_types():
+def test_values_of_the_right_types_are_converted():
     assert check_types(Point, {"x": 1, "y": 2, "names": ["a"]}, "p") == Point(1, 2.0, ("a",))
     assert check_types(dict[str, float | None], {"a": None, "b": 1}, "p") == {"a": None, "b": 1}
 

@@ -1,4 +1,4 @@
-"""Writing that loses nothing, and messages that say what to do."""
+"""Files are replaced as a whole, and errors say what to do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from molsepnorm.files.writing import (
 )
 
 
-def test_the_file_appears_whole_and_the_scratch_goes(tmp_path, tree):
+def test_a_new_file_appears_as_a_whole(tmp_path, tree):
     target = tmp_path / "deep" / "down" / "file.txt"
     with replacing(target) as scratch:
         scratch.write_text("new")
@@ -47,7 +47,7 @@ def test_an_old_file_is_replaced(tmp_path, tree):
     assert tree(tmp_path) == {"file": b"new"}
 
 
-def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
+def test_an_old_folder_is_replaced_as_a_whole(tmp_path, tree):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old.txt").write_text("old")
     with replacing(str(tmp_path / "model"), folder=True) as scratch:
@@ -57,7 +57,7 @@ def test_an_old_folder_is_replaced_not_merged(tmp_path, tree):
 
 @pytest.mark.parametrize("failure", [ValueError("no"), KeyboardInterrupt(), OSError(5, "broken")])
 @pytest.mark.parametrize("folder", [False, True])
-def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
+def test_a_failure_keeps_the_old_content(tmp_path, tree, failure, folder):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "file").write_text("old")
     before = tree(tmp_path)
@@ -75,8 +75,8 @@ def test_a_failure_keeps_what_was_there(tmp_path, tree, failure, folder):
     assert tree(tmp_path) == before
 
 
-def test_two_writers_at_once_do_not_meet(tmp_path, tree):
-    """The one that ends last wins; neither sees the other's half-written file."""
+def test_two_writers_do_not_disturb_each_other(tmp_path, tree):
+    """The file of the last one to finish is kept."""
     with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
         one.write_text("one")
         other.write_text("other")
@@ -86,18 +86,18 @@ def test_two_writers_at_once_do_not_meet(tmp_path, tree):
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (errno.ENOSPC, "the disk is full: free some space or choose another place"),
+        (errno.ENOSPC, "the disk is full: free some space or choose another folder"),
         (errno.EDQUOT, "the disk quota is used up"),
-        (errno.EACCES, "permission denied: choose a place you may write to"),
-        (errno.EPERM, "permission denied: choose a place you may write to"),
-        (errno.EROFS, "the file system is read-only: choose another place"),
+        (errno.EACCES, "permission denied: choose a folder that you may write to"),
+        (errno.EPERM, "permission denied: choose a folder that you may write to"),
+        (errno.EROFS, "the file system is read-only: choose another folder"),
         (errno.ENOTDIR, "a part of the path is a file, not a folder"),
         (errno.EISDIR, "there is a folder of that name"),
         (errno.EEXIST, "there is a file of that name where a folder is needed"),
         (errno.EIO, os.strerror(errno.EIO)),
     ],
 )
-def test_what_the_system_says_becomes_advice(tmp_path, code, advice):
+def test_system_errors_are_followed_by_advice(tmp_path, code, advice):
     with (
         pytest.raises(StorageError, match=f"^cannot write {tmp_path / 'file'}: {advice}"),
         replacing(tmp_path / "file"),
@@ -105,8 +105,8 @@ def test_what_the_system_says_becomes_advice(tmp_path, code, advice):
         raise OSError(code, os.strerror(code))
 
 
-def test_a_full_disk(small_disk, tree):
-    """The real thing: the old file stays, and what was half written is gone."""
+def test_a_full_disk_keeps_the_old_file(small_disk, tree):
+    """The partly written file is removed."""
     (small_disk / "file").write_bytes(b"old")
     with (
         pytest.raises(
@@ -118,7 +118,7 @@ def test_a_full_disk(small_disk, tree):
     assert tree(small_disk) == {"file": b"old"}
 
 
-def test_a_file_where_a_folder_is_needed(tmp_path, tree):
+def test_a_file_in_place_of_a_folder_is_refused(tmp_path, tree):
     (tmp_path / "file").write_text("a file")
     for target in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
         with (
@@ -129,7 +129,7 @@ def test_a_file_where_a_folder_is_needed(tmp_path, tree):
     assert tree(tmp_path) == {"file": b"a file"}
 
 
-def test_a_folder_where_a_file_is_needed(tmp_path, tree):
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path, tree):
     (tmp_path / "folder").mkdir()
     with (
         pytest.raises(StorageError, match=r"cannot write .*folder: there is a folder of that name"),
@@ -139,7 +139,7 @@ def test_a_folder_where_a_file_is_needed(tmp_path, tree):
     assert tree(tmp_path) == {"folder": None}
 
 
-def test_errors_that_already_speak_pass_unchanged(tmp_path):
+def test_other_errors_are_not_changed(tmp_path):
     inner = StorageError("already clear")
     with pytest.raises(StorageError) as caught, clear_errors(tmp_path, "read"):
         raise inner
@@ -148,7 +148,7 @@ def test_errors_that_already_speak_pass_unchanged(tmp_path):
         raise ZeroDivisionError
 
 
-def test_a_missing_file_names_the_path_and_keeps_the_cause(tmp_path):
+def test_the_error_for_a_missing_file_has_its_path_and_cause(tmp_path):
     missing = tmp_path / "missing"
     with (
         pytest.raises(
@@ -161,7 +161,7 @@ def test_a_missing_file_names_the_path_and_keeps_the_cause(tmp_path):
     assert isinstance(caught.value.__cause__, FileNotFoundError)
 
 
-def test_json_for_people(tmp_path, tree):
+def test_json_is_indented(tmp_path, tree):
     write_json(tmp_path / "sub" / "a.json", {"b": [1, 2.5, None], "é": "ü"})
     text = (tmp_path / "sub" / "a.json").read_text(encoding="utf-8")
     assert json.loads(text) == {"b": [1, 2.5, None], "é": "ü"}
@@ -170,14 +170,14 @@ def test_json_for_people(tmp_path, tree):
 
 
 @pytest.mark.parametrize("content", [float("nan"), float("inf"), object()])
-def test_what_is_no_json_leaves_the_old_file(tmp_path, tree, content):
+def test_invalid_json_content_keeps_the_old_file(tmp_path, tree, content):
     write_json(tmp_path / "a.json", 1)
     with pytest.raises((ValueError, TypeError)):
         write_json(tmp_path / "a.json", {"x": content})
     assert tree(tmp_path) == {"a.json": b"1\n"}
 
 
-def test_a_fingerprint_knows_contents_not_names(tmp_path):
+def test_a_fingerprint_depends_on_contents_not_names(tmp_path):
     one, same, other = (tmp_path / name for name in ("one", "same", "other"))
     one.write_bytes(b"abc" * 700_000)  # more than is read at once
     same.write_bytes(b"abc" * 700_000)
@@ -187,7 +187,7 @@ def test_a_fingerprint_knows_contents_not_names(tmp_path):
     assert fingerprint(one, "x") != fingerprint(one, "y")
 
 
-def test_a_fingerprint_knows_order_and_where_a_part_ends():
+def test_a_fingerprint_depends_on_order_and_boundaries_of_parts():
     prints = [
         fingerprint("ab", "c"),
         fingerprint("a", "bc"),
@@ -200,7 +200,7 @@ def test_a_fingerprint_knows_order_and_where_a_part_ends():
     assert all(len(print_) == 24 for print_ in prints)
 
 
-def test_a_fingerprint_of_a_missing_file_says_so(tmp_path):
+def test_a_fingerprint_of_a_missing_file_is_refused(tmp_path):
     with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
         fingerprint(tmp_path / "missing")
 
@@ -241,14 +241,14 @@ with files.replacing(Path(sys.argv[1])) as scratch, files.scratch_folder(Path(sy
 
 
 def _killed(target, kind) -> None:
-    """A writer that is killed in the middle."""
+    """Run a writer that is killed before it is done."""
     done = subprocess.run([sys.executable, "-c", KILLED, str(target), kind])
     assert done.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "spool"])
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, tree, kind):
-    """Whatever either of them writes; what else lies there, hidden or not, stays."""
+def test_the_next_writer_removes_leftovers_of_a_killed_one(tmp_path, tree, kind):
+    """For files and folders; other files, hidden or not, are kept."""
     others = {".x.partial": b"1", "a.0123456789abcd.partial": b"2", ".b.spool": b"3"}
     for name, content in others.items():
         (tmp_path / name).write_bytes(content)
@@ -260,7 +260,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, tree, kind):
     assert tree(tmp_path) == {**others, "other.json": b"1\n"}
 
 
-def test_a_folder_whose_writer_was_killed_between_two_renamings_is_put_back(tmp_path, tree):
+def test_a_folder_is_restored_after_a_kill_between_two_renamings(tmp_path, tree):
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "old").write_text("old")
     before = tree(tmp_path)
@@ -271,8 +271,8 @@ def test_a_folder_whose_writer_was_killed_between_two_renamings_is_put_back(tmp_
     assert tree(tmp_path) == before
 
 
-def test_an_old_folder_that_was_replaced_since_goes(tmp_path, tree):
-    """Its writer was killed; another one has put a new folder there."""
+def test_an_old_folder_with_a_replacement_is_removed(tmp_path, tree):
+    """Its writer was killed, and another one created a new folder."""
     (tmp_path / "target").mkdir()
     _killed(tmp_path / "target", "renaming")
     (tmp_path / "target").mkdir()
@@ -282,8 +282,8 @@ def test_an_old_folder_that_was_replaced_since_goes(tmp_path, tree):
     assert tree(tmp_path) == {"target": None, "target/new": b"new"}
 
 
-def test_what_a_living_writer_writes_is_left_alone(tmp_path, tree):
-    """Its file takes its place in the end, however many others write meanwhile."""
+def test_files_of_a_running_writer_are_kept(tmp_path, tree):
+    """It replaces the target when it is done, even if others write in the meantime."""
     command = [sys.executable, "-c", WAITING, str(tmp_path / "target")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -298,20 +298,20 @@ def test_what_a_living_writer_writes_is_left_alone(tmp_path, tree):
     assert tree(tmp_path) == {"target": b"whole"}
 
 
-def test_what_other_machines_wrote_is_left_to_them(tmp_path, tree, monkeypatch):
-    """Their locks may not be seen from here."""
+def test_files_of_other_machines_are_kept(tmp_path, tree, monkeypatch):
+    """Their locks may not be visible on this machine."""
     with monkeypatch.context() as patch:
         patch.setattr(platform, "node", lambda: "elsewhere")
         _, lock = files._new_scratch(tmp_path / "target", "partial", folder=False)
         assert lock is not None
-        os.close(lock)  # as a disk does that does not share locks
+        os.close(lock)  # like a disk that does not share locks
     before = tree(tmp_path)
     write_json(tmp_path / "other", 1)
     assert tree(tmp_path) == {**before, "other": b"1\n"}
 
 
-def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch):
-    """Another writer may come between its making and its locking."""
+def test_a_scratch_file_that_was_removed_is_created_again(tmp_path, tree, monkeypatch):
+    """Another writer may remove it before it is locked."""
     lock, calls = files._lock, []
 
     def late(path):
@@ -326,7 +326,7 @@ def test_a_scratch_taken_for_a_leftover_is_made_anew(tmp_path, tree, monkeypatch
     assert tree(tmp_path) == {"target": b"1\n"}
 
 
-def test_the_folder_above_all_has_no_name():
+def test_the_root_folder_is_refused():
     with (
         pytest.raises(StorageError, match="cannot write /: there is a folder of that name"),
         files.replacing("/"),
@@ -334,8 +334,8 @@ def test_the_folder_above_all_has_no_name():
         pass
 
 
-def test_a_disk_without_locks(tmp_path, tree, monkeypatch):
-    """Files are written as ever, and nothing is taken for left behind."""
+def test_files_are_written_without_locks(tmp_path, tree, monkeypatch):
+    """Leftovers are not removed then."""
     _killed(tmp_path / "target", "file")
     before = tree(tmp_path)
     monkeypatch.setattr(files, "flock", None)
@@ -350,8 +350,8 @@ CELLS = ["\r", "\n", "\r\n", "a\rb", '"', '""', "'", ",", " x ", "\t", "", "a\0b
 
 @given(st.lists(st.lists(st.sampled_from(CELLS), min_size=2, max_size=2)))
 @example([[cell, other] for cell in CELLS for other in CELLS])
-def test_rows_of_a_csv_are_read_back_as_they_were(rows):
-    """By Python and by pandas, whatever the cells hold."""
+def test_rows_of_a_csv_are_read_back_unchanged(rows):
+    """By Python and by pandas, with any characters."""
     rows = [["a\rb", "c"], *rows]
     for end in ("\n", "\r\n"):
         file = io.StringIO(newline="")

@@ -40,7 +40,7 @@ def _model(*targets: Target, **config) -> PropertyModel:
 
 def _body(folder: Path) -> dict[str, torch.Tensor]:
     state = PropertyModel.from_pretrained(folder).network.state_dict()
-    return {name: tensor for name, tensor in state.items() if not name.startswith("readout.")}
+    return {name: tensor for name, tensor in state.items() if not name.startswith("head.")}
 
 
 def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
@@ -76,7 +76,7 @@ def test_predictions_stay_the_same_under_another_standardisation(configure, star
     assert model.task.targets[0].scale != old.task.targets[0].scale
     vectors = torch.randn(9, model.network.config.width)
     with torch.no_grad():
-        mine, theirs = (m.task.predictions(m.network.readout(vectors)) for m in (model, old))
+        mine, theirs = (m.task.predictions(m.network.head(vectors)) for m in (model, old))
     torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
@@ -84,8 +84,8 @@ def test_freezing_every_epoch_trains_the_head_only(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3}
     result = train(configure(settings), tmp_path / "run")
     assert _equal(_body(result.folder), _body(start))
-    head = PropertyModel.from_pretrained(start).network.readout.weight
-    assert not torch.equal(result.model.network.readout.weight, head)
+    head = PropertyModel.from_pretrained(start).network.head.weight
+    assert not torch.equal(result.model.network.head.weight, head)
 
 
 def test_the_body_is_trained_after_the_frozen_epochs(configure, start, tmp_path):
@@ -108,9 +108,9 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
     y, renamed = Target("y", "regression", 2.0, 4.0), Target("Y", "regression", 2.0, 4.0)
     start = _model(y, colour, Target("active", "binary"))
     new = _model(Target("active", "binary"), renamed, colour, Target("y", "binary"))
-    before = new.network.readout.weight.detach().clone()
+    before = new.network.head.weight.detach().clone()
     loaded = load_weights(new.network, new.task, start)
-    old, weight = start.network.readout.weight, new.network.readout.weight
+    old, weight = start.network.head.weight, new.network.head.weight
     assert torch.equal(weight[0], old[4])
     assert torch.equal(weight[2:5], old[1:4])
     assert torch.equal(weight[[1, 5]], before[[1, 5]])
@@ -128,10 +128,7 @@ def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
     new = _model(Target(name, "regression"), head="mlp")
     loaded = load_weights(new.network, new.task, start)
     for part in (0, 2):
-        assert (
-            torch.equal(new.network.readout[part].weight, start.network.readout[part].weight)
-            == same
-        )
+        assert torch.equal(new.network.head[part].weight, start.network.head[part].weight) == same
     assert (loaded.loaded == loaded.parameters) == same
 
 
@@ -140,7 +137,21 @@ def test_a_start_changes_everything_but_new_outputs():
     load_weights(new.network, new.task, start)
     for name, tensor in start.network.state_dict().items():
         same = torch.equal(tensor, new.network.state_dict()[name])
-        assert same == (not name.startswith("readout.") or name == "readout.bias"), name
+        assert same == (not name.startswith("head.") or name == "head.bias"), name
+
+
+def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path):
+    """The contrastive objective trains the body only; the model folder names the objective."""
+    settings = {"objective.name": "contrastive", "run.epochs": 1, "model.dropout": 0.1}
+    pretrained = train(configure(settings), tmp_path / "pretrained").folder
+    model = PropertyModel.from_pretrained(pretrained)
+    assert model.objective == "contrastive"
+    assert PropertyModel.from_pretrained(start).objective == "supervised"
+    new = PropertyModel(Graphormer(model.network.config), "zinc", model.task)
+    before = new.network.head.weight.detach().clone()
+    loaded = load_weights(new.network, new.task, model)
+    assert (loaded.same_targets, loaded.new_targets) == ((), ("y",))
+    assert torch.equal(new.network.head.weight, before)
 
 
 def test_many_new_targets_are_summed_up():
@@ -161,11 +172,11 @@ def test_a_frozen_body_has_no_gradients_dropout_or_new_statistics():
     network.train()
     body.eval()
     assert [name for name, p in network.named_parameters() if p.requires_grad] == [
-        "readout.weight",
-        "readout.bias",
+        "head.weight",
+        "head.bias",
     ]
     training = [name for name, module in network.named_modules() if module.training]
-    assert [name for name in training if name] == ["readout"]
+    assert [name for name in training if name] == ["head"]
     assert body.freeze(False)
     assert [name for name, p in network.named_parameters() if p.requires_grad] == trainable
 
@@ -182,8 +193,8 @@ def test_learning_rates_follow_the_depth():
         for parameter in group["params"]
     }
     assert found.keys() == set(names.values())
-    expected = {"readout": 1.0, "last_norm": 0.5, "layers.2": 0.5, "layers.1": 0.05}
-    expected |= {"layers.0": 0.005, "embedding": 0.0005, "bias": 0.0005}
+    expected = {"head": 1.0, "last_norm": 0.5, "layers.2": 0.5, "layers.1": 0.05}
+    expected |= {"layers.0": 0.005, "embedding": 0.0005, "pair_encoding": 0.0005}
     expected = {f"network.{name}": factor for name, factor in expected.items()} | {"head": 1.0}
     for name, factor in found.items():
         (prefix,) = [each for each in expected if name.startswith(f"{each}.")]
@@ -236,7 +247,7 @@ def test_a_run_records_its_start(configure, start, tmp_path):
 
     class Spy(Callback):
         def on_start(self, config, dataset, model, folder):
-            seen.extend(dataset.remarks)
+            seen.extend(dataset.warnings)
 
     run = train(configure(settings), tmp_path / "run", callback=Spy()).folder
     origin = {"model": str(start), "weights_sha256": weights_digest(start)}
@@ -245,7 +256,7 @@ def test_a_run_records_its_start(configure, start, tmp_path):
     assert environment["start"] == origin
     assert environment["loaded_weights"]["same_targets"] == ["y"]
     assert environment["loaded_weights"]["new_targets"] == ["active"]
-    (said,) = [remark for remark in seen if "Training starts from" in remark]
+    (said,) = [warning for warning in seen if "Training starts from" in warning]
     assert f"Training starts from {start}: " in said
     assert said.endswith("; its output weights were loaded for y; new output weights for active.")
     config = load_config(config=run / "config.yaml").finetune

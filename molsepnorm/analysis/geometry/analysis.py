@@ -31,7 +31,7 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.predict.inference import infer, pick_device
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.metrics.spread import mean_and_sd
+from molsepnorm.tasks.metrics import mean_and_sd
 
 __all__ = [
     "ATOMS",

@@ -33,8 +33,13 @@ Definitions that differ between libraries:
 """
 
 from molsepnorm.tasks.metrics.metric import METRICS, Kind, Metric
-from molsepnorm.tasks.metrics.resampling import draw_resamples, interval
-from molsepnorm.tasks.metrics.scoring import resampled_scores, score
+from molsepnorm.tasks.metrics.scoring import (
+    draw_resamples,
+    interval,
+    mean_and_sd,
+    resampled_scores,
+    score,
+)
 
 __all__ = [
     "METRICS",
@@ -42,6 +47,7 @@ __all__ = [
     "Metric",
     "draw_resamples",
     "interval",
+    "mean_and_sd",
     "resampled_scores",
     "score",
 ]

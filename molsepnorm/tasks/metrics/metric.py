@@ -7,9 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, did_you_mean
-
-__all__ = ["METRICS", "Kind", "Metric", "find"]
+__all__ = ["METRICS", "Kind", "Metric"]
 
 Kind = Literal["regression", "binary", "multiclass"]
 """Kind of a target: a number, yes or no, or one of several classes."""
@@ -53,15 +51,3 @@ METRICS = {
 }
 """`loss` is the training loss on the validation split. It compares models whose targets are of
 several kinds; it does not score single targets."""
-
-
-def find(name: str) -> Metric:
-    """Return the metric of that name, if it scores single targets.
-
-    Raises:
-        ConfigError: there is no such metric.
-    """
-    known = [metric.name for metric in METRICS.values() if metric.kinds]
-    if name not in known:
-        raise ConfigError(f"no metric '{name}' scores a target. {did_you_mean(name, known)}")
-    return METRICS[name]

@@ -1,4 +1,4 @@
-"""Messages and exit status of the processes that torchrun starts."""
+"""Messages and exit status of the processes that torchrun starts, and signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from molsepnorm.cli import ranks
+from molsepnorm.cli import signals
 from molsepnorm.cli.signals import stop_on_signal
 
 UNKNOWN = ("train", "--dataset", "zync")
@@ -38,15 +38,15 @@ def end_by_torchrun(seconds: float) -> None:
 
 def test_rank_is_read_from_the_environment(become, monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert ranks.rank() is None
+    assert signals.rank() is None
     become(0, size=1)
-    assert ranks.rank() is None
+    assert signals.rank() is None
     become(0)
-    assert ranks.rank() == 0
+    assert signals.rank() == 0
     become(1)
-    assert ranks.rank() == 1
+    assert signals.rank() == 1
     monkeypatch.delenv("LOCAL_RANK")  # a cluster's WORLD_SIZE, and nothing of torchrun's
-    assert ranks.rank() is None
+    assert signals.rank() is None
 
 
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
@@ -54,10 +54,10 @@ def test_the_first_process_prints_an_error_at_once(run, become, monkeypatch, arg
     alone = run(*args)
     become(0)
     monkeypatch.setattr(time, "sleep", end_by_torchrun)
-    told = run(*args)
-    assert told.exit_code == alone.exit_code == 2
-    assert told.stderr == alone.stderr
-    assert "Error: " in told.stderr
+    printed = run(*args)
+    assert printed.exit_code == alone.exit_code == 2
+    assert printed.stderr == alone.stderr
+    assert "Error: " in printed.stderr
 
 
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
@@ -72,7 +72,7 @@ def test_other_processes_exit_silently_with_the_same_status(run, become, monkeyp
 def test_another_process_prints_an_error_of_its_own(refused, become, monkeypatch):
     """The first process has no error, so torchrun does not end this one while it waits."""
     become(1)
-    monkeypatch.setattr(ranks, "_SECONDS", 0)
+    monkeypatch.setattr(signals, "_SECONDS", 0)
     assert refused(*UNKNOWN).startswith("process 1: ")
 
 
@@ -84,8 +84,8 @@ def test_a_signal_that_torchrun_repeats_is_ignored(become, capsys, rank):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.signal == signal.SIGINT
-    told = capsys.readouterr().err.strip()
-    assert told == ("" if rank else "Stopping after this step …")
+    printed = capsys.readouterr().err.strip()
+    assert printed == ("" if rank else "Stopping after this step …")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -1,4 +1,4 @@
-"""`molsepnorm benchmark` as a user sees it."""
+"""`molsepnorm benchmark` and `molsepnorm ablate` on the command line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
 
 
 def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_path, monkeypatch):
-    """The same command finds it again."""
+    """The same command continues it."""
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "mine.csv", y=NUMBERS)
     for _ in range(2):
@@ -134,7 +134,7 @@ def test_the_same_command_continues_a_stopped_benchmark(
         (("--seeds", "0,"), "'0,' should look like"),
         (("--seeds", "0-"), "'0-' should look like"),
         (("--seeds", "1.5"), "'1.5' should look like"),
-        (("--seeds", "0-999999999999"), "'0-999999999999' are 10,000 seeds or more"),
+        (("--seeds", "0-999999999999"), "'0-999999999999' names 10,000 seeds or more"),
         (("--seeds", "3-1"), "at least one seed is needed, each once"),
         (("--seeds", "0-3,2"), "at least one seed is needed, each once, such as 0-9"),
         (("--replicates", "0"), "'--replicates': 0 is not in the range x>=1"),
@@ -167,3 +167,66 @@ def test_benchmark_has_help_with_examples(ok):
     assert text.count("molsepnorm benchmark ") >= 3
     for option in ("--seeds", "--replicates", "--folds", "--json", "-o, --output"):
         assert option in text
+
+
+@pytest.fixture
+def ablate(tmp_path, tiny, write_table):
+    """Arguments of a comparison of two norms on data.csv, into the test's folder norms."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    return (
+        *("ablate", "--data", table, "--targets", "y", *tiny, "-o", tmp_path / "norms"),
+        *("--epochs", 1, "--vary", "norm=shared,sep"),
+    )
+
+
+def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
+    text = ok(*ablate, "--seeds", "0-1")
+    printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
+    for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
+        assert text.count(f"{name}: val rmse ") == 1
+    assert "RMSE: mean ± sd of 2 run(s)" in text
+    for variant in ("shared", "sep"):
+        spread = printed["variants"][variant]["test"]["rmse"]
+        assert f"{spread['mean']:.4f} ± {spread['sd']:.4f}" in text
+    difference = printed["differences"]["sep"]["test"]
+    assert f"{difference['mean']:+.4f}" in text
+    assert f"{difference['p']:.2g}" in text
+    assert str(tmp_path / "norms" / "ablation.json") in text
+
+
+def test_json_output_equals_the_file(ablate, ok, tmp_path):
+    printed = json.loads(ok(*ablate, "--seeds", "0", "--json"))
+    assert printed == json.loads((tmp_path / "norms" / "ablation.json").read_text())
+    assert printed["differences"]["sep"]["val"]["interval"] is None
+
+
+def test_the_same_command_continues_a_stopped_ablation(ablate, ok, run, tmp_path, monkeypatch):
+    plain = TrainStep.__call__
+
+    def step(self, *planned):
+        if self.config.run.seed == 1 and self.config.model.norm == "sep":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return plain(self, *planned)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", step)
+        result = run(*ablate, "--seeds", "0-1")
+    assert result.exit_code == 128 + signal.SIGTERM
+    assert "Stopped and saved. Run the same command again to continue." in result.stderr
+    text = ok(*ablate, "--seeds", "0-1")
+    assert "sep seed-1: " in text
+    assert "seed-0: " not in text
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ("norm", "'norm' should look like model.layers=4,8,12"),
+        ("model.layers=", "'model.layers=' should look like"),
+        ("model.layers={", "should look like"),
+        ("norm=sep,pre", "unknown norm 'pre'"),
+        ("modle.layers=1,2", "unknown setting 'modle.layers'"),
+    ],
+)
+def test_invalid_variations_are_refused(ablate, refused, vary, message):
+    assert message in refused(*ablate[:-1], vary)

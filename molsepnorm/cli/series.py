@@ -1,0 +1,162 @@
+"""`molsepnorm benchmark` and `molsepnorm ablate`: several runs of one recipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from molsepnorm.cli.console import print_json, say
+from molsepnorm.cli.options import (
+    GroupedCommand,
+    configuration,
+    json_option,
+    option,
+    output_option,
+    seeds_option,
+    training_options,
+)
+from molsepnorm.cli.signals import stop_on_signal
+
+if TYPE_CHECKING:
+    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.training import Ablation, Replicates
+
+    Runs = TypeVar("Runs", Replicates, Ablation)
+
+_FINISHED = "Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-{}]"
+
+
+@click.command(cls=GroupedCommand)
+@training_options("run.seed")
+@seeds_option
+@option(
+    "--replicates",
+    type=click.IntRange(min=1),
+    help="Number of splits: training and validation molecules are drawn again for each, the test "
+    "molecules stay the same. Not needed with --folds, which trains on every fold.",
+)
+@output_option(_FINISHED.format("series"))
+@json_option
+def benchmark(
+    seeds: list[int], replicates: int | None, output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Train with several seeds or on several splits, and print mean and standard deviation.
+
+    Each run has a folder of its own; summary.json is updated after each run. Run the same command
+    again to continue after an interruption.
+
+    \b
+    molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9
+    molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
+    molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
+    """
+    from molsepnorm.cli.display import SeriesDisplay, series_table
+    from molsepnorm.training import train_replicates
+
+    display = SeriesDisplay(quiet=as_json)
+    series = _train_all(
+        train_replicates, options, display, output, "series", seeds=seeds, splits=replicates
+    )
+    summary = series.summary
+    if as_json:
+        print_json(summary)
+        return
+    display.console.print(series_table(summary))
+    display.console.print(
+        f"{len(series.runs)} run(s), {summary['parameters']:,} parameters, "
+        f"{summary['seconds']['mean']:.0f} s of training each. All figures: "
+        f"{series.folder / 'summary.json'}"
+    )
+
+
+def _parse_vary(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, list[Any]]:
+    """A callback: `name=value,value,…`, the values read as YAML."""
+    from molsepnorm.training.settings import parse_yaml
+
+    vary = {}
+    for text in texts:
+        name, _equals, rest = text.partition("=")
+        try:
+            values = parse_yaml(f"[{rest}]")
+        except ValueError:
+            values = []
+        if not values:
+            raise click.BadParameter(f"'{text}' should look like model.layers=4,8,12")
+        vary[name.strip()] = values
+    return vary
+
+
+@click.command(cls=GroupedCommand)
+@training_options("run.seed")
+@seeds_option
+@option(
+    "--vary",
+    required=True,
+    multiple=True,
+    metavar="NAME=VALUE,VALUE…",
+    callback=_parse_vary,
+    help="Setting and the values to compare, such as norm=shared,sep or model.layers=4,8. Given "
+    "several times, all combinations are trained. The first variant is the baseline.",
+)
+@output_option(_FINISHED.format("ablation"))
+@json_option
+def ablate(
+    vary: dict[str, list[Any]], seeds: list[int], output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Compare variants of one recipe over the same seeds.
+
+    Prints the mean and standard deviation of each variant, and its mean difference from the first
+    variant over pairs of runs with the same seed, with a 95 % interval and the p-value of a paired
+    t-test. Run the same command again to continue after an interruption.
+
+    \b
+    molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
+    molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
+    """
+    from molsepnorm.cli.display import SeriesDisplay, ablation_tables
+    from molsepnorm.training import ablate as run
+
+    display = SeriesDisplay(quiet=as_json, several=True)
+    ablation = _train_all(run, options, display, output, "ablation", vary=vary, seeds=seeds)
+    if as_json:
+        print_json(ablation.to_json())
+        return
+    for table in ablation_tables(ablation):
+        display.console.print(table)
+    display.console.print(f"All figures: {ablation.folder / 'ablation.json'}")
+
+
+def _train_all(
+    train: Callable[..., Runs],
+    options: dict[str, Any],
+    display: SeriesDisplay,
+    output: Path | None,
+    suffix: str,
+    **arguments: Any,
+) -> Runs:
+    """Train the runs, or exit after a signal and say how to continue."""
+    from molsepnorm.training import StopWhen
+
+    assigned = options.get("settings", {})
+    if "run.seed" in assigned:
+        raise click.UsageError("--set run.seed has no effect here: --seeds sets the seeds of runs")
+    config = configuration(options)
+    if (arguments.get("splits") or config.data.folds) and (
+        options.get("fold") or "data.fold" in assigned
+    ):
+        raise click.UsageError("--fold has no effect here: there is a run for every fold")
+    folder = output or Path("runs") / f"{config.data.label}-{suffix}"
+    with stop_on_signal(lambda: display.training) as stop:
+        callback = [display, StopWhen(lambda: stop.signal is not None)]
+        runs = train(config, folder, callback=callback, **arguments)
+    if not runs.finished:
+        assert stop.signal is not None
+        say("Stopped and saved. Run the same command again to continue.", err=True)
+        sys.exit(128 + stop.signal)
+    return runs
