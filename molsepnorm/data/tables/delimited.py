@@ -87,11 +87,7 @@ def read_stream(
 
 
 def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the number of their first line.
-
-    Raises:
-        csv.Error: a quoted cell is not closed.
-    """
+    """Yield rows with the number of their first line."""
     at_end = False
 
     def watched() -> Iterator[str]:

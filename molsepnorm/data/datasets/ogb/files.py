@@ -20,7 +20,7 @@ from molsepnorm.data.datasets.ogb.package import folder_name
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 
-__all__ = ["PARTS", "OgbFiles", "RawRows"]
+__all__ = ["PARTS", "OgbFiles"]
 
 PARTS = ("train", "valid", "test")
 """OGB's names of the splits, in the order of `SPLITS`."""
@@ -87,21 +87,24 @@ class OgbFiles:
         """Indices of the molecules of each of `PARTS`."""
         return [self.read(self.folder / part, np.int64)[:, 0].tolist() for part in _SPLIT]
 
-    def count(self, file: str) -> np.ndarray:  # int64 (G,)
-        """Return the number of atoms or bonds of each molecule, from a raw file."""
-        return self.read(self.raw(file), np.int64)[:, 0]
-
-    def read(self, path: Path, dtype: type[np.number]) -> np.ndarray:  # (rows, columns)
-        """Return a whole file of numbers.
+    def read(
+        self, path: Path, dtype: type[np.number], rows: int | None = None
+    ) -> np.ndarray:  # (rows, columns)
+        """Return a file of numbers.
 
         Raises:
-            DataError: it is empty, or cannot be read.
+            DataError: it has another number of rows, is empty, or cannot be read.
         """
         with self.reading(path):
             try:
-                return pd.read_csv(path, header=None, dtype=dtype).to_numpy()
+                table = pd.read_csv(path, header=None, dtype=dtype).to_numpy()
             except pd.errors.EmptyDataError:
                 raise self.refusal(f"{path} is empty") from None
+        if rows is not None and len(table) != rows:
+            which = "fewer" if len(table) < rows else "more"
+            counts = "num-node-list.csv.gz and num-edge-list.csv.gz"
+            raise self.refusal(f"{path} has {which} rows than {counts} declare")
+        return table
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
@@ -128,52 +131,6 @@ class OgbFiles:
                 )
             except pd.errors.EmptyDataError:
                 return []
-
-
-class RawRows:
-    """The rows of a raw file, read some at a time.
-
-    Args:
-        files: the files of the set.
-        file: name of the raw file without the suffix.
-        dtype: type of its numbers.
-    """
-
-    def __init__(self, files: OgbFiles, file: str, dtype: type[np.number] = np.float32) -> None:
-        self._files, self._file, self._dtype = files, file, dtype
-        self._reader: Any = None
-
-    def take(self, number: int) -> np.ndarray:  # (number, columns)
-        """Return the next rows.
-
-        Raises:
-            DataError: there are fewer, or they cannot be read.
-        """
-        rows = self._next(number)
-        if len(rows) < number:
-            raise self._unfit("fewer")
-        return rows
-
-    def finish(self) -> None:
-        """Raise a `DataError` if there are more rows."""
-        if len(self._next(1)):
-            raise self._unfit("more")
-
-    def _next(self, number: int) -> np.ndarray:
-        path = self._files.raw(self._file)
-        with self._files.reading(path):
-            try:
-                if self._reader is None:
-                    self._reader = pd.read_csv(path, header=None, dtype=self._dtype, iterator=True)
-                return self._reader.get_chunk(number).to_numpy()
-            except (StopIteration, pd.errors.EmptyDataError):
-                return np.zeros((0, 0))
-
-    def _unfit(self, which: str) -> DataError:
-        counts = "num-node-list.csv.gz and num-edge-list.csv.gz"
-        return self._files.refusal(
-            f"{self._files.raw(self._file)} has {which} rows than {counts} declare"
-        )
 
 
 class _Smiles(Sequence[str]):

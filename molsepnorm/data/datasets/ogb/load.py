@@ -16,7 +16,7 @@ import numpy as np
 from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.ogb import package
-from molsepnorm.data.datasets.ogb.files import OgbFiles, RawRows
+from molsepnorm.data.datasets.ogb.files import OgbFiles
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.molecules.encodings.encode import EncodingSpec
@@ -26,7 +26,6 @@ from molsepnorm.molecules.molecule import MolGraph
 __all__ = ["FEATURIZER", "SETS", "OgbSet", "load_ogb", "official_score"]
 
 FEATURIZER = "ogb"
-_PIECE = 25_000  # molecules read at once; each needs about 2 kB of memory
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,9 @@ def _molecules(
     about: OgbSet, files: OgbFiles, splits: dict[str, Sequence[int]]
 ) -> Iterator[LabelledGraph]:
     """Yield every molecule; `splits` is filled with the first one."""
-    num_atoms, num_bonds = files.count("num-node-list"), files.count("num-edge-list")
+    num_atoms, num_bonds = (
+        files.read(files.raw(file), np.int64)[:, 0] for file in ("num-node-list", "num-edge-list")
+    )
     smiles = files.smiles
     expected = len(num_atoms) if about.molecules is None else about.molecules
     for source, number in (
@@ -154,39 +155,32 @@ def _molecules(
                 f"{source} has {number:,} rows, and {about.name} has {expected:,} molecules"
             )
     splits.update(_official_split(files, expected))
-    atom_rows, bond_rows = RawRows(files, "node-feat"), RawRows(files, "edge", np.int32)
-    bond_feature_rows, label_rows = RawRows(files, "edge-feat"), RawRows(files, "graph-label")
-    sizes = SIZES[FEATURIZER]
-    for first in range(0, expected, _PIECE):
-        end_atom = np.cumsum(num_atoms[first : first + _PIECE])
-        end_bond = np.cumsum(num_bonds[first : first + _PIECE])
-        atoms = _indices(files, "node-feat", atom_rows.take(end_atom[-1]), sizes.atoms)
-        bonds = bond_rows.take(end_bond[-1])
-        bond_features = bond_feature_rows.take(end_bond[-1])
-        bond_features = _indices(files, "edge-feat", bond_features, sizes.bonds)
-        labels = label_rows.take(len(end_atom))  # (G, T)
-        if labels.shape[1] != about.num_tasks:
+    end_atom, end_bond = np.cumsum(num_atoms), np.cumsum(num_bonds)
+    atoms = _features(files, "node-feat", end_atom[-1], SIZES[FEATURIZER].atoms)
+    bonds = files.read(files.raw("edge"), np.int32, end_bond[-1])
+    bond_features = _features(files, "edge-feat", end_bond[-1], SIZES[FEATURIZER].bonds)
+    labels = files.read(files.raw("graph-label"), np.float32, expected)  # (G, T)
+    if labels.shape[1] != about.num_tasks:
+        raise files.refusal(
+            f"{files.raw('graph-label')} has {labels.shape[1]} labels for each molecule, and "
+            f"{about.name} has {about.num_tasks}"
+        )
+    for row in range(expected):
+        of_atoms = slice(end_atom[row] - num_atoms[row], end_atom[row])
+        of_bonds = slice(end_bond[row] - num_bonds[row], end_bond[row])
+        try:
+            graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
+        except InvalidMolecule as error:
+            called = f" ({smiles[row]})" if smiles else ""
             raise files.refusal(
-                f"{files.raw('graph-label')} has {labels.shape[1]} labels for each molecule, and "
-                f"{about.name} has {about.num_tasks}"
-            )
-        parts = (np.split(atoms, end_atom[:-1]), np.split(bonds, end_bond[:-1]))
-        molecules = zip(*parts, np.split(bond_features, end_bond[:-1]), labels, strict=True)
-        for row, (*arrays, label) in enumerate(molecules, first):
-            try:
-                graph = MolGraph(*arrays)
-            except InvalidMolecule as error:
-                called = f" ({smiles[row]})" if smiles else ""
-                raise files.refusal(
-                    f"{files.folder}, molecule {row}{called}, counted from 0: {error}"
-                ) from None
-            yield LabelledGraph(row, graph, label)
-    for rows in (atom_rows, bond_rows, bond_feature_rows, label_rows):
-        rows.finish()
+                f"{files.folder}, molecule {row}{called}, counted from 0: {error}"
+            ) from None
+        yield LabelledGraph(row, graph, labels[row])
 
 
-def _indices(files: OgbFiles, file: str, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Convert features to uint8 indices into tables of these sizes."""
+def _features(files: OgbFiles, file: str, rows: int, sizes: Sequence[int]) -> np.ndarray:
+    """Return the features of all atoms or bonds as uint8 indices into tables of these sizes."""
+    values = files.read(files.raw(file), np.float32, rows)
     fits = values.shape[1] == len(sizes)
     if not fits or (values != np.clip(np.rint(values), 0, np.array(sizes) - 1)).any():
         raise files.refusal(
