@@ -49,12 +49,7 @@ def fixed_layout(sizes: np.ndarray, batch_size: int, max_groups: int) -> Layout:
 
 
 def assign_rows(sizes: np.ndarray, layout: Layout) -> np.ndarray | None:
-    """Return the molecule of each row of a layout, int64 [B]; None if they do not fit.
-
-    Args:
-        sizes: int [B], number of atoms of each molecule.
-        layout: padded groups with B rows in total.
-    """
+    """Return the molecule of each row of a layout, int64 [B]; None if B molecules do not fit."""
     order = np.argsort(sizes, kind="stable")
     widths = np.repeat([group.slots for group in layout], [group.graphs for group in layout])
     return order if (sizes[order] < widths).all() else None
@@ -70,12 +65,8 @@ def _cheapest_layout(distinct: np.ndarray, ends: np.ndarray, max_groups: int) ->
     """Return the padded groups of lowest cost, by dynamic programming over the distinct sizes.
 
     The cost of a graph padded to S slots is about S² + 32 S: attention is quadratic in the slots,
-    the other parts of a layer are linear.
-
-    Args:
-        distinct: distinct numbers of slots, ascending.
-        ends: number of rows for graphs of up to each of them; the last is the number of all rows.
-        max_groups: maximum number of padded groups.
+    the other parts of a layer are linear. `ends` has the number of rows for graphs of up to each of
+    the `distinct` numbers of slots, which ascend.
     """
     counts = ends - np.append(0, ends[:-1])[:, None]  # [i, j]: graphs of the sizes i to j
     costs = np.where(counts > 0, counts * (distinct**2 + 32 * distinct), np.inf)
@@ -159,12 +150,7 @@ def size_sorted_batches(
     graphs: np.ndarray, sizes: np.ndarray, batch_size: int, max_pairs: int = 1 << 20
 ) -> Iterator[np.ndarray]:
     """Yield `graphs` from small to large, for evaluation in batches with little padding.
-
-    Args:
-        graphs: int [G], indices of molecules.
-        sizes: int, number of atoms of every molecule of the store.
-        batch_size: maximum number of molecules in a batch.
-        max_pairs: maximum number of slot pairs of a batch of two molecules or more.
+    `max_pairs` bounds the slot pairs of a batch of two molecules or more; see `epoch_batches`.
     """
     ordered = graphs[np.argsort(sizes[graphs], kind="stable")]
     start = 0

@@ -29,16 +29,13 @@ def check_table(config: DataConfig) -> TableReport:
     >>> report.rows == report.readable, [finding.kind for finding in report.problems]
     (True, [])
 
-    Raises:
-        ConfigError: a column or file named in the settings is missing.
-        DataError: the file is not a table.
-        StorageError: it cannot be read.
+    Raises an error of `scan_table` if the file is not a table of the columns in the settings.
     """
     return report_of(scan_table(config))
 
 
 def report_of(scan: Scan) -> TableReport:
-    """Return the report of a table that was scanned."""
+    """Return the report of a scanned table."""
     sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
     return TableReport(
         source=str(scan.config.table),

@@ -55,13 +55,7 @@ class CleanTable:
 
 
 def clean_table(config: DataConfig) -> CleanTable:
-    """Return a cleaned copy of `config.table`; see `clean_scan`.
-
-    Raises:
-        ConfigError: as `clean_scan`, or a column or file named in the settings is missing.
-        DataError: the file is not a table.
-        StorageError: it cannot be read.
-    """
+    """Return a cleaned copy of `config.table`; errors as of `scan_table` and `clean_scan`."""
     return clean_scan(scan_table(config))
 
 

@@ -55,18 +55,12 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
             "these molecules were in memory and cannot be loaded: call molsepnorm.fit with the "
             "same molecules, labels and settings (and the run folder and resume=True to resume)"
         )
-    dataset = _load(config, encoding, labelled)
-    if not dataset.store.warning:
-        return dataset
-    return replace(dataset, warnings=(*dataset.warnings, dataset.store.warning))
-
-
-def _load(config: DataConfig, encoding: EncodingSpec, labelled: bool) -> Dataset:
     if config.dataset is None:
         from molsepnorm.data.datasets.table import load_table
 
-        return load_table(config, encoding, labelled)
-    data_dir = data_folder(config.data_dir)
-    if config.dataset in OGB_SETS:
-        return ogb.load_ogb(config.dataset, data_dir, encoding)
-    return zinc.load_zinc(config.dataset, data_dir, encoding)
+        dataset = load_table(config, encoding, labelled)
+    else:
+        load_named = ogb.load_ogb if config.dataset in OGB_SETS else zinc.load_zinc
+        dataset = load_named(config.dataset, data_folder(config.data_dir), encoding)
+    warnings = (*dataset.warnings, *filter(None, [dataset.store.warning]))
+    return replace(dataset, warnings=warnings)

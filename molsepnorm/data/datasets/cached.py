@@ -57,14 +57,8 @@ def cached_set(
 
     Args:
         key: stands for the content of the source.
-        featurizer: name of the featuriser.
-        encoding: the encoding of the store.
-        num_targets: number of labels of each molecule.
         molecules: read only if the store or the labels must be made.
         splits: indices for each of `SPLITS`; may be filled while `molecules` is read.
-
-    Raises:
-        StorageError: the cache cannot be written.
     """
     path = cache_folder() / f"{featurizer}-{key}-s{SCHEMA}.labels"
     rows: list[Sequence[float]] = []
@@ -104,8 +98,6 @@ def cached_store(
 
     Args:
         key: stands for the molecules; featuriser, encoding and schema are added to it.
-        featurizer: name of the featuriser.
-        encoding: the encoding of the store.
         molecules: each with the index of its row; read only if the store must be made.
         rejected: rows without a molecule; may be filled while `molecules` is read.
         num_rows: number of rows of the source; None if it is not known.
@@ -148,11 +140,7 @@ def _made_anew(error: StorageError) -> str:
 def _require_sound(
     store: GraphStore, featurizer: str, encoding: EncodingSpec, num_rows: int | None
 ) -> None:
-    """Check that a store is what its name says, even if its digest is right.
-
-    Raises:
-        StorageError: it is not.
-    """
+    """Check that a store is what its name says, even if its digest is right."""
     try:
         if (store.featurizer, store.encoding) != (featurizer, encoding):
             raise ValueError("it is made of other data")
@@ -171,11 +159,7 @@ def _require_sound(
 
 
 def _open_labels(path: Path, num_graphs: int, num_targets: int) -> CachedLabels:
-    """Map the labels of a named set.
-
-    Raises:
-        StorageError: the file is damaged, or made of another number of molecules or targets.
-    """
+    """Map the labels of a named set."""
     with refuse_damaged(path, "file of labels"):
         arrays, _, _ = open_arrays(path)
         values = arrays["labels"]

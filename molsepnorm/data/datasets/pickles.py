@@ -100,11 +100,7 @@ class _Unpickler(pickle._Unpickler):  # the C version allocates the sizes that a
 
 
 def _unpickled(file: IO[bytes]) -> Any:
-    """Return the next object of the file.
-
-    Raises:
-        UnpicklingError: it is not an object of ZINC's files.
-    """
+    """Return the next object of the file."""
     try:
         return _Unpickler(file).load()
     except (OSError, pickle.UnpicklingError):

@@ -52,8 +52,7 @@ def make_splits(
         rows: row in the source of each of the G molecules in the store.
         smiles: SMILES of every row of the source.
         column: cells of `splits_column` of every row, if there is one.
-        source: path of the source, for errors.
-        index: position of every row, see `molsepnorm.data.tables.locate`, for errors.
+        source, index: the source and the position of every row, for errors.
 
     Raises:
         ConfigError: there is no such fold.
@@ -97,17 +96,10 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     return _look_up(named, rows, num_rows, "splits", "splits")
 
 
-# Named by a column or a file
-
-
 def _read_column(
     column: Sequence[str], config: DataConfig, source: Path, index: Sequence[int] | np.ndarray
 ) -> _Rows:
-    """Return the rows of each split by the cells of a column; rows with a blank are in none.
-
-    Raises:
-        DataError: a cell is none of `WORDS`.
-    """
+    """Return the rows of each split by the cells of a column; rows with a blank are in none."""
     words = [text.strip().lower() for text in column]
     if odd := [row for row, word in enumerate(words) if word and word not in WORDS]:
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
@@ -122,13 +114,7 @@ def _read_column(
 
 
 def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:
-    """Return the rows of each split by an entry of a file in the form of chemprop's `splits.json`.
-
-    Raises:
-        ConfigError: there is no such entry.
-        DataError: the file is of another form, or a row does not exist or is named twice.
-        StorageError: it cannot be read.
-    """
+    """Return the rows of each split by an entry of a file like chemprop's `splits.json`."""
     try:
         with as_file(path) as file, clear_errors(path, "read"):
             entries = json.loads(file.read_text(encoding="utf-8-sig"))
@@ -186,11 +172,7 @@ def _parse_rows(listed: Any, where: str) -> Iterator[int]:
 
 
 def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
-    """Convert rows of the source to indices into the store, without rows that were rejected.
-
-    Raises:
-        DataError: a split has too few molecules.
-    """
+    """Convert rows of the source to indices into the store, without rows that were rejected."""
     index = np.full(num_rows, -1)
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}

@@ -103,9 +103,6 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
     A scaffold goes to training if it fits, otherwise to validation if training and validation
     together keep to their share, otherwise to the test. DeepChem does the same, except that
     stereoisomers of a scaffold are one scaffold there.
-
-    Raises:
-        ConfigError: `config.fold` names a replicate, and there are none.
     """
     assert config.split is not None
     if config.fold and config.folds is None:

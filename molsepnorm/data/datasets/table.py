@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.data.datasets.columns import parse_columns
@@ -42,7 +41,8 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     blank = [] if labelled else config.targets or []
     with as_file(path) as file:
         pieces = read_chunks(file, str(path), _ROWS, config.smiles_column)
-        table = parse_columns((_with_columns(piece, blank) for piece in pieces), config, np.float32)
+        pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
+        table = parse_columns(pieces, config, np.float32)
     require_column(table.names, config.smiles_column, path)
     labels, weights = read_labels(table, config), read_weights(table, config)
     if config.splits_column is not None:
@@ -76,11 +76,6 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         smiles=smiles,
         warnings=labels.warnings,
     )
-
-
-def _with_columns(piece: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Add blank columns of these names where the piece lacks them."""
-    return piece.assign(**dict.fromkeys({*names} - {*piece.columns}, ""))
 
 
 def _molecules(

@@ -190,12 +190,7 @@ def _from_pickles(
 
 
 def _molecule(content: object) -> tuple[MolGraph, float]:
-    """Return the graph and the label of a molecule.
-
-    Raises:
-        InvalidMolecule: the arrays are missing or do not fit each other.
-        UnpicklingError: a tensor is damaged.
-    """
+    """Return the graph and the label of a molecule."""
     found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
     tensors = [tensor for tensor in found if isinstance(tensor, Tensor)]
     if len(tensors) < len(_FIELDS):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
 import pandas as pd
 
 from molsepnorm.data.tables.compression import as_text, open_decompressed
@@ -17,10 +15,8 @@ from molsepnorm.errors import DataError
 
 __all__ = ["read_csv", "read_stream", "read_tsv"]
 
-_COMMA_FIRST = ",\t;"
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 _TAB_FIRST = "\t,;"
-_LONGEST_HEADER = 1 << 20  # characters
-_NUMBERED = re.compile(r"\.\d+$")
 
 
 def read_csv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
@@ -36,7 +32,11 @@ def read_tsv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
 
 
 def read_stream(
-    stream: TextIO, name: str, rows: int, smiles_column: str, separators: str = _COMMA_FIRST
+    stream: TextIO,
+    name: str,
+    rows: int,
+    smiles_column: str,
+    separators: Iterable[str] = _SEPARATORS,
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces; the index of a row is its first line in the file, less 2.
 
@@ -55,124 +55,63 @@ def read_stream(
     Raises:
         DataError: the file is empty or not UTF-8, or a row has more cells than the header.
     """
-    text = _Watched(stream)
     try:
-        separator = _separator(text.header(), smiles_column, separators)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            pieces = pd.read_csv(
-                text,
-                sep=separator,
+        header = stream.readline().removeprefix("\ufeff")
+        if not header:
+            raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
+        separator = _separator(header.rstrip("\r\n"), smiles_column, separators)
+        table = _numbered_rows(chain([header], stream), separator)
+        _, names = next(table)
+        columns = [cell or f"Unnamed: {number}" for number, cell in enumerate(names or [""])]
+        width = len(columns)
+        while piece := list(islice(table, rows)):
+            for line, cells in piece:
+                if any(cells[width:]):
+                    raise DataError(
+                        f"{name} cannot be read as CSV: line {line} has {len(cells)} cells where "
+                        f"{width} are expected. Cells that hold {_SEPARATORS[separator]} must be "
+                        "quoted, and every column needs a cell in the header"
+                    )
+                if len(cells) != width:
+                    cells[width:] = [""] * (width - len(cells))
+            yield pd.DataFrame(
+                [cells for _, cells in piece],
+                index=[line - 2 for line, _ in piece],
+                columns=pd.Index(columns, dtype=object),
                 dtype=object,
-                na_filter=False,
-                index_col=False,  # otherwise surplus cells would turn the first column into names
-                skip_blank_lines=False,
-                chunksize=rows,
             )
-            drift = -1
-            names = None
-            for piece in pieces:
-                if names is None:
-                    names = _names_of(piece.columns, text, separator)
-                piece.columns = names
-                if text.quotes:  # else no cell can hold a line break
-                    if drift < 0:
-                        drift = sum(map(_line_breaks, piece.columns))
-                    drift = _number_by_lines(piece, drift)
-                yield piece
-    except pd.errors.EmptyDataError:
-        raise DataError(
-            f"{name} is empty: a header line and a row per molecule are expected"
-        ) from None
-    except pd.errors.ParserWarning:
-        raise DataError(
-            f"{name} cannot be read as CSV: rows have more cells than the header has names. Remove "
-            f"the {_NAMES[separator]} at the ends of lines, or complete the header"
-        ) from None
+    except csv.Error as error:
+        raise DataError(f"{name} cannot be read as CSV: {error}") from None
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as CSV: {error}. Save it as UTF-8") from None
-    except pd.errors.ParserError as error:
-        reason = _reason(str(error).strip(), separator, text.quotes)
-        raise DataError(f"{name} cannot be read as CSV: {reason}") from None
 
 
-_TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
-_UNCLOSED = re.compile(r"EOF inside string starting at row (\d+)")
-_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons"}
+def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows with the number of their first line."""
+    at_end = False
+
+    def watched() -> Iterator[str]:
+        nonlocal at_end
+        yield from lines
+        at_end = True
+
+    reader = csv.reader(watched(), delimiter=separator)
+    first = 1
+    try:
+        for cells in reader:
+            if at_end:  # otherwise the last row ends with its line
+                raise csv.Error("unexpected end of data")
+            yield first, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        message = f"the row that begins in line {first}: {error}"
+        if at_end or "field limit" in str(error):
+            message = f"in line {first} a quotation mark opens a cell that never ends"
+        raise csv.Error(message) from None
 
 
-def _reason(error: str, separator: str, quotes: bool) -> str:
-    """Rephrase an error of pandas."""
-    besides = ", not counting line breaks within cells," if quotes else ""
-    if found := _TOO_LONG.search(error):
-        wanted, line, cells = found.groups()
-        return (
-            f"line {line}{besides} has {cells} cells where {wanted} are expected. Cells that hold "
-            f"{_NAMES[separator]} must be quoted"
-        )
-    if found := _UNCLOSED.search(error):
-        return f"in line {int(found[1]) + 1}{besides} a quotation mark opens a cell that never ends"
-    return error
-
-
-class _Watched(io.TextIOBase):
-    """A stream whose header can be read ahead, and that records whether it had quotation marks."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._ahead = ""
-        self.start = ""
-        """Lines of the header, several if a name has line breaks, and perhaps more."""
-        self.quotes = False
-
-    def header(self) -> str:
-        """The first line."""
-        first = line = self._ahead = self._stream.readline(_LONGEST_HEADER)
-        while line and self._ahead.count('"') % 2 and len(self._ahead) < _LONGEST_HEADER:
-            line = self._stream.readline(_LONGEST_HEADER)
-            self._ahead += line
-        self.start = self._ahead.removeprefix("\ufeff")
-        return first.removeprefix("\ufeff").rstrip("\r\n")
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> str:
-        text, self._ahead = self._ahead or self._stream.read(size or -1), ""
-        self.quotes = self.quotes or '"' in text
-        return text
-
-
-def _names_of(columns: pd.Index, text: _Watched, separator: str) -> pd.Index:
-    """Return the column names of the file; pandas numbers duplicates, y.1, y.2, …"""
-    if not any(_NUMBERED.search(name) for name in columns):
-        return columns
-    options = {"sep": separator, "dtype": object, "na_filter": False, "header": None, "nrows": 1}
-    (names,) = pd.read_csv(io.StringIO(text.start), **options).to_numpy()
-    return pd.Index(
-        [name or other for name, other in zip(names, columns, strict=True)], dtype=object
-    )
-
-
-def _separator(header: str, smiles_column: str, separators: str) -> str:
+def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:
     for separator in separators:
         if smiles_column in (cell.strip('"') for cell in header.split(separator)):
             return separator
-    return next((each for each in separators if each in header), separators[0])
-
-
-def _number_by_lines(piece: pd.DataFrame, drift: int) -> int:
-    """Add the line breaks within cells, and `drift` earlier ones, to the index."""
-    inside = np.zeros(len(piece), dtype=np.int64)
-    for number in range(piece.shape[1]):
-        cells = piece.iloc[:, number].tolist()
-        if _line_breaks("".join(cells)):
-            inside += [_line_breaks(cell) for cell in cells]
-    total = int(inside.sum())
-    if drift or total:
-        piece.index = piece.index + drift + np.cumsum(inside) - inside
-    return drift + total
-
-
-def _line_breaks(text: str) -> int:
-    return text.count("\n") + text.count("\r") - text.count("\r\n")
+    return next((each for each in separators if each in header), next(iter(separators)))

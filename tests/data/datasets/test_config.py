@@ -50,7 +50,7 @@ def test_exactly_one_source(source):
 @pytest.mark.parametrize(("name", "value"), OF_TABLES.items())
 def test_settings_of_tables_are_refused_for_named_sets(name, value):
     """They would be ignored without a word; what they are by default may stand in a file."""
-    message = f"data.{name} is for tables: zinc has its own targets and splits"
+    message = f"data.{name} is for tables: zinc has its own targets"
     with pytest.raises(ValidationError, match=message):
         DataConfig(dataset="zinc", **{name: value})
     assert getattr(DataConfig(table=TABLE, **{name: value}), name) == value
@@ -60,7 +60,7 @@ def test_settings_of_tables_are_refused_for_named_sets(name, value):
 
 def test_features_are_chosen_for_tables_alone():
     """A named set's follow from its name, such as zinc-rich."""
-    with pytest.raises(ValidationError, match="data.featurizer is for tables: zinc has its own fe"):
+    with pytest.raises(ValidationError, match="data.featurizer is for tables: zinc has its own"):
         DataConfig(dataset="zinc", featurizer="rich")
     assert DataConfig(table=TABLE, featurizer="rich").featurizer == "rich"
 
@@ -71,14 +71,14 @@ def test_features_are_chosen_for_tables_alone():
 )
 def test_only_one_way_to_split(one, other):
     with pytest.raises(
-        ValidationError, match=f"data.{one} and data.{other} both say how to split: keep one"
+        ValidationError, match=f"data.{one} and data.{other} both define the split: keep one"
     ):
         DataConfig(table=TABLE, **{name: OF_TABLES[name] for name in (one, other)})
 
 
 @pytest.mark.parametrize("way", ["splits_column", "splits_file", "folds"])
 def test_no_split_and_a_way_to_split(way):
-    message = f"data.split: null asks for no split, but data.{way} says how: keep one"
+    message = f"data.split: null means no split, but data.{way} defines one: keep one"
     with pytest.raises(ValidationError, match=message):
         DataConfig(table=TABLE, split=None, **{way: OF_TABLES[way]})
 
@@ -86,10 +86,10 @@ def test_no_split_and_a_way_to_split(way):
 def test_replicates_of_what_is_not_drawn():
     """They would all be the same, and their spread be taken for the model's."""
     with pytest.raises(
-        ValidationError, match="data.splits_column names one split, so data.fold must be 0; got 2"
+        ValidationError, match="data.splits_column holds one split, so data.fold must be 0; got 2"
     ):
         DataConfig(table=TABLE, splits_column="split", fold=2)
-    with pytest.raises(ValidationError, match="scaffold-ogb draws nothing, so there are no repl"):
+    with pytest.raises(ValidationError, match="scaffold-ogb is not random, so there are no repl"):
         DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2)
     assert DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2, folds=3).fold == 2
 
@@ -97,7 +97,7 @@ def test_replicates_of_what_is_not_drawn():
 @pytest.mark.parametrize("way", ["splits_column", "splits_file"])
 def test_a_split_that_is_named_is_not_drawn(way):
     """A way of drawing beside it would be ignored."""
-    message = f"data.split_type: scaffold and data.{way} both say how to split: keep one"
+    message = f"data.split_type: scaffold and data.{way} both define the split: keep one"
     with pytest.raises(ValidationError, match=message):
         DataConfig(table=TABLE, split_type="scaffold", **{way: OF_TABLES[way]})
 
@@ -108,7 +108,7 @@ def test_folds_are_counted_from_0():
     assert DataConfig(table=TABLE, fold=40).fold == 40
     assert DataConfig(table=TABLE, splits_file=TABLE, fold=40).fold == 40
     with pytest.raises(
-        ValidationError, match="data.fold counts from 0, so with 5 folds it ends at 4; got 5"
+        ValidationError, match="data.fold counts from 0, so with 5 folds it is at most 4; got 5"
     ):
         DataConfig(table=TABLE, folds=5, fold=5)
 
@@ -116,7 +116,7 @@ def test_folds_are_counted_from_0():
 def test_a_class_named_twice():
     """One of both would have an output that is never right."""
     classes = {"x": ["a", "b"], "y": ["a", "b", "a"]}
-    message = "data.classes names one of 'y' twice: a, b, a"
+    message = "data.classes repeats a class of 'y': a, b, a"
     with pytest.raises(ValidationError, match=message):
         DataConfig(table=TABLE, classes=classes)
 
@@ -136,7 +136,7 @@ def test_a_class_named_twice():
     ],
 )
 def test_shares_that_are_none(split):
-    with pytest.raises(ValidationError, match="data.split must be three positive shares that sum"):
+    with pytest.raises(ValidationError, match="must be three positive fractions that sum"):
         DataConfig(table=TABLE, split=split)
 
 
@@ -149,8 +149,8 @@ def test_shares_as_they_are_written(split):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("task_type", "classification", "'regression', 'binary' or 'multiclass'"),
-        ("task_type", {"y": "ordinal"}, "'regression', 'binary' or 'multiclass'"),
+        ("task_type", "classes", "'classes' is none of regression, binary, multiclass"),
+        ("task_type", {"y": "ordinal"}, "'ordinal' is none of regression, binary, multiclass"),
         ("split_type", "murcko", "'random', 'scaffold' or 'scaffold-ogb'"),
         ("split_seed", -1, "greater than or equal to 0"),
         ("folds", 1, "greater than or equal to 2"),
@@ -166,13 +166,19 @@ def test_values_that_do_not_fit(name, value, message):
         DataConfig(table=TABLE, **{name: value})
 
 
+def test_classification_means_binary():
+    assert DataConfig(table=TABLE, task_type="classification").task_type == "binary"
+
+
 def test_mistakes_reach_the_user_as_one_line():
     """Of a validator, and of a field with two types."""
     with pytest.raises(ConfigError) as caught:
         load_config("my.csv", overrides={"data.folds": 3, "data.fold": 3})
-    assert "data.fold counts from 0, so with 3 folds it ends at 2; got 3" in str(caught.value)
-    for value in ("classification", {"y": "ordinal"}):
-        with pytest.raises(ConfigError, match=r"data\.task_type.*'regression', 'binary' or 'multi"):
+    assert "data.fold counts from 0, so with 3 folds it is at most 2; got 3" in str(caught.value)
+    for value in ("ordinal", {"y": "ordinal"}):
+        with pytest.raises(
+            ConfigError, match=r"data\.task_type: 'ordinal' is none of regression, b"
+        ):
             load_config("my.csv", overrides={"data.task_type": value})
     with pytest.raises(ConfigError, match=r"data\.targets: .*; got 'logS', write \['logS'\]"):
         load_config("my.csv", overrides={"data.targets": "logS"})

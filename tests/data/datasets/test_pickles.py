@@ -115,7 +115,7 @@ def test_nothing_that_a_pickle_calls_is_run(tmp_path, monkeypatch, name, place, 
     }.values(),
 )
 def test_other_ways_to_make_objects_are_refused(tmp_path, content):
-    with pytest.raises(pickle.UnpicklingError, match="is no instruction that it may have"):
+    with pytest.raises(pickle.UnpicklingError, match=r"the instruction \d+ is not allowed"):
         _read(tmp_path / "x.pickle", content)
 
 
@@ -184,7 +184,7 @@ def test_a_tensor_beyond_its_storage_is_refused(offset, size, stride):
         (FOUR[-8:], b"", "declares 4 elements and has 24 bytes"),
         (FOUR[-8:], b"\0" * 9, "declares 4 elements and has 33 bytes"),
         (b"LongStorage", b"HalfStorage", "it calls torch.HalfStorage"),
-        (b"storage", b"package", "is none that PyTorch writes"),
+        (b"storage", b"package", "is not in PyTorch's format"),
     ],
 )
 def test_a_storage_that_is_damaged_is_refused(old, new, message):

@@ -81,7 +81,9 @@ def test_from_the_cache_until_a_file_changes(few, monkeypatch):
 def test_without_smiles_it_is_said_which_files_belong_where(few, lacking):
     """Nothing can be downloaded in their place."""
     (few / "zinc" / lacking).unlink()
-    message = f"zinc-rich is made of SMILES, which are not downloaded and not in {few}.\nPut train"
+    message = (
+        f"zinc-rich is made of SMILES, which cannot be downloaded and are not in {few}.\nPut train"
+    )
     with pytest.raises(DataError, match=message) as caught:
         _load(few)
     assert "DIR/zinc and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR" in str(caught.value)
@@ -89,7 +91,9 @@ def test_without_smiles_it_is_said_which_files_belong_where(few, lacking):
 
 def test_without_a_data_folder(monkeypatch):
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    with pytest.raises(DataError, match="not downloaded and in no data folder.\nPut train.csv.gz"):
+    with pytest.raises(
+        DataError, match="cannot be downloaded and are in no data folder.\nPut train.csv.gz"
+    ):
         _load(None)
 
 

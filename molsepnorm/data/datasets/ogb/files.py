@@ -1,48 +1,34 @@
-"""`OgbFiles`: the raw files of an ogbg-mol* set, found or downloaded, and read by OGB's class."""
+"""`OgbFiles`: the raw files of an ogbg-mol* set, found or downloaded."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.package import folder_name
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 
-__all__ = ["PARTS", "OgbFiles", "Piece"]
+__all__ = ["PARTS", "OgbFiles"]
 
 PARTS = ("train", "valid", "test")
 """OGB's names of the splits, in the order of `SPLITS`."""
 
-_COUNTS = ("num-node-list", "num-edge-list")
-_ROWS = ("node-feat", "edge", "edge-feat", "graph-label")
+_RAW = ("num-node-list", "num-edge-list", "node-feat", "edge", "edge-feat", "graph-label")
 _SPLIT = tuple(f"split/scaffold/{part}.csv.gz" for part in PARTS)
-_NEEDED = (*(f"raw/{file}.csv.gz" for file in (*_COUNTS, *_ROWS)), *_SPLIT)
+_NEEDED = (*(f"raw/{file}.csv.gz" for file in _RAW), *_SPLIT)
 _MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES; optional
-_PIECE = 25_000  # molecules that OGB reads at once; each needs about 15 kB of memory
-
-
-class Piece(NamedTuple):
-    """Some molecules, as OGB's class reads them."""
-
-    first: int
-    """Index of the first of them."""
-    data: Any
-    """One `torch_geometric.data.Data` of all of them, each bond as two adjacent edges."""
-    slices: dict[str, Any]
-    """Start of each molecule in each tensor of `data`."""
-    split: dict[str, Any]
-    """Indices of the molecules of each of `PARTS`, in the whole set."""
 
 
 @dataclass(frozen=True)
@@ -97,91 +83,54 @@ class OgbFiles:
         return _Smiles(self) if "smiles" in self._columns else None
 
     @property
-    def num_molecules(self) -> int:
-        """Number of molecules, by the list of their numbers of atoms."""
-        return len(self._numbers("num-node-list"))
+    def split(self) -> list[list[int]]:
+        """Indices of the molecules of each of `PARTS`."""
+        return [self.read(self.folder / part, np.int64)[:, 0].tolist() for part in _SPLIT]
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the whole set, some molecules at a time.
-
-        The lengths of the files are compared, since OGB would ignore surplus rows, and give the
-        last molecules fewer atoms or bonds if rows were missing.
+    def read(
+        self, path: Path, dtype: type[np.number], rows: int | None = None
+    ) -> np.ndarray:  # (rows, columns)
+        """Return a file of numbers.
 
         Raises:
-            DataError: the files do not fit together, or cannot be read.
-            StorageError: the cache cannot be written.
+            DataError: it has another number of rows, is empty, or cannot be read.
         """
-        atoms, bonds = counts = [self._numbers(file) for file in _COUNTS]
-        if not atoms:
-            raise self.refusal(f"{self.raw('num-node-list')} is empty")
-        if len(atoms) != len(bonds):
-            raise self._unfit("num-edge-list", "fewer" if len(bonds) < len(atoms) else "more")
-        rows = {file: self._lines(file) for file in _ROWS}
-        for first in range(0, len(atoms), _PIECE):
-            part = slice(first, first + _PIECE)
-            with scratch_folder(cache_folder() / "ogb") as scratch:
-                piece = OgbFiles(self.name, scratch / folder_name(self.name))
-                with clear_errors(cache_folder(), "write"):
-                    for link in _SPLIT:  # without other files there, such as pickles
-                        (piece.folder / link).parent.mkdir(parents=True, exist_ok=True)
-                        (piece.folder / link).symlink_to((self.folder / link).resolve())
-                    (piece.folder / "raw").mkdir()
-                for file, numbers in zip(_COUNTS, counts, strict=True):
-                    piece._write(file, [b"%d\n" % number for number in numbers[part]])
-                totals = (sum(atoms[part]), sum(bonds[part]), sum(bonds[part]), len(atoms[part]))
-                for file, total in zip(_ROWS, totals, strict=True):
-                    if piece._write(file, islice(rows[file], total)) < total:
-                        raise self._unfit(file, "fewer")
-                try:
-                    made = package.read(self.name, scratch)
-                except Exception as error:
-                    _raise_if_full(scratch, error)
-                    raise self._unreadable(self.folder, error) from error
-            yield Piece(first, *made)
-        for file in _ROWS:
-            if next(rows[file], None) is not None:
-                raise self._unfit(file, "more")
+        with self.reading(path):
+            try:
+                table = pd.read_csv(path, header=None, dtype=dtype).to_numpy()
+            except pd.errors.EmptyDataError:
+                raise self.refusal(f"{path} is empty") from None
+        if rows is not None and len(table) != rows:
+            which = "fewer" if len(table) < rows else "more"
+            counts = "num-node-list.csv.gz and num-edge-list.csv.gz"
+            raise self.refusal(f"{path} has {which} rows than {counts} declare")
+        return table
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Convert the errors of pandas while it reads a file."""
+        try:
+            yield
+        except DataError:
+            raise
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            raise self.refusal(f"{path} cannot be read as {self.name}: {_reason(error)}") from error
 
     @property
     def _columns(self) -> list[str]:
         if not self.mapping.is_file():
             return []
-        header = next(self._lines_of(self.mapping), b"")
-        return next(csv.reader([header.decode(errors="replace").strip()]), [])
-
-    def _numbers(self, file: str) -> list[int]:
-        lines = list(self._lines(file))
-        try:
-            return [int(line) for line in lines]
-        except ValueError as error:
-            raise self._unreadable(self.raw(file), error) from error
-
-    def _lines(self, file: str) -> Iterator[bytes]:
-        return self._lines_of(self.raw(file))
-
-    def _lines_of(self, path: Path) -> Iterator[bytes]:
-        """Yield the lines that are not blank, as pandas, which OGB uses, skips blank lines."""
-        try:
-            with gzip.open(path, "rb") as file:
-                for line in file:
-                    if text := line.strip():
-                        yield text + b"\n"
-        except (OSError, EOFError, zlib.error) as error:
-            raise self._unreadable(path, error) from error
-
-    def _write(self, file: str, lines: Iterable[bytes]) -> int:
-        """Write lines to a raw file and return their number."""
-        lines = list(lines)
-        with clear_errors(cache_folder(), "write"):
-            self.raw(file).write_bytes(gzip.compress(b"".join(lines), compresslevel=1))
-        return len(lines)
-
-    def _unfit(self, file: str, which: str) -> DataError:
-        counts = "num-node-list.csv.gz and num-edge-list.csv.gz"
-        return self.refusal(f"{self.raw(file)} has {which} rows than {counts} declare")
-
-    def _unreadable(self, path: Path, error: Exception) -> DataError:
-        return self.refusal(f"{path} cannot be read as {self.name}: {_reason(error)}")
+        with self.reading(self.mapping):
+            try:
+                return (
+                    pd.read_csv(
+                        self.mapping, header=None, nrows=1, dtype=str, keep_default_na=False
+                    )
+                    .iloc[0]
+                    .tolist()
+                )
+            except pd.errors.EmptyDataError:
+                return []
 
 
 class _Smiles(Sequence[str]):
@@ -190,13 +139,9 @@ class _Smiles(Sequence[str]):
 
     @cached_property
     def _all(self) -> list[str]:
-        import pandas as pd
-
         path = self._files.mapping
-        try:
+        with self._files.reading(path):
             table = pd.read_csv(path, usecols=["smiles"], dtype=str, keep_default_na=False)
-        except (OSError, EOFError, ValueError, zlib.error) as error:
-            raise self._files._unreadable(path, error) from error
         return table["smiles"].tolist()
 
     def __getitem__(self, index: Any) -> Any:
@@ -263,6 +208,6 @@ def _refusal(name: str, what: str) -> DataError:
     return DataError(
         f"{what}.\nUnpack {package.facts(name)['url']}, put its raw, split and mapping folders "
         f"into DIR/{folder_name(name)} and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR. Needed "
-        f"are raw/ with {', '.join((*_COUNTS, *_ROWS))}, and split/scaffold/ with "
+        f"are raw/ with {', '.join(_RAW)}, and split/scaffold/ with "
         f"{', '.join(PARTS)}, each .csv.gz."
     )

@@ -1,7 +1,6 @@
 """The ogbg-mol* sets of the Open Graph Benchmark: OGB's graphs, labels, splits and scores.
 
 Sources, in this order: OGB's raw files under the data folder, files downloaded before, a download.
-OGB's class reads them in a temporary folder: nothing is written into the data folder.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.ogb import package
-from molsepnorm.data.datasets.ogb.files import PARTS, OgbFiles, Piece
+from molsepnorm.data.datasets.ogb.files import OgbFiles
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.molecules.encodings.encode import EncodingSpec
@@ -141,42 +140,34 @@ def _molecules(
     about: OgbSet, files: OgbFiles, splits: dict[str, Sequence[int]]
 ) -> Iterator[LabelledGraph]:
     """Yield every molecule; `splits` is filled with the first one."""
+    num_atoms, num_bonds = (
+        files.read(files.raw(file), np.int64)[:, 0] for file in ("num-node-list", "num-edge-list")
+    )
     smiles = files.smiles
-    expected = files.num_molecules if about.molecules is None else about.molecules
+    expected = len(num_atoms) if about.molecules is None else about.molecules
     for source, number in (
-        (files.raw("num-node-list"), files.num_molecules),
+        (files.raw("num-node-list"), len(num_atoms)),
+        (files.raw("num-edge-list"), len(num_bonds)),
         (files.mapping, expected if smiles is None else len(smiles)),
     ):
         if number != expected:
             raise files.refusal(
                 f"{source} has {number:,} rows, and {about.name} has {expected:,} molecules"
             )
-    for piece in files.pieces():
-        if not piece.first:
-            splits.update(_official_split(files, piece.split, expected))
-        yield from _graphs(about, files, piece, smiles)
-
-
-def _graphs(
-    about: OgbSet, files: OgbFiles, piece: Piece, smiles: Sequence[str] | None
-) -> Iterator[LabelledGraph]:
-    labels = piece.data.y.numpy().astype(np.float32)  # (G, T)
+    splits.update(_official_split(files, expected))
+    end_atom, end_bond = np.cumsum(num_atoms), np.cumsum(num_bonds)
+    atoms = _features(files, "node-feat", end_atom[-1], SIZES[FEATURIZER].atoms)
+    bonds = files.read(files.raw("edge"), np.int32, end_bond[-1])
+    bond_features = _features(files, "edge-feat", end_bond[-1], SIZES[FEATURIZER].bonds)
+    labels = files.read(files.raw("graph-label"), np.float32, expected)  # (G, T)
     if labels.shape[1] != about.num_tasks:
         raise files.refusal(
             f"{files.raw('graph-label')} has {labels.shape[1]} labels for each molecule, and "
             f"{about.name} has {about.num_tasks}"
         )
-    atoms = _indices(files, "node-feat", piece.data.x.numpy(), SIZES[FEATURIZER].atoms)
-    # each bond is two directed edges side by side
-    bonds = np.ascontiguousarray(piece.data.edge_index.numpy()[:, ::2].T, dtype=np.int32)
-    bond_features = piece.data.edge_attr.numpy()[::2]
-    bond_features = _indices(files, "edge-feat", bond_features, SIZES[FEATURIZER].bonds)
-    first_atom = piece.slices["x"].tolist()
-    first_bond = (piece.slices["edge_index"] // 2).tolist()
-    for i in range(len(labels)):
-        of_atoms = slice(first_atom[i], first_atom[i + 1])
-        of_bonds = slice(first_bond[i], first_bond[i + 1])
-        row = piece.first + i
+    for row in range(expected):
+        of_atoms = slice(end_atom[row] - num_atoms[row], end_atom[row])
+        of_bonds = slice(end_bond[row] - num_bonds[row], end_bond[row])
         try:
             graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
         except InvalidMolecule as error:
@@ -184,11 +175,12 @@ def _graphs(
             raise files.refusal(
                 f"{files.folder}, molecule {row}{called}, counted from 0: {error}"
             ) from None
-        yield LabelledGraph(row, graph, labels[i])
+        yield LabelledGraph(row, graph, labels[row])
 
 
-def _indices(files: OgbFiles, file: str, values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Convert features to uint8 indices into tables of these sizes."""
+def _features(files: OgbFiles, file: str, rows: int, sizes: Sequence[int]) -> np.ndarray:
+    """Return the features of all atoms or bonds as uint8 indices into tables of these sizes."""
+    values = files.read(files.raw(file), np.float32, rows)
     fits = values.shape[1] == len(sizes)
     if not fits or (values != np.clip(np.rint(values), 0, np.array(sizes) - 1)).any():
         raise files.refusal(
@@ -198,8 +190,8 @@ def _indices(files: OgbFiles, file: str, values: np.ndarray, sizes: Sequence[int
     return values.astype(np.uint8)
 
 
-def _official_split(files: OgbFiles, split: dict[str, Any], number: int) -> dict[str, list[int]]:
-    parts = {ours: split[theirs].tolist() for ours, theirs in zip(SPLITS, PARTS, strict=True)}
+def _official_split(files: OgbFiles, number: int) -> dict[str, list[int]]:
+    parts = dict(zip(SPLITS, files.split, strict=True))
     if sorted(row for part in parts.values() for row in part) != list(range(number)):
         sizes = " / ".join(f"{len(part):,}" for part in parts.values())
         raise files.refusal(

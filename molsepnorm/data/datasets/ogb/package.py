@@ -3,10 +3,8 @@
 It is imported only here, within functions. Its side effects, and how they are avoided:
 
 - its import starts a thread that checks for a newer version: it is imported without `outdated`;
-- it prompts before it replaces another release: the folder is marked as the current release;
 - it prompts before it downloads more than 1 GB: the download is called without the prompt;
-- it prints, warns, and shows progress bars with a thread: all of these are suppressed;
-- `torch.load` refuses its own files (snap-stanford/ogb#497): their classes are allowed temporarily.
+- it prints, warns, and shows progress bars with a thread: all of these are suppressed.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["evaluate", "facts", "fetch", "folder_name", "read"]
+__all__ = ["evaluate", "facts", "fetch", "folder_name"]
 
 _STALLED = 60  # seconds without data after which a download fails
 
@@ -43,24 +41,6 @@ def facts(name: str) -> dict[str, str]:
 def folder_name(name: str) -> str:
     """Return the name of OGB's folder for a set: ogbg_molhiv for ogbg-molhiv."""
     return name.replace("-", "_")
-
-
-def read(name: str, root: Path) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Read the raw files in `root` with OGB's class, which writes files of its own there.
-
-    Returns:
-        One PyG `Data` of all graphs; the start of each graph in each of its tensors; and the
-        split, train, valid and test.
-
-    Raises:
-        Exception: of any kind, since OGB does not check the files.
-    """
-    (root / folder_name(name) / f"RELEASE_v{facts(name)['version']}.txt").touch()
-    with _quiet():
-        graphproppred = _graphproppred()
-        with _loadable():
-            dataset = graphproppred.PygGraphPropPredDataset(name, str(root))
-        return dataset._data, dataset.slices, dataset.get_idx_split()
 
 
 def fetch(name: str, into: Path) -> Path:
@@ -137,19 +117,3 @@ def _download_timeout() -> Iterator[None]:
         yield
     finally:
         socket.setdefaulttimeout(before)
-
-
-@contextmanager
-def _loadable() -> Iterator[None]:
-    """Allow `torch.load` to load the PyG classes in OGB's files, if it does not already."""
-    import torch
-    from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
-
-    if not hasattr(torch.serialization, "safe_globals"):  # before 2.5 there were no restrictions
-        yield
-        return
-    before = torch.serialization.get_safe_globals()
-    needed = (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage)
-    with torch.serialization.safe_globals([each for each in needed if each not in before]):
-        yield
