@@ -24,11 +24,6 @@ class BiasedSelfAttention(nn.Module):
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, section 3.1.2, for b; Luo et al., NeurIPS
     2022, arXiv 2205.13401, section 4, and Zhang et al., ICLR 2023, arXiv 2301.09505, section 4,
     for G.
-
-    Args:
-        width: C.
-        heads: H, a divisor of C.
-        dropout: of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, dropout: Dropout) -> None:

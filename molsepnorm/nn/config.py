@@ -220,11 +220,9 @@ class GraphormerConfig:
         """Check one field against the bounds or the values in its annotation."""
         value, metadata = getattr(self, name), getattr(hint, "__metadata__", ())
         for bounds in metadata:
-            if isinstance(bounds, Range) and value < bounds.ge:
-                raise ConfigError(f"model.{name} must be at least {bounds.ge}; got {value}")
-            if isinstance(bounds, Range) and value > bounds.le:
-                got = str(value)[:20]
-                raise ConfigError(f"model.{name} must be at most {bounds.le:,}; got {got}")
+            if isinstance(bounds, Range) and not bounds.ge <= value <= bounds.le:
+                limit = f"least {bounds.ge}" if value < bounds.ge else f"most {bounds.le:,}"
+                raise ConfigError(f"model.{name} must be at {limit}; got {str(value)[:20]}")
         values = _values_of(hint.__origin__ if metadata else hint)
         known = [each for each in values if isinstance(each, str)]
         if known and value is not None and value not in known:

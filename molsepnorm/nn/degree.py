@@ -26,9 +26,6 @@ class DegreeScaler(nn.Module):
     the scaling, by a batch norm.
 
     Source: Ma et al., ICML 2023, arXiv 2305.17589, section 3.3 (GRIT).
-
-    Args:
-        width: C.
     """
 
     def __init__(self, width: int) -> None:

@@ -38,9 +38,6 @@ class StochasticDepth(nn.Module):
 
     Source: Huang et al., "Deep Networks with Stochastic Depth", ECCV 2016, arXiv 1603.09382. Each
     graph is dropped by itself and survivors are scaled, as in vision transformers.
-
-    Args:
-        p: probability of dropping a graph's branch, 0 ≤ p < 1.
     """
 
     def __init__(self, p: float) -> None:

@@ -11,8 +11,8 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.init import initialize, rename_weights
 from molsepnorm.nn.layer import make_layer
-from molsepnorm.nn.molecule_features import make_molecule_features
-from molsepnorm.nn.norms import make_last_norm
+from molsepnorm.nn.molecule_features import MoleculeFeatures
+from molsepnorm.nn.norms import Unchanged, make_last_norm
 from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
 from molsepnorm.nn.parts import FAST, Parts, make_head, make_readout
@@ -51,8 +51,9 @@ class Graphormer(nn.Module):
         )
         self.last_norm = make_last_norm(config)
         self.readout = make_readout(config, parts)
-        self.molecule_features = make_molecule_features(config)
-        self.head = make_head(config, self.readout.width + config.molecule_features)
+        count = config.molecule_features
+        self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
+        self.head = make_head(config, self.readout.width + count)
         self.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (B, outputs)

@@ -7,10 +7,8 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.norms import Unchanged
 
-__all__ = ["MoleculeFeatures", "make_molecule_features"]
+__all__ = ["MoleculeFeatures"]
 
 
 class MoleculeFeatures(nn.Module):
@@ -19,9 +17,6 @@ class MoleculeFeatures(nn.Module):
         y = [x, (features − mean) / sd]
 
     The mean and standard deviation are buffers, which are saved with the network.
-
-    Args:
-        count: F.
     """
 
     mean: Tensor
@@ -50,8 +45,3 @@ class MoleculeFeatures(nn.Module):
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
         return torch.cat([x, ((batch.features - self.mean) / self.sd).to(x.dtype)], dim=1)
-
-
-def make_molecule_features(config: GraphormerConfig) -> MoleculeFeatures | Unchanged:
-    """Return `MoleculeFeatures`, or nothing for a network without molecule-level features."""
-    return MoleculeFeatures(config.molecule_features) if config.molecule_features else Unchanged()

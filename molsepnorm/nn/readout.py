@@ -18,10 +18,6 @@ class Readout(nn.Module):
     """Read out the graph token, the mean or sum of the atoms, or the token and one of these.
 
     A sum grows with the molecule, as penalised logP does; a mean does not. Sums are divided by 16.
-
-    Args:
-        kind: token, mean, sum, token+mean or token+sum.
-        width: C.
     """
 
     def __init__(self, kind: ReadoutKind, width: int) -> None:
@@ -53,11 +49,7 @@ class Readout(nn.Module):
 
 
 class GraphTokenReadout(nn.Module):
-    """Read out graph tokens (B, C) that are in the order of their slots.
-
-    Args:
-        width: C.
-    """
+    """Read out graph tokens (B, C) that are in the order of their slots."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

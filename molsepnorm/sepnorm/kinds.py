@@ -22,16 +22,7 @@ cannot be normalised without the atoms."""
 def make_norm(kind: NormKind, momentum: float = 0.1) -> Callable[[int], nn.Module]:
     """Return a function that makes a norm of a kind from a number of channels.
 
-    =====  ======================================================================
-    layer  `nn.LayerNorm`
-    batch  `nn.BatchNorm1d`
-    rms    `nn.RMSNorm` (Zhang and Sennrich, NeurIPS 2019, arXiv 1910.07467, eq. 4)
-    none   `nn.Identity`
-    =====  ======================================================================
-
-    Args:
-        kind: the kind of norm.
-        momentum: weight of a batch in the running statistics of a batch norm, 0 to 1.
+    The momentum is the weight of a batch in the running statistics of a batch norm.
 
     Raises:
         ConfigError: the kind is unknown.
@@ -42,7 +33,7 @@ def make_norm(kind: NormKind, momentum: float = 0.1) -> Callable[[int], nn.Modul
     norms: dict[str, Callable[[int], nn.Module]] = {
         "layer": nn.LayerNorm,
         "batch": partial(nn.BatchNorm1d, momentum=momentum),
-        "rms": partial(nn.RMSNorm, eps=1e-5),
+        "rms": partial(nn.RMSNorm, eps=1e-5),  # Zhang and Sennrich, NeurIPS 2019, arXiv 1910.07467
         "none": nn.Identity,
     }
     if kind not in norms:

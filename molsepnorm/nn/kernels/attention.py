@@ -144,8 +144,8 @@ class _Attend(torch.autograd.Function):
         lowered = grad_qkv.to(ctx.dtype)
         grad_x = (lowered @ weight.to(ctx.dtype)).to(x.dtype)
         grad_weight = (lowered.T @ x.to(ctx.dtype)).to(weight.dtype)
-        grad_pairs = (*grad_bias, *grad_gates)
-        return (grad_x, grad_weight, grad_qkv.sum(0), None, None, None, None, *grad_pairs)
+        grads = grad_x, grad_weight, grad_qkv.sum(0)
+        return (*grads, None, None, None, None, *grad_bias, *grad_gates)
 
 
 def _locations(groups: tuple[PaddedGroup, ...], bias: Sequence[Tensor]) -> Iterator[_Location]:

@@ -20,12 +20,6 @@ class ByteDropout(Dropout):
     step of a small Graphormer. Here the probability is rounded to the nearest 1/256 (0.1 becomes
     0.1016, and less than 1/512 becomes 0) and the survivors are multiplied by exactly its inverse,
     so the expectation is kept.
-
-    Args:
-        p: probability of dropping an element, 0 ≤ p < 1.
-
-    Raises:
-        ValueError: p is out of range.
     """
 
     def __init__(self, p: float) -> None:

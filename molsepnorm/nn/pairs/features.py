@@ -80,9 +80,6 @@ class ResistanceKernels(nn.Module):
     .. math:: \psi_k(R) = \exp\bigl(-\tfrac12 ((R - \mu_k) / \sigma_k)^2\bigr)
 
     Source: Zhang et al., ICLR 2023, arXiv 2301.09505, appendix; kernels as in Transformer-M.
-
-    Args:
-        kernels: number of kernels.
     """
 
     def __init__(self, kernels: int) -> None:
@@ -107,10 +104,7 @@ class PairBias(nn.Module):
 
     .. math:: b_{ij} = W_2 \, \mathrm{GELU}(W_1 f_{ij})
 
-    Args:
-        features: F.
-        hidden: width between the two maps; 0 for a single linear map.
-        heads: H.
+    With `hidden` = 0 it is a single linear map.
     """
 
     def __init__(self, features: int, hidden: int, heads: int) -> None:

@@ -28,10 +28,7 @@ class PairEmbedding(nn.Module):
     Source: Ma et al., ICML 2023, arXiv 2305.17589, section 3.1, where f are random-walk
     probabilities and the bias is not read.
 
-    Args:
-        heads: H, of the bias.
-        features: number of features f; 0 if only the bias is read.
-        pair_width: E.
+    With `features` = 0 only the bias is read.
     """
 
     def __init__(self, heads: int, features: int, pair_width: int) -> None:
@@ -76,13 +73,7 @@ class PairAttention(nn.Module):
 
     `kernels.pair_attention.FastPairAttention` computes the same faster.
 
-    Args:
-        width: C.
-        heads: H, a divisor of C.
-        pair_width: E.
-        dropout: of the attention weights.
-        update_pairs: whether the layer returns new pair vectors. The last layer does not; it has no
-            parameters for them.
+    The last layer does not update the pair vectors (`update_pairs`) and has no parameters for it.
     """
 
     def __init__(

@@ -57,20 +57,9 @@ class URPE(nn.Module):
     ) -> list[Tensor]:  # for each group (H, graphs, S, S)
         """Return the gates of every padded group of a batch.
 
-        Args:
-            batch: the molecules.
-            features: of the slot pairs; they must be finite, also in padding.
-
-        Raises:
-            ValueError: features are given but the module has no weights for them, or vice versa.
+        Features must be finite, also in padding.
         """
-        if (features is None) != (self.features is None):
-            given = "no features" if features is None else "features"
-            expected = 0 if self.features is None else len(self.features)
-            raise ValueError(
-                f"URPE got {given} of the slot pairs, but was made for features={expected}: make "
-                "it with features=F for F features per pair, or pass none"
-            )
+        assert (features is None) == (self.features is None)
         with torch.autocast(batch.pairs.device.type, enabled=False):
             gates = by_head(F.embedding(batch.pairs, self.table(batch.paths)), batch)
             if features is None or self.features is None:

@@ -27,31 +27,23 @@ class Architecture:
 
     classes: tuple[str, ...]
     """Qualified names; subclasses are recognised, too."""
-
     norms: tuple[str, ...]
     """Patterns of the norms of sequences with special tokens. Not included are norms of patches
     without special tokens, of queries and keys, of pooled vectors and of heads."""
-
     first: Callable[[Any], tuple[str, ...]] = lambda module: ()
     """Patterns of the norms that are called before the first layer. A special token is the same
     vector in every sequence there (except for dropout), and a batch norm would see no variance."""
-
     special_tokens: Callable[[Any], int] = lambda module: 1
     """Number of special tokens at the beginning of a sequence."""
-
     batch_first: Callable[[Any], bool] = lambda module: True
     """True for sequences (B, S, C), false for (S, B, C)."""
-
     masked: tuple[str, ...] = ("",)
     """Patterns of the modules that are called with a padding mask; "" is the instance itself."""
-
     causal: Callable[[Any], bool] = lambda module: False
     """True if attention is causal. The first slot then attends only to itself, so it is no CLS and
     the instance is not recognised."""
-
     check: Callable[[Any], None] = lambda module: None
     """Raises ConfigError if an instance cannot be converted."""
-
     stacked: bool = False
     """True if instances whose names differ only by a number are layers of one stack. Only the first
     of them has norms before the first layer."""
@@ -81,23 +73,16 @@ class Known:
             if not isinstance(module, nn.Identity)
             and any(_fits(name, pattern) for pattern in self.architecture.norms)
         }
-        for name, layer in self._layers().items():
-            if not any(norm.startswith(f"{name}.") for norm in norms):
+        patterns = (pattern.partition(".*") for pattern in self.architecture.norms)
+        stacks = {stack for stack, star, _ in patterns if star}
+        for name, layer in self.module.named_modules():
+            is_layer = name.rpartition(".")[0] in stacks and not isinstance(layer, nn.Identity)
+            if is_layer and not any(norm.startswith(f"{name}.") for norm in norms):
                 raise ConfigError(
                     f"'{self._qualified(name)}', a {type(layer).__name__}, has no known norm: name "
                     "all norms to replace by where="
                 )
         return {self._qualified(name): module for name, module in norms.items()}
-
-    def _layers(self) -> dict[str, nn.Module]:
-        stacks = {
-            pattern.partition(".*")[0] for pattern in self.architecture.norms if "*" in pattern
-        }
-        return {
-            name: module
-            for name, module in self.module.named_modules()
-            if name.rpartition(".")[0] in stacks and not isinstance(module, nn.Identity)
-        }
 
     def called_with_masks(self) -> list[nn.Module]:
         """Return the modules, itself included, that may be called with a padding mask."""
@@ -254,14 +239,14 @@ def _layout_of_torch(layer: Any) -> bool:
     return attention.batch_first
 
 
-def _norm_first(layer: Any) -> bool:
-    return bool(getattr(layer, "norm_first", False))
+def _first_of_torch(layer: Any, name: str = "norm1") -> tuple[str, ...]:
+    return (name,) if getattr(layer, "norm_first", False) else ()
 
 
 _TORCH_ENCODER = Architecture(
     classes=("torch.nn.modules.transformer.TransformerEncoder",),
     norms=("layers.*.norm1", "layers.*.norm2", "norm"),
-    first=lambda encoder: ("layers.0.norm1",) if _norm_first(encoder.layers[0]) else (),
+    first=lambda encoder: _first_of_torch(encoder.layers[0], "layers.0.norm1"),
     batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
     masked=("", "layers.*"),
 )
@@ -269,7 +254,7 @@ _TORCH_ENCODER = Architecture(
 _TORCH_LAYER = Architecture(
     classes=("torch.nn.modules.transformer.TransformerEncoderLayer",),
     norms=("norm1", "norm2"),
-    first=lambda layer: ("norm1",) if _norm_first(layer) else (),
+    first=_first_of_torch,
     batch_first=_layout_of_torch,
     stacked=True,
 )

@@ -12,13 +12,9 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
 from molsepnorm.sepnorm.conversion.architectures import Known, find_known
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
-from molsepnorm.sepnorm.conversion.norm_factories import (
-    NormFactory,
-    check_factory,
-    make_norm_like,
-)
+from molsepnorm.sepnorm.conversion.norm_factories import NormFactory, make_norm_like
 from molsepnorm.sepnorm.conversion.padding import PaddingContext, PaddingHook
-from molsepnorm.sepnorm.conversion.result import ChangedAttribute, Conversion, Replacement, Site
+from molsepnorm.sepnorm.conversion.result import ChangedAttribute, Conversion, Site
 from molsepnorm.sepnorm.conversion.selection import Where, channels_of, chosen_norms, matching
 
 __all__ = ["convert_to_sepnorm"]
@@ -97,7 +93,12 @@ def convert_to_sepnorm(
     >>> encoder.layers[0].norm1
     LayerNorm((8,), eps=1e-05, elementwise_affine=True...)
     """
-    _check_arguments(model, cls_norm, tok_norm, first_cls_norm, special_tokens, batch_first)
+    factories = {"cls_norm": cls_norm, "first_cls_norm": first_cls_norm}
+    _check_arguments(model, factories if tok_norm is None else {**factories, "tok_norm": tok_norm})
+    if special_tokens is not None and type(special_tokens) is not int:
+        raise ConfigError(f"special_tokens= must be an int or None; got {special_tokens!r}")
+    if batch_first is not None and type(batch_first) is not bool:
+        raise ConfigError(f"batch_first= must be True, False or None; got {batch_first!r}")
     known = find_known(model)
     chosen = chosen_norms(model, where, known)
     homes = {name: next((each for each in known if each.contains(name)), None) for name in chosen}
@@ -120,32 +121,27 @@ def convert_to_sepnorm(
         )
         new.padding = contexts.setdefault(home, new.padding)
         replacements[norm] = new.train(norm.training)
-        sites.append(_site(name, new, is_first))
+        classes = type(new.cls_norms[0]).__name__, type(new.tok_norm).__name__
+        layout = len(new.cls_norms), new.batch_first
+        sites.append(Site(name, new.hidden_size, *layout, is_first, *classes))
     # no checks follow, so the model may be changed
-    replaced = _replace(model, replacements)
-    masked = {
-        id(new.padding)
-        for new in replacements.values()
-        if isinstance(new.tok_norm, MaskedBatchNorm1d)
-    }
+    changes = _changes(model, replacements)
+    for each in changes:
+        setattr(each.module, each.name, each.new)
+    read_masks = [
+        new.padding for new in replacements.values() if isinstance(new.tok_norm, MaskedBatchNorm1d)
+    ]
     hooks = [
         module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
         for home, padding in contexts.items()
-        if id(padding) in masked
+        if padding in read_masks
         for module in (home.called_with_masks() if home else [model])
     ]
-    return Conversion(model, tuple(sites), replaced, _disable_fast_path(model), hooks)
+    return Conversion(model, tuple(sites), changes, hooks)
 
 
-def _check_arguments(
-    model: Any,
-    cls_norm: Any,
-    tok_norm: Any,
-    first_cls_norm: Any,
-    special_tokens: Any,
-    batch_first: Any,
-) -> None:
-    """Check the types of the arguments."""
+def _check_arguments(model: Any, factories: dict[str, Any]) -> None:
+    """Check the model and the functions that make norms, by the names of their arguments."""
     if not isinstance(model, nn.Module):
         raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
     if any(isinstance(module, DistributedDataParallel) for module in model.modules()):
@@ -153,14 +149,12 @@ def _check_arguments(
             "the model is wrapped by DistributedDataParallel, which would not train the new norms: "
             "convert it before wrapping"
         )
-    for argument, factory in {"cls_norm": cls_norm, "first_cls_norm": first_cls_norm}.items():
-        check_factory(argument, factory)
-    if tok_norm is not None:
-        check_factory("tok_norm", tok_norm)
-    if special_tokens is not None and type(special_tokens) is not int:
-        raise ConfigError(f"special_tokens= must be an int or None; got {special_tokens!r}")
-    if batch_first is not None and type(batch_first) is not bool:
-        raise ConfigError(f"batch_first= must be True, False or None; got {batch_first!r}")
+    for argument, factory in factories.items():
+        if not callable(factory) or isinstance(factory, nn.Module):
+            raise ConfigError(
+                f"{argument}= must make a norm from a number of channels, as nn.LayerNorm does; "
+                f"got {factory!r}"
+            )
 
 
 def _first_ones(homes: dict[str, Known | None]) -> list[str]:
@@ -180,49 +174,23 @@ def _keep(norm: nn.Module, width: int) -> nn.Module:
     return norm
 
 
-def _site(name: str, norm: MultiTokenSepNorm, is_first: bool) -> Site:
-    return Site(
-        name=name,
-        width=norm.hidden_size,
-        special_tokens=len(norm.cls_norms),
-        batch_first=norm.batch_first,
-        is_first=is_first,
-        cls_norm=type(norm.cls_norms[0]).__name__,
-        tok_norm=type(norm.tok_norm).__name__,
-    )
+def _changes(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[ChangedAttribute]:
+    """Return the attributes to change: those that hold a norm, and `use_nested_tensor`.
 
-
-def _replace(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Replacement]:
-    """Replace norms, also in several attributes, and return what was replaced."""
-    replaced = [
-        Replacement(parent, attribute, child, new[child])
+    An `nn.TransformerEncoder` packs padded sequences into a nested tensor if its first layer is
+    fused. In torch 2.4 to 2.13 it reads this attribute first, which is part of copies and pickles.
+    """
+    changes = [
+        ChangedAttribute(parent, attribute, child, new[child])
         for parent in model.modules()
         for attribute, child in parent._modules.items()
         if child is not None and child in new
     ]
-    for each in replaced:
-        setattr(each.parent, each.attribute, each.new)
-    return replaced
-
-
-def _disable_fast_path(model: nn.Module) -> list[ChangedAttribute]:
-    """Disable the fused path of torch's encoders, which reads the norms' weights without a call.
-
-    Both `forward` check an attribute before the norms (in torch 2.4 to 2.13): the layer the kind of
-    its activation, which has no other use, and the encoder `use_nested_tensor`. Both attributes are
-    part of copies and pickles.
-    """
-    wanted: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
-        if isinstance(module, nn.TransformerEncoder) and _has_sepnorm(module.layers):
-            wanted.append((module, "use_nested_tensor", False))
-        elif isinstance(module, nn.TransformerEncoderLayer) and _has_sepnorm(module):
-            wanted.append((module, "activation_relu_or_gelu", 0))
-    changed = [ChangedAttribute(module, name, getattr(module, name)) for module, name, _ in wanted]
-    for module, name, value in wanted:
-        setattr(module, name, value)
-    return changed
-
-
-def _has_sepnorm(module: nn.Module) -> bool:
-    return any(isinstance(inner, MultiTokenSepNorm) for inner in module.modules())
+        if isinstance(module, nn.TransformerEncoder) and not new.keys().isdisjoint(
+            module.layers.modules()
+        ):
+            changes.append(
+                ChangedAttribute(module, "use_nested_tensor", module.use_nested_tensor, False)
+            )
+    return changes

@@ -87,7 +87,7 @@ class MultiTokenSepNorm(Unfused, nn.Module):
             batch = 0 if self.batch_first else 1
             return self(x.unsqueeze(batch), mask).squeeze(batch)
         slots = 1 if self.batch_first else 0
-        self._check_sequences(x, slots)
+        self._check_shape(x, slots)
         rest = self._others(x)
         if isinstance(self.tok_norm, MaskedBatchNorm1d):
             real = self._real(x, mask) if self.tok_norm.counts_rows else None
@@ -105,34 +105,33 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         special = len(self.cls_norms)
         return x[:, special:] if self.batch_first else x[special:]
 
-    def _check_sequences(self, x: Tensor, slots: int) -> None:
+    def _check_shape(self, x: Tensor, slots: int) -> None:
         if x.is_nested:
             raise ValueError("SepNorm takes padded sequences, not a nested tensor")
         layout = "(batch, slots, channels)" if self.batch_first else "(slots, batch, channels)"
         if x.dim() != 3:
-            raise ValueError(f"SepNorm expects {layout} or (slots, channels); got {_shape(x)}")
+            raise ValueError(f"SepNorm expects {layout} or (slots, channels); got {tuple(x.shape)}")
         if x.shape[slots] < len(self.cls_norms):
             raise ValueError(
                 f"SepNorm was made for {len(self.cls_norms)} special tokens at the beginning of "
-                f"each sequence, and got {x.shape[slots]} slots: x is {_shape(x)}, read as "
+                f"each sequence, and got {x.shape[slots]} slots: x is {tuple(x.shape)}, read as "
                 f"{layout}. Check special_tokens= and batch_first="
             )
 
     def _real(self, x: Tensor, mask: Tensor | None) -> Tensor | None:  # x's first two dimensions
         """Return the mask of real tokens."""
-        if mask is None:
-            if self.padding.unreadable:
-                raise ValueError(self.padding.unreadable)
-            mask = self.padding.real
+        if mask is None and self.padding.unreadable:
+            raise ValueError(self.padding.unreadable)
+        mask = self.padding.real if mask is None else mask
         if mask is None:
             return None
         real = mask.unsqueeze(0) if mask.dim() == 1 else mask
         real = real if self.batch_first else real.transpose(0, 1)
         if real.shape != x.shape[:2]:
             raise ValueError(
-                f"a padding mask of shape {_shape(mask)} does not fit sequences of shape "
-                f"{_shape(x)}: it must be (batch, slots). Check batch_first=, and whether the norm "
-                "sees the same slots as the mask"
+                f"a padding mask of shape {tuple(mask.shape)} does not fit sequences of shape "
+                f"{tuple(x.shape)}: it must be (batch, slots). Check batch_first=, and whether the "
+                "norm sees the same slots as the mask"
             )
         return real.to(x.device)
 
@@ -156,7 +155,3 @@ class MultiTokenSepNorm(Unfused, nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.hidden_size}, batch_first={self.batch_first}"
-
-
-def _shape(x: Tensor) -> str:
-    return str(tuple(x.shape))

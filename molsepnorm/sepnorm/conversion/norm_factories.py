@@ -1,4 +1,4 @@
-"""Norms for a site, with the weights of the norm that is replaced."""
+"""New norms with the weights of the norm that they replace."""
 
 from __future__ import annotations
 
@@ -10,23 +10,10 @@ from torch import nn
 
 from molsepnorm.errors import ConfigError
 
-__all__ = ["NormFactory", "check_factory", "make_norm_like"]
+__all__ = ["NormFactory", "make_norm_like"]
 
 NormFactory = Callable[[int], nn.Module]
 """A function that makes a norm from a number of channels."""
-
-
-def check_factory(argument: str, factory: Any) -> None:
-    """Check that the argument of that name is a function that makes a norm.
-
-    Raises:
-        ConfigError: it cannot be called, or is itself a norm.
-    """
-    if not callable(factory) or isinstance(factory, nn.Module):
-        raise ConfigError(
-            f"{argument}= must make a norm from a number of channels, as nn.LayerNorm does; "
-            f"got {factory!r}"
-        )
 
 
 @torch.no_grad()

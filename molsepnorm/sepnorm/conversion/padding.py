@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,47 +52,39 @@ class PaddingHook:
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         parameters = inspect.signature(module.forward).parameters.values()
         names = [parameter.name for parameter in parameters if parameter.kind in positional]
-        self.positions = {name: names.index(name) for name in _READERS if name in names}
+        self.positions = {name: names.index(name) for name in _VALUES if name in names}
         self.padding = padding
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Store the mask of a call of `module`."""
         self.padding.real = self.padding.unreadable = None
-        for name, read in _READERS.items():
+        for name in _VALUES:
             position = self.positions.get(name, len(args))
             mask = args[position] if position < len(args) else kwargs.get(name)
             if mask is not None:
                 try:
-                    self.padding.real = read(mask)
+                    self.padding.real = _real_tokens(name, mask)
                 except ValueError as error:  # raised by norms that need the mask
                     self.padding.unreadable = str(error)
                 return
 
 
-def _of_attention_mask(mask: Any) -> Tensor:
-    if not isinstance(mask, Tensor) or mask.dim() != 2:
-        raise ValueError(
-            "a batch norm of the tokens needs the padding: attention_mask must be of shape "
-            f"(batch, slots), nonzero for real tokens; got {_described(mask)}. Pass such a mask, "
-            "or convert with another tok_norm"
-        )
-    return mask != 0
-
-
-def _of_key_padding_mask(mask: Any) -> Tensor:
-    if not isinstance(mask, Tensor) or mask.dim() not in (1, 2):
-        raise ValueError(
-            "a batch norm of the tokens needs the padding: src_key_padding_mask must be of shape "
-            f"(batch, slots), True at padding; got {_described(mask)}"
-        )
-    return mask > torch.finfo(mask.dtype).min if mask.is_floating_point() else mask == 0
-
-
-_READERS: dict[str, Callable[[Any], Tensor]] = {
-    "attention_mask": _of_attention_mask,
-    "src_key_padding_mask": _of_key_padding_mask,
+_VALUES = {
+    "attention_mask": "nonzero for real tokens",
+    "src_key_padding_mask": "True at padding",
 }
+"""Names of padding masks -> the meaning of their values."""
 
 
-def _described(mask: Any) -> str:
-    return f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+def _real_tokens(name: str, mask: Any) -> Tensor:  # bool, of the mask's shape
+    dimensions = (2,) if name == "attention_mask" else (1, 2)
+    if not isinstance(mask, Tensor) or mask.dim() not in dimensions:
+        got = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(
+            f"a batch norm of the tokens needs the padding: {name} must be of shape (batch, "
+            f"slots), {_VALUES[name]}; got {got}. Pass such a mask, or convert with another "
+            "tok_norm"
+        )
+    if name == "attention_mask":
+        return mask != 0
+    return mask > torch.finfo(mask.dtype).min if mask.is_floating_point() else mask == 0

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 
-__all__ = ["ChangedAttribute", "Conversion", "Replacement", "Site"]
+__all__ = ["ChangedAttribute", "Conversion", "Site"]
 
 
 @dataclass(frozen=True)
@@ -21,43 +21,28 @@ class Site:
 
     name: str
     """Qualified name of the module."""
-
     width: int
     """Channels."""
-
     special_tokens: int
     """Number of slots at the beginning of each sequence with norms of their own."""
-
     batch_first: bool
     """True for sequences (B, S, C), false for (S, B, C)."""
-
     is_first: bool
     """True if no layer has mixed the tokens before, so that `first_cls_norm` was used."""
-
     cls_norm: str
     """Class of the norms of the special tokens."""
-
     tok_norm: str
     """Class of the norm of the other tokens."""
 
 
 @dataclass(frozen=True)
-class Replacement:
-    """A norm and the attribute that holds it."""
-
-    parent: nn.Module
-    attribute: str
-    old: nn.Module
-    new: MultiTokenSepNorm
-
-
-@dataclass(frozen=True)
 class ChangedAttribute:
-    """An attribute of another module that was changed."""
+    """An attribute of a module that holds a new value: a SepNorm, or a setting of an encoder."""
 
     module: nn.Module
-    attribute: str
+    name: str
     old: Any
+    new: Any
 
 
 class Conversion:
@@ -73,12 +58,11 @@ class Conversion:
         self,
         model: nn.Module,
         sites: tuple[Site, ...],
-        replacements: list[Replacement],
-        attributes: list[ChangedAttribute],
+        changes: list[ChangedAttribute],
         hooks: list[RemovableHandle],
     ) -> None:
         self.sites = sites
-        self._replacements, self._attributes, self._hooks = replacements, attributes, hooks
+        self._changes, self._hooks = changes, hooks
         self._model, self._dtype = model, _dtype_beside_norms(model)
 
     def undo(self) -> None:
@@ -91,24 +75,25 @@ class Conversion:
         Raises:
             ConfigError: a converted norm has been replaced since; nothing is changed.
         """
-        for each in self._replacements:
-            if getattr(each.parent, each.attribute, None) is not each.new:
+        replaced = [each for each in self._changes if isinstance(each.new, MultiTokenSepNorm)]
+        for each in replaced:
+            if getattr(each.module, each.name, None) is not each.new:
                 raise ConfigError(
-                    f"cannot undo the conversion: '{each.attribute}' of a "
-                    f"{type(each.parent).__name__} is no longer the SepNorm of the conversion"
+                    f"cannot undo the conversion: '{each.name}' of a {type(each.module).__name__} "
+                    "is no longer the SepNorm of the conversion"
                 )
         dtype = _dtype_beside_norms(self._model)
-        for each in self._replacements:
+        for each in replaced:
             if each.old is not each.new.tok_norm:  # the model may have been moved or cast since
                 for beside in each.new.parameters():
                     each.old.to(beside.device)
                 each.old.to(None if dtype == self._dtype else dtype)
-            setattr(each.parent, each.attribute, each.old.train(each.new.training))
-        for changed in self._attributes:
-            setattr(changed.module, changed.attribute, changed.old)
+            each.old.train(each.new.training)
+        for each in self._changes:
+            setattr(each.module, each.name, each.old)
         for hook in self._hooks:
             hook.remove()
-        self._replacements, self._attributes, self._hooks = [], [], []
+        self._changes, self._hooks = [], []
 
     def __str__(self) -> str:
         head = ("site", "width", "special", "layout", "cls_norm", "tok_norm")

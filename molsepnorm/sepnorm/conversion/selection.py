@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,36 +55,25 @@ def matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[
         if not chosen:
             raise ConfigError(f"{argument}= is a function that is true for no module of the model")
         return chosen
-    patterns = _patterns(rule, argument)
+    patterns: Any = [rule] if isinstance(rule, str) else rule
+    patterns = list(patterns) if isinstance(patterns, Iterable) else []
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ConfigError(
+            f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function "
+            f"of a module's name and the module; got {rule!r}"
+        )
     norms = {name: each for name, each in modules.items() if not isinstance(each, nn.Identity)}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in norms):
+            known = ", ".join(name for name, each in modules.items() if _width(each) is not None)
             raise ConfigError(
-                f"{argument}='{pattern}' matches no module; the norms are: "
-                f"{', '.join(_names_of_norms(modules)) or 'none'}"
+                f"{argument}='{pattern}' matches no module; the norms are: {known or 'none'}"
             )
     return {
         name: module
         for name, module in norms.items()
         if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
-
-
-def _patterns(rule: Where, argument: str) -> list[str]:
-    """Return the patterns of a rule that is not a function."""
-    patterns = [rule] if isinstance(rule, str) else rule
-    if isinstance(patterns, Iterable):
-        patterns = list(patterns)
-        if patterns and all(isinstance(pattern, str) for pattern in patterns):
-            return patterns
-    raise ConfigError(
-        f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function of a "
-        f"module's name and the module; got {rule!r}"
-    )
-
-
-def _names_of_norms(modules: dict[str, nn.Module]) -> list[str]:
-    return [name for name, module in modules.items() if _width(module) is not None]
 
 
 _OTHER_CHANNELS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)

@@ -188,11 +188,3 @@ def test_the_initialisation_of_a_network_resets_gates() -> None:
     model.add_module("some_gate", gate)
     model.reset_parameters()
     assert not any(parameter.any() for parameter in gate.parameters())
-
-
-def test_features_without_weights_are_refused() -> None:
-    batch = batch_of(graphs_of(SMILES), CONFIG)
-    with pytest.raises(ValueError, match="got no features of the slot pairs, but .* features=3"):
-        some_gate(FEATURES)(batch)
-    with pytest.raises(ValueError, match="got features of the slot pairs, but .* features=0"):
-        some_gate()(batch, some_features(batch))
