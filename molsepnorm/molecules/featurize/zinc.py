@@ -110,15 +110,15 @@ class ZincFeaturizer(Featurizer):
         require_several(smiles, "smiles")
         labels = list(map(_firm_labels, smiles))
         with rdBase.BlockLogs():
-            known = {
-                row: (found, orders)
-                for row, found in enumerate(labels)
-                if found is not None and (orders := _bond_orders(smiles[row], found)) is not None
-            }
-        graphs = dict(zip(known, _graphs(list(known.values())), strict=True))
+            orders = [
+                None if known is None else _bond_orders(text, known)
+                for text, known in zip(smiles, labels, strict=True)
+            ]
+        pairs = zip(labels, orders, strict=True)
+        graphs = iter(_graphs([(a, b) for a, b in pairs if a is not None and b is not None]))
         return [
-            graphs[row] if row in graphs else self._or_error(_by_canonical_form, text)
-            for row, text in enumerate(smiles)
+            next(graphs) if matrix is not None else self._or_error(_by_canonical_form, text)
+            for text, matrix in zip(smiles, orders, strict=True)
         ]
 
 
