@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 __all__ = ["install"]
@@ -27,19 +28,13 @@ class _Alias(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         for old, new in _MOVED.items():
             if fullname == old or fullname.startswith(f"{old}."):
-                return ModuleSpec(fullname, self, origin=new + fullname.removeprefix(old))
+                origin = new + fullname.removeprefix(old)
+                return ModuleSpec(fullname, self, origin=origin) if find_spec(origin) else None
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         assert spec.origin is not None
-        try:
-            module = import_module(spec.origin)
-        except ModuleNotFoundError as error:
-            if error.name == spec.origin:  # not one that the module itself imports
-                raise ModuleNotFoundError(
-                    f"No module named '{spec.name}'", name=spec.name
-                ) from None
-            raise
+        module = import_module(spec.origin)
         self._spec = module.__spec__
         return module
 
@@ -48,7 +43,5 @@ class _Alias(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Register the old names, once."""
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        # first, as Python's own finder would load submodules of an alias a second time
-        sys.meta_path.insert(0, _Alias())
+    """Register the old names, before Python's own finders, which would load modules twice."""
+    sys.meta_path.insert(0, _Alias())

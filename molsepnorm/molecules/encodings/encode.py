@@ -196,9 +196,11 @@ def _features(
         features = np.concatenate(parts)
         if (features.max(axis=0, initial=0) < sizes).all():
             return features
-    for number, part in zip(numbers, parts, strict=True):
-        if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any():
-            break
+    number, part = next(
+        (number, part)
+        for number, part in zip(numbers, parts, strict=True)
+        if part.shape[1] != len(sizes) or (part >= np.array(sizes)).any()
+    )
     largest = part.max(axis=0).tolist() if len(part) else []
     raise ConfigError(
         f"molecule {number}: {kind} features do not fit the sizes {sizes}: {part.shape[1]} "

@@ -96,7 +96,7 @@ def shortest_paths(
         codes: int32 [Σ N²], one matrix after the other; row i, column j is the path from i to j.
         vocabulary: the paths that occur in these molecules.
     """
-    sources, targets = np.concatenate([ends, ends[:, ::-1]]).T  # bond e + M is the reverse of e
+    sources, targets = ends.T.ravel(), ends[:, ::-1].T.ravel()  # bond e + M is the reverse of e
     labels = np.concatenate([labels, labels])
     num_atoms, num_pairs = int(sizes.sum()), int((sizes**2).sum())
     first_atom = np.repeat(np.cumsum(sizes) - sizes, sizes)

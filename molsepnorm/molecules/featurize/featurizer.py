@@ -1,4 +1,4 @@
-"""`Featurizer`: the base class of everything that converts SMILES to `MolGraph`s."""
+"""`Featurizer`: the base class of featurisers, which convert SMILES to `MolGraph`s."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Featurizer(ABC):
     """The name under which `molsepnorm.featurize.get` finds it."""
 
     version: ClassVar[str] = "1"
-    """Change it whenever the graphs change. Models trained with another version are refused, and
-    data sets are encoded again."""
+    """To be changed whenever the graphs change: models trained with another version are then
+    refused, and data sets are encoded again."""
 
     atom_sizes: ClassVar[tuple[int, ...]]
     """Number of values of each of the A atom features, at most 256."""
@@ -88,14 +88,14 @@ class Featurizer(ABC):
             return error
 
     def _check_features(self, graph: MolGraph, smiles: str) -> None:
-        names, values = self.molecule_features, graph.features
-        count = 0 if values is None else len(values)
-        if values is None or count != len(names):
+        names = self.molecule_features
+        values = [] if graph.features is None else graph.features.tolist()
+        if len(values) != len(names):
             raise ConfigError(
-                f"featuriser '{self.name}' returned {count} molecule-level features for {smiles}; "
-                f"it declares {len(names)} in molecule_features: {', '.join(names)}"
+                f"featuriser '{self.name}' returned {len(values)} molecule-level features for "
+                f"{smiles}; it declares {len(names)} in molecule_features: {', '.join(names)}"
             )
-        for name, value in zip(names, values.tolist(), strict=True):
+        for name, value in zip(names, values, strict=True):
             if not np.isfinite(value):
                 raise InvalidMolecule(f"molecule-level feature '{name}' is {value}, not finite")
 

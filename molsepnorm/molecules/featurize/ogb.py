@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 
 import numpy as np
 from rdkit import Chem
@@ -14,46 +15,15 @@ from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["OgbFeaturizer", "ogb_graph"]
 
-_Chiral, _Hybrid, _Bond, _Stereo = (
-    Chem.ChiralType,
-    Chem.HybridizationType,
-    Chem.BondType,
-    Chem.BondStereo,
-)
+_UNMARKED, _NO_STEREO = Chem.ChiralType.CHI_UNSPECIFIED, Chem.BondStereo.STEREONONE
+_KINDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+_HYBRIDS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
+_STEREOS = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
 # Each table maps a value to its index; other values get the last index of the feature.
-_ELEMENT = {number: number - 1 for number in range(1, 119)}
-_CHIRALITY = {
-    _Chiral.CHI_UNSPECIFIED: 0,
-    _Chiral.CHI_TETRAHEDRAL_CW: 1,
-    _Chiral.CHI_TETRAHEDRAL_CCW: 2,
-    _Chiral.CHI_OTHER: 3,
-}
-_DEGREE = {degree: degree for degree in range(11)}
-_CHARGE = {charge: charge + 5 for charge in range(-5, 6)}
-_HYDROGENS = {hydrogens: hydrogens for hydrogens in range(9)}
-_RADICALS = {electrons: electrons for electrons in range(5)}
-_HYBRIDIZATION = {
-    _Hybrid.SP: 0,
-    _Hybrid.SP2: 1,
-    _Hybrid.SP3: 2,
-    _Hybrid.SP3D: 3,
-    _Hybrid.SP3D2: 4,
-}
-_BOND_TYPE: dict[float, int] = {  # by type, or by order: 1, 2, 3
-    _Bond.SINGLE: 0,
-    _Bond.DOUBLE: 1,
-    _Bond.TRIPLE: 2,
-    _Bond.AROMATIC: 3,
-    1.5: 3,
-}
-_BOND_STEREO = {
-    _Stereo.STEREONONE: 0,
-    _Stereo.STEREOZ: 1,
-    _Stereo.STEREOE: 2,
-    _Stereo.STEREOCIS: 3,
-    _Stereo.STEREOTRANS: 4,
-    _Stereo.STEREOANY: 5,
-}
+_HYBRIDIZATION = {Chem.HybridizationType.names[name]: i for i, name in enumerate(_HYBRIDS)}
+_BOND_STEREO = {Chem.BondStereo.names[f"STEREO{name}"]: i for i, name in enumerate(_STEREOS)}
+_BOND_TYPE: dict[float, int] = {Chem.BondType.names[name]: i for i, name in enumerate(_KINDS)}
+_BOND_TYPE[1.5] = 3  # the order of an aromatic bond; 1, 2 and 3 equal the types
 
 
 class OgbFeaturizer(Featurizer):
@@ -102,21 +72,15 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     # tetrahedral centre without @, no bond geometry without a slash, and no radical or dative
     # bond without brackets.
     brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
-    unmarked, no_radical = [_Chiral.CHI_UNSPECIFIED] * len(atoms), [0] * len(atoms)
-    ends = np.array(
-        [
-            list(map(Chem.Bond.GetBeginAtomIdx, bonds)),
-            list(map(Chem.Bond.GetEndAtomIdx, bonds)),
-        ],
-        dtype=np.int32,
-    )
+    begins, ends = (map(end, bonds) for end in (Chem.Bond.GetBeginAtomIdx, Chem.Bond.GetEndAtomIdx))
+    both = np.array([list(begins), list(ends)], dtype=np.int32)
     atom_rows = zip(
-        map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else unmarked,
+        map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else repeat(_UNMARKED, len(atoms)),
         map(Chem.Atom.GetAtomicNum, atoms),
         map(Chem.Atom.GetTotalDegree, atoms),
-        np.bincount(ends.ravel(), minlength=len(atoms)).tolist(),
+        np.bincount(both.ravel(), minlength=len(atoms)).tolist(),
         map(Chem.Atom.GetFormalCharge, atoms),
-        map(Chem.Atom.GetNumRadicalElectrons, atoms) if brackets else no_radical,
+        map(Chem.Atom.GetNumRadicalElectrons, atoms) if brackets else repeat(0, len(atoms)),
         map(Chem.Atom.GetHybridization, atoms),
         map(Chem.Atom.GetIsAromatic, atoms),
         map(Chem.Atom.IsInRing, atoms),
@@ -124,13 +88,13 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     )
     bond_rows = zip(
         map(Chem.Bond.GetBondType if brackets else Chem.Bond.GetBondTypeAsDouble, bonds),
-        map(Chem.Bond.GetStereo, bonds) if slashes else [_Stereo.STEREONONE] * len(bonds),
+        map(Chem.Bond.GetStereo, bonds) if slashes else repeat(_NO_STEREO, len(bonds)),
         map(Chem.Bond.GetIsConjugated, bonds),
         strict=True,
     )
     return MolGraph(
         _features(_ATOM_ROWS, atom_rows, len(SIZES["ogb"].atoms)),
-        ends.T,
+        both.T,
         _features(_BOND_ROWS, bond_rows, len(SIZES["ogb"].bonds)),
     )
 
@@ -142,12 +106,12 @@ class _AtomRows(dict[tuple, bytes]):
         chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values
         self[values] = bytes(
             (
-                _ELEMENT.get(element, 118),
-                _CHIRALITY.get(chirality, 4),
-                _DEGREE.get(degree, 11),
-                _CHARGE.get(charge, 11),
-                _HYDROGENS.get(degree - bonded, 9),
-                _RADICALS.get(radicals, 5),
+                element - 1 if 1 <= element <= 118 else 118,
+                min(int(chirality), 4),
+                min(degree, 11),
+                charge + 5 if -5 <= charge <= 5 else 11,
+                min(degree - bonded, 9),
+                min(radicals, 5),
                 _HYBRIDIZATION.get(hybridization, 5),
                 *flags,
             )

@@ -75,11 +75,9 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
             `MolGraph` refuses the arrays.
     """
     bond_offset = checked_offset(bond_offset)
-    x = _column(data, "x", "[N] or [N, A]")
+    x = _array(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
-    edge_attr = _column(data, "edge_attr", "[E] or [E, K]")
-    if edge_index.ndim != 2 or len(edge_index) != 2:
-        raise InvalidMolecule(f"edge_index must have shape [2, E]; got {list(edge_index.shape)}")
+    edge_attr = _array(data, "edge_attr", "[E] or [E, K]")
     if len(edge_attr) != edge_index.shape[1]:
         raise InvalidMolecule(
             f"edge_attr must have one row for each of the {edge_index.shape[1]} edges in "
@@ -121,42 +119,37 @@ def checked_offset(bond_offset: int | None) -> int:
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
     """Return the row of the first edge of each bond, after checking that both directions occur."""
     row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
-    if len(row_of) != len(edges):
-        twice = next((i, j) for row, (i, j) in enumerate(edges) if row_of[i, j] != row)
-        raise InvalidMolecule(f"edge {twice} is in edge_index twice")
     rows = []
-    for (i, j), row in row_of.items():
-        if i == j:
-            raise InvalidMolecule(f"edge ({i}, {j}) joins an atom to itself; drop self-loops")
+    for row, (i, j) in enumerate(edges):
         back = row_of.get((j, i))
-        if back is None:
-            raise InvalidMolecule(
-                f"edge ({i}, {j}) is in edge_index without ({j}, {i}); "
-                "every bond must occur in both directions"
-            )
-        if attributes[row] != attributes[back]:
-            raise InvalidMolecule(
-                f"edges ({i}, {j}) and ({j}, {i}) have different edge_attr: "
-                f"{attributes[row]} and {attributes[back]}"
-            )
-        if row < back:
+        problem = ""
+        if row_of[i, j] != row:
+            problem = f"edge ({i}, {j}) is in edge_index twice"
+        elif i == j:
+            problem = f"edge ({i}, {j}) joins an atom to itself; drop self-loops"
+        elif back is None:
+            problem = f"edge ({i}, {j}) is in edge_index without ({j}, {i}); every bond must occur "
+            problem += "in both directions"
+        elif attributes[row] != attributes[back]:
+            problem = f"edges ({i}, {j}) and ({j}, {i}) have different edge_attr: "
+            problem += f"{attributes[row]} and {attributes[back]}"
+        elif row < back:
             rows.append(row)
+        if problem:
+            raise InvalidMolecule(problem)
     return rows
 
 
 def _array(data: Data, name: str, shape: str) -> np.ndarray:
+    """Return integers with two dimensions; the second one has length 1 if it is optional."""
     value = getattr(data, name, None)
     if value is None:
         raise InvalidMolecule(f"the data has no {name}; expected integers of shape {shape}")
     array = np.asarray(value.detach().cpu())
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise InvalidMolecule(f"{name} must hold integers of shape {shape}; got {array.dtype}")
-    return array
-
-
-def _column(data: Data, name: str, shape: str) -> np.ndarray:
-    """Return an array with a feature axis, of length one if it has none."""
-    array = _array(data, name, shape)
-    if array.ndim not in (1, 2):
+    if array.ndim == 1 and " or " in shape:
+        return array[:, None]
+    if array.ndim != 2 or (shape == "[2, E]" and len(array) != 2):
         raise InvalidMolecule(f"{name} must have shape {shape}; got {list(array.shape)}")
-    return array[:, None] if array.ndim == 1 else array
+    return array

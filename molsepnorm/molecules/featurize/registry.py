@@ -1,4 +1,4 @@
-"""The featurisers that are known by name: built-in, registered by a call, or by an entry point."""
+"""Featurisers by name: built-in, registered by a call, or listed as entry points."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _registered: dict[str, EntryPoint | type[Featurizer]] = {
 def register(featurizer: type[Featurizer]) -> type[Featurizer]:
     """Make a featuriser available under its name, in this process.
 
-    This also works as a class decorator. An installed package rather lists its featurisers as
-    entry points of the group `molsepnorm.featurizers`, which every process finds::
+    This also works as a class decorator. An installed package should list its featurisers as entry
+    points of the group `molsepnorm.featurizers` instead, which every process finds::
 
         [project.entry-points."molsepnorm.featurizers"]
         my-features = "my_package:MyFeaturizer"
@@ -43,9 +43,13 @@ def register(featurizer: type[Featurizer]) -> type[Featurizer]:
             another class has this name.
     """
     _check(featurizer, getattr(featurizer, "name", None))
-    entry = _registered.get(featurizer.name) or _installed(featurizer.name)
+    entry = _entry(featurizer.name)
     location = f"{featurizer.__module__}:{featurizer.__qualname__}"
-    if entry is not None and location != (known := _location(entry)):
+    if isinstance(entry, type):
+        known = f"{entry.__module__}:{entry.__qualname__}"
+    else:
+        known = entry.value if entry else location
+    if location != known:
         raise ConfigError(f"the name '{featurizer.name}' is taken by {known}: choose another name")
     _registered[featurizer.name] = featurizer
     return featurizer
@@ -63,14 +67,14 @@ def get(name: str) -> Featurizer:
 def fingerprint(name: str) -> str:
     """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
 
-    Encoded data carry it in their file name, so that a changed plug-in does not reuse them.
+    It is part of the file name of encoded data, so that a changed plug-in does not reuse them.
     """
     if name in _BUILT_IN:
         return ""
     cls = _class_of(name)
     try:
         source = inspect.getsource(inspect.getmodule(cls) or cls)
-    except (OSError, TypeError):  # defined interactively: `version` has to tell
+    except (OSError, TypeError):  # defined interactively
         source = ""
     return writing.fingerprint(repr(SIZES[name]), source)[:8]
 
@@ -98,7 +102,7 @@ OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
 
 
 def _class_of(name: str) -> type[Featurizer]:
-    entry = _registered.get(name) or _installed(name)
+    entry = _entry(name)
     if entry is None:
         raise ConfigError(
             f"unknown featuriser '{name}'. {did_you_mean(name, SIZES)} If another package provides "
@@ -117,8 +121,10 @@ def _class_of(name: str) -> type[Featurizer]:
     return entry
 
 
-def _installed(name: str) -> EntryPoint | None:
-    """Return the entry point with this name, if an installed package has one."""
+def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
+    """Return the registered class, or the entry point of an installed package."""
+    if name in _registered:
+        return _registered[name]
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
     if len(found) > 1:
         raise ConfigError(
@@ -128,40 +134,28 @@ def _installed(name: str) -> EntryPoint | None:
     return next(iter(found.values()), None)
 
 
-def _location(entry: EntryPoint | type[Featurizer]) -> str:
-    if isinstance(entry, EntryPoint):
-        return entry.value
-    return f"{entry.__module__}:{entry.__qualname__}"
-
-
 def _check(cls: object, name: str | None) -> None:
-    """Check the class attributes of a featuriser.
-
-    Raises:
-        ConfigError: one is missing or out of range.
-    """
+    """Check the class attributes of a featuriser."""
     if not (isinstance(cls, type) and issubclass(cls, Featurizer)):
         raise ConfigError(f"a featuriser must be a subclass of Featurizer; got {cls!r:.80}")
-    problem = ""
+    if problem := _problem(cls, name):
+        raise ConfigError(f"featuriser {cls.__module__}:{cls.__qualname__}: {problem}")
+
+
+def _problem(cls: type[Featurizer], name: str | None) -> str | None:
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
-        problem = f"name must consist of lower-case letters, digits, -, _ and .; got {name!r}"
-    elif cls.name != name:
-        problem = f"its name is '{cls.name}', and it is registered as '{name}'"
-    elif not isinstance(cls.version, str):
-        problem = f"version must be a text; got {cls.version!r}"
+        return f"name must consist of lower-case letters, digits, -, _ and .; got {name!r}"
+    if cls.name != name:
+        return f"its name is '{cls.name}', and it is registered as '{name}'"
+    if not isinstance(cls.version, str):
+        return f"version must be a text; got {cls.version!r}"
     for kind in ("atom_sizes", "bond_sizes"):
         sizes = getattr(cls, kind, None)
-        fits = isinstance(sizes, tuple) and all(
-            type(size) is int and 1 <= size <= 256 for size in sizes
-        )
-        if not (sizes and fits):
-            problem = problem or f"{kind} must be a tuple of integers in 1 … 256; got {sizes!r}"
+        integers = isinstance(sizes, tuple) and all(type(size) is int for size in sizes)
+        if not (sizes and integers and 1 <= min(sizes) <= max(sizes) <= 256):
+            return f"{kind} must be a tuple of integers in 1 … 256; got {sizes!r}"
     names = cls.molecule_features
-    if not (
-        isinstance(names, tuple)
-        and all(isinstance(each, str) for each in names)
-        and len(set(names)) == len(names)
-    ):
-        problem = problem or f"molecule_features must be a tuple of different names; got {names!r}"
-    if problem:
-        raise ConfigError(f"featuriser {cls.__module__}:{cls.__qualname__}: {problem}")
+    texts = isinstance(names, tuple) and all(isinstance(each, str) for each in names)
+    if not texts or len(set(names)) < len(names):
+        return f"molecule_features must be a tuple of different names; got {names!r}"
+    return None

@@ -29,9 +29,7 @@ def smiles_of(block: str) -> str:
         return Unwritten(reason)
     with rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block)
-        if mol is None:
-            return _as_drawn(block)
-        return mol_to_smiles(mol)
+        return _as_drawn(block) if mol is None else mol_to_smiles(mol)
 
 
 def mol_to_smiles(mol: Chem.Mol) -> str:
@@ -47,9 +45,7 @@ def _too_many(atoms: int) -> str:
 
 def _excess(block: str) -> str | None:
     """Return the reason if a block is too large for RDKit, judging by its counts, or None."""
-    counts = _V3000.search(block)
-    if counts is None:
-        counts = _V2000.match(block.replace("\r\n", "\n"))
+    counts = _V3000.search(block) or _V2000.match(block.replace("\r\n", "\n"))
     if counts is None:
         if len(block) > (limit := 200 * MAX_ATOMS):
             return f"a structure of {len(block):,} characters; at most {limit:,} are supported"
@@ -67,14 +63,12 @@ def _as_drawn(block: str) -> str:
     mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
     if mol is None:
         return Unwritten("RDKit cannot read the structure") if block.strip() else ""
-    if mol.GetNumAtoms() > 2 * MAX_ATOMS:
-        return Unwritten(_too_many(mol.GetNumAtoms()))
     for bond in mol.GetBonds():
         if bond.GetBondType() == Chem.BondType.AROMATIC:
             for part in (bond, bond.GetBeginAtom(), bond.GetEndAtom()):
                 part.SetIsAromatic(True)
-    text = Chem.MolToSmiles(mol)
+    text = mol_to_smiles(mol)
     # A readable SMILES would be a different molecule from the drawing.
-    if Chem.MolFromSmiles(text) is None:
+    if isinstance(text, Unwritten) or Chem.MolFromSmiles(text) is None:
         return text
     return Unwritten("RDKit cannot read the structure")

@@ -40,11 +40,8 @@ _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
 _NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or an explicit hydrogen atom
-_SANITIZE = (
-    Chem.SanitizeFlags.SANITIZE_ALL ^ Chem.SanitizeFlags.SANITIZE_CLEANUPATROPISOMERS
-    if hasattr(Chem.SanitizeFlags, "SANITIZE_CLEANUPATROPISOMERS")
-    else Chem.SanitizeFlags.SANITIZE_ALL
-)
+_ATROPISOMERS = Chem.SanitizeFlags.names.get("SANITIZE_CLEANUPATROPISOMERS", 0)
+_SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
 
 class Unwritten(str):
@@ -121,9 +118,8 @@ def oriented_mol(smiles: str) -> Chem.Mol:
 
     The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
     with such a tag is converted to canonical form first. Everything else that RDKit derives,
-    except Kekulé structures, is independent of the order. A SMILES without stereo marks takes two
-    thirds of the time of `MolFromSmiles`, since stereo perception and the removal of explicit
-    hydrogens are skipped.
+    except Kekulé structures, is independent of the order. Without stereo marks, stereo perception
+    and the removal of explicit hydrogens are skipped.
 
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
@@ -139,17 +135,14 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
             mol = _read(text)
-            marked = (
-                atom.GetIsotope() or atom.GetAtomMapNum()
-                for atom in mol.GetAtoms()
-                if atom.GetAtomicNum() == 1
-            )
+            hydrogens = (atom for atom in mol.GetAtoms() if atom.GetAtomicNum() == 1)
             # RDKit keeps marked hydrogens as atoms; the canonical form makes them implicit
-            return canonical_mol(text) if any(marked) else mol
+            marked = any(atom.GetIsotope() or atom.GetAtomMapNum() for atom in hydrogens)
+            return canonical_mol(text) if marked else mol
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):
             return _read(text)  # raises the error with RDKit's reason
-        return _bounded(mol)
+        return _checked_size(mol)
 
 
 def excess(text: str) -> str | None:
@@ -180,7 +173,7 @@ def excess(text: str) -> str | None:
 
 
 def _one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace, or raise what is wrong with the text."""
+    """Return the SMILES without surrounding whitespace, after checking its characters and size."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
@@ -204,10 +197,10 @@ def _read(text: str, form: str = "") -> Chem.Mol:
     mol = Chem.MolFromSmiles(text)
     if mol is None:
         raise unreadable(text, _reason(text), form)
-    return _bounded(mol)
+    return _checked_size(mol)
 
 
-def _bounded(mol: Chem.Mol) -> Chem.Mol:
+def _checked_size(mol: Chem.Mol) -> Chem.Mol:
     if mol.GetNumAtoms() > MAX_ATOMS:
         raise InvalidMolecule(f"{mol.GetNumAtoms():,} atoms; at most {MAX_ATOMS:,} are supported")
     return mol

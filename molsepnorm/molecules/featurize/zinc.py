@@ -205,8 +205,7 @@ def _atom_index(token: str) -> int:
     label = token.capitalize()
     if bracket := _BRACKET.fullmatch(token):
         label = bracket["element"].capitalize()
-        charge = bracket["charge"]
-        hydrogens = bracket["hydrogens"]
+        charge, hydrogens = bracket["charge"], bracket["hydrogens"]
         plain_when_kekulised = bracket["element"].islower() and not charge  # [nH] becomes N
         if hydrogens and not plain_when_kekulised:
             label += f" H{hydrogens[1:] or 1}"
