@@ -42,8 +42,7 @@ def one_line(text: str) -> str:
 
 def fitting(message: str) -> str:
     """Return an error's message, shortened if it quotes a very long value."""
-    limit = 4000
-    return message if len(message) <= limit else f"{message[:limit]} …"
+    return message if len(message) <= 4000 else f"{message[:4000]} …"
 
 
 def say(text: str, err: bool = False) -> None:
@@ -68,11 +67,7 @@ def make_table(title: str, *headings: str) -> Table:
 
 
 def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
-    """Print warnings about a table, how many of its rows were skipped, and why the first one was.
-
-    Args:
-        more: text after the reason.
-    """
+    """Print warnings about a table, and how many rows were skipped, with the first reason."""
     for warning in dataset.warnings:
         console.print(warning)
     if dataset.rejected:
@@ -85,9 +80,7 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
 
 
 def make_console() -> Console:
-    """Return a console that prints text literally, one line each.
-
-    Units in brackets are not markup, and control characters in a text are escaped."""
+    """Return a console without markup that escapes control characters, tabs and line ends."""
     from rich.console import Console
     from rich.segment import Segment
 

@@ -25,7 +25,6 @@ _COMMANDS = {
     "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",
 }
-_MODULES = {"benchmark": "series", "ablate": "series"}
 
 
 class _LazyGroup(click.Group):
@@ -37,7 +36,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = _MODULES.get(name, name)
+        module = "series" if name in ("benchmark", "ablate") else name
         return getattr(import_module(f"molsepnorm.cli.{module}"), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -45,7 +45,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
-    """Within this context, the first SIGINT or SIGTERM stops training after the current step.
+    """In this context, the first SIGINT or SIGTERM stops training after the current step.
 
     Before training has begun, and at a second signal, the process exits at once. Under torchrun,
     only the first process prints, and further signals are ignored: torchrun repeats the signal as
