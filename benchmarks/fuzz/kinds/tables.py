@@ -10,7 +10,6 @@ import json
 import lzma
 import math
 import random
-import zipfile
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ _ENCODINGS = ("utf-8",) * 12 + ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "l
 _PIECES = (
     *(b"\0", b'"', b"\r", b"\n", b",", b"\xff\xfe", b"\xe9", b"\xef\xbb\xbf", b"$$$$\n", b""),
 )
+_PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 _WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "prepare", "train")
 
 
@@ -58,7 +58,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
         "columns": columns,
         "rows": rows,
         "suffix": rng.choice(("csv",) * 6 + ("tsv", "tsv", "smi", "sdf", "parquet", "parquet")),
-        "pack": rng.choice(("",) * 8 + ("gz", "bz2", "xz", "zip", "zst")),
+        "pack": rng.choice(("",) * 8 + ("gz", "bz2", "xz", "zst")),
         "encoding": rng.choice(_ENCODINGS),
         "newline": rng.choice(("\n", "\n", "\n", "\r\n", "\r")),
         "quoting": rng.choice((csv.QUOTE_ALL, csv.QUOTE_ALL, csv.QUOTE_MINIMAL)),
@@ -76,7 +76,7 @@ def check(case: dict[str, Any], work: Work) -> None:
     for share, length, piece in case["damage"]:
         start = int(share * len(content))
         content = content[:start] + piece + content[start + length :]
-    content = _packed(content, case["pack"])
+    content = _PACK.get(case["pack"], bytes)(content)
     content = content[: math.ceil(case["keep"] * len(content))]
     name = f"in.{case['suffix']}{'.' * bool(case['pack'])}{case['pack']}"
     Path(name).write_bytes(content)
@@ -118,16 +118,6 @@ def _parquet(columns: list[str], rows: list[list[str]]) -> bytes:
     arrays = [pyarrow.array(texts, pyarrow.string()) for texts in cells[: len(columns)]]
     out = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns[: len(arrays)]), out)
-    return out.getvalue()
-
-
-def _packed(content: bytes, pack: str) -> bytes:
-    if pack != "zip":
-        pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-        return pack_with.get(pack, bytes)(content)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("in.csv", content)
     return out.getvalue()
 
 
