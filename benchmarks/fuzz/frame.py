@@ -195,14 +195,10 @@ def shrink(case: Case, parts: Sequence[str], fails: Callable[[Case], bool], seco
 
 
 def _smaller(value: Any) -> Iterator[Any]:
-    """Yield the value without a half, a quarter, …; then with a smaller element."""
+    """Yield the value without a half, a quarter, …"""
     if not isinstance(value, str | bytes | list):
         return
     step = len(value)
     while step := step // 2 if step > 1 else 0:
         for start in range(0, len(value), step):
             yield value[:start] + value[start + step :]
-    if isinstance(value, list):
-        for i, each in enumerate(value):
-            for smaller in _smaller(each):
-                yield [*value[:i], smaller, *value[i + 1 :]]

@@ -37,7 +37,7 @@ _PIECES = (
     *(b"\0", b'"', b"\r", b"\n", b",", b"\xff\xfe", b"\xe9", b"\xef\xbb\xbf", b"$$$$\n", b""),
 )
 _PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-_WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "prepare", "train")
+_WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "train")
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
@@ -198,10 +198,6 @@ def _fix(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
         promises.same_rows([case["rows"][int(row[0])]], [row[4:]])
 
 
-def _prepare(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
-    _run(["data", "prepare", "--config", str(work.root / "tiny.yaml"), "--data", source], set())
-
-
 def _train(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
     targets = random.Random(case["seed"]).choice(("logp", "logp,active", ",".join(TARGETS)))
     arguments = ["train", "--config", str(work.root / "tiny.yaml"), "--data", source, "-o", "run"]
@@ -211,4 +207,4 @@ def _train(case: dict[str, Any], source: str, content: bytes, work: Work) -> Non
             promises.read_back(Path("run") / name)
 
 
-_WAYS_OF = {"predict": _predict, "check": _check, "fix": _fix, "prepare": _prepare, "train": _train}
+_WAYS_OF = {"predict": _predict, "check": _check, "fix": _fix, "train": _train}
