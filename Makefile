@@ -3,7 +3,7 @@
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
 # make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
-# make bench  ours, the peers and lower bounds side by side, a quarter of an hour (MOLSEPNORM_DATA)
+# make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -46,7 +46,7 @@ settings: install
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
-# CHEMPROP=/path/to/chemprop names that peer; a stage whose peer is missing runs without it
+# CHEMPROP=/path/to/chemprop names that peer; a stage without its peer measures ours alone
 bench: install
 	-$(BIN)/pip install --quiet --requirement benchmarks/peers/requirements.txt
 	$(BIN)/python benchmarks/speed.py

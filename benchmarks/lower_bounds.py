@@ -1,4 +1,4 @@
-"""The unavoidable part of a stage's work: parsing, copying or multiplying alone.
+"""The unavoidable part of a stage's work: parsing or multiplying alone.
 
 A bound is the time that this machine needs for that part, with the same libraries and the same
 number of threads. Each function does, or returns, the work of one round.
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["copying", "in_blocks", "matrix_products", "parse", "parse_on_all_cores"]
+__all__ = ["in_blocks", "matrix_products", "parse", "parse_on_all_cores"]
 
 _WIDTH, _HEADS, _LAYERS = 80, 8, 12  # SLIM
 
@@ -32,13 +32,6 @@ def parse_on_all_cores(pool: Pool, smiles: Sequence[str]) -> int:
     """Parse in pieces, in processes that have started before."""
     pieces = [smiles[start : start + 500] for start in range(0, len(smiles), 500)]
     return sum(pool.imap_unordered(parse, pieces))
-
-
-def copying(num_bytes: int) -> Callable[[], None]:
-    """Copy this number of bytes in memory."""
-    source = np.ones(num_bytes, dtype=np.uint8)
-    target = np.zeros_like(source)
-    return lambda: np.copyto(target, source)
 
 
 def in_blocks(slots: np.ndarray, blocks: int) -> list[tuple[int, int]]:

@@ -137,15 +137,10 @@ def score(table: Table, labels: np.ndarray, predictions: np.ndarray) -> dict[str
     if table.kind == "classification":
         functions = {"ROC-AUC": metrics.roc_auc_score, "PR-AUC": metrics.average_precision_score}
     present = ~np.isnan(labels)
+    columns = range(len(table.targets))
+    pairs = [(labels[present[:, i], i], predictions[present[:, i], i]) for i in columns]
     return {
-        name: float(
-            np.mean(
-                [
-                    function(labels[present[:, i], i], predictions[present[:, i], i])
-                    for i in range(len(table.targets))
-                ]
-            )
-        )
+        name: statistics.mean(float(function(*pair)) for pair in pairs)
         for name, function in functions.items()
     }
 
@@ -166,20 +161,20 @@ def compare(
         for side in SIDES:
             if str(seed) in runs[side]:
                 continue
-            place = folder / f"{name}-{side}-{seed}"
-            place.mkdir()
+            own = folder / f"{name}-{side}-{seed}"
+            own.mkdir()
             if side == "ours":
-                command = our_command(table, data, seed, place / "run")
+                command = our_command(table, data, seed, own / "run")
                 command += [f"--set={setting}" for setting in options.set]
                 read = our_predictions
             else:
-                command = peer_command(str(options.peer), table, data, seed, place / "run")
+                command = peer_command(str(options.peer), table, data, seed, own / "run")
                 read = peer_predictions
             if epochs := options.epochs or table.epochs:
                 command += ["--epochs", str(epochs)]
             threads = {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "MKL")}
-            usage = measured(command, place, MOLSEPNORM_CACHE=str(place / "cache"), **threads)
-            scores = score(table, labels, read(table, place / "run", test))
+            usage = measured(command, own, MOLSEPNORM_CACHE=str(own / "cache"), **threads)
+            scores = score(table, labels, read(table, own / "run", test))
             runs[side][str(seed)] = {**scores, **asdict(usage)}
             shown = shlex.join(command).replace(str(folder), "DIR")
             found.setdefault("commands", {}).setdefault(side, shown)
@@ -197,19 +192,14 @@ def report(tables: dict[str, Any]) -> str:
         for key in ours[seeds[0]]:
             both = [[runs[seed][key] for seed in seeds] for runs in (ours, theirs)]
             unit, digits = COSTS.get(key, (key, 3))
-            cells = [
-                f"{statistics.mean(each):.{digits}f} ± {_sd(each):.{digits}f}" for each in both
-            ]
+            pairs = [(statistics.mean(each), np.std(each, ddof=len(each) > 1)) for each in both]
+            cells = [f"{mean:.{digits}f} ± {sd:.{digits}f}" for mean, sd in pairs]
             if key in COSTS:
                 ratio = statistics.median(a / b for a, b in zip(*both, strict=True))
                 costs.append((name, unit, *cells, f"{ratio:.2f}"))
             else:
                 scores.append((name, unit, *cells))
     return "\n".join([*map(line, scores), "", *map(line, costs)])
-
-
-def _sd(values: list[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def main() -> None:
@@ -238,8 +228,8 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peer", type=Path, required=True, help="chemprop's executable")
-    parser.add_argument("--sets", type=_names, default=list(TABLES), help="esol,freesolv,…")
-    parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="0,1,2")
+    parser.add_argument("--sets", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--epochs", type=int, help="for both, to try it out; chemprop needs 3")
     parser.add_argument("--set", action="append", default=[], help="a setting of ours; repeatable")
@@ -249,19 +239,6 @@ def _options() -> argparse.Namespace:
     if not options.peer.is_file():
         parser.error(f"there is no {options.peer}: give the path of chemprop's executable")
     return options
-
-
-def _names(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := set(names) - set(TABLES):
-        raise argparse.ArgumentTypeError(
-            f"unknown set(s) {', '.join(sorted(unknown))}; known: {', '.join(TABLES)}"
-        )
-    return names
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -113,15 +113,10 @@ def read_list(path: Path) -> list[Run]:
 def train_all(
     runs: Sequence[Run], folder: Path, log: Path, at_once: int, threads: int, stop: Event
 ) -> int:
-    """Train the runs that are not logged, and return how many failed.
+    """Train the runs that are not logged, `at_once` at a time, and return how many failed.
 
-    Args:
-        runs: in order.
-        folder: where each run has its folder NAME-SEED and its output NAME-SEED.txt.
-        log: the file of accuracy/log.py.
-        at_once: number of processes.
-        threads: of each process.
-        stop: once it is set, runs save and stop, and no other run begins.
+    Each run has the folder NAME-SEED and the output NAME-SEED.txt in `folder`. Once `stop` is set,
+    runs save and stop, and no other run begins.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:

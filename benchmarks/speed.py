@@ -1,12 +1,12 @@
 """Measure ours, the peers and the lower bounds side by side, and print a table.
 
     make bench                                     all stages, some minutes
-    python benchmarks/speed.py train evaluate      some stages
+    python benchmarks/speed.py train predict       some stages
     python benchmarks/speed.py --quick             a minute or two, to try it out
 
 Each stage has a process of its own, in which ours, the peer and the bound are interleaved; the
 ratio is the median of the rounds' ratios, with their range. MOLSEPNORM_DATA must be set. chemprop
-is found by --chemprop or CHEMPROP, and transformers' preprocessing needs peers/requirements.txt; a
+is found by --chemprop or CHEMPROP, and transformers needs peers/requirements.txt; a
 stage whose peer is missing runs without it. Nothing else should run on the machine. The files
 speed.md and speed.json (raw figures) are written to benchmarks/results, under the names of the
 stages if only some were measured. Those of a quick run go to the scratch folder.

@@ -148,7 +148,7 @@ def test_every_stage_has_a_function() -> None:
 
 def test_an_unknown_stage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """The message has the known ones; nothing is measured."""
-    assert module("speed").main(["encode", "trian"]) == 2
+    assert module("speed").main(["train", "trian"]) == 2
     printed = capsys.readouterr().err
     assert "unknown stage(s) trian; known: features, " in printed
 
@@ -158,11 +158,11 @@ def test_a_stage_that_fails_is_reported(
 ) -> None:
     """The message is the end of its output; the other figures are written."""
     monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    options = ["encode", "--quick", "--scratch", str(tmp_path), "--out", str(tmp_path)]
+    options = ["features", "--quick", "--scratch", str(tmp_path), "--out", str(tmp_path)]
     assert module("speed").main(options) == 1
     assert "set MOLSEPNORM_DATA to the folder of real data sets" in capsys.readouterr().err
-    assert "**Failed: encode.**" in (tmp_path / "encode.md").read_text()
-    assert json.loads((tmp_path / "encode.json").read_text())["rows"] == []
+    assert "**Failed: features.**" in (tmp_path / "features.md").read_text()
+    assert json.loads((tmp_path / "features.json").read_text())["rows"] == []
 
 
 def test_a_quick_measurement_has_one_round(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_stage_runs_without_its_peer(
 
     monkeypatch.setattr(theirs, "preprocessor", preprocessor)
     settings = module("stages").Settings(None, True, tmp_path)
-    (only,) = module("stages.network").evaluate(settings)
+    (only,) = module("stages.network").train(settings)
     assert len(only.ours) == len(only.bound) == 1
     assert only.peer == () and "no peer: it is away" in only.remark
 

@@ -43,8 +43,7 @@ def test_every_kind_runs(work: Any) -> None:
     for name, each in module("kinds").KINDS.items():
         cases = [run.draw(each, 0, number, work) for number in range(CASES)]
         assert cases == [run.draw(each, 0, number, work) for number in range(CASES)], name
-        found = list(run.run_cases(each, cases, work))
-        assert len(found) == CASES, name
+        found = [run.run_case(each, case, work) for case in cases]
         own = [each for each in found if each and each.promise == "the campaign itself"]
         assert not own, (name, own)
 
@@ -67,13 +66,12 @@ def leave(case: dict[str, Any], work: Any) -> None:
 
 
 def test_deaths_and_hangs_are_findings(work: Any) -> None:
-    """The finding names the case at fault, and the cases after it run."""
     run = module("frame")
 
     def outcomes(check: Any, *texts: str) -> list[str]:
         slow = kind(check)
         slow.SECONDS = 0.4
-        found = run.run_cases(slow, [{"text": text} for text in texts], work)
+        found = [run.run_case(slow, {"text": text}, work) for text in texts]
         return [each.key if each else "" for each in found]
 
     assert outcomes(crash, "", "crash", "") == ["", "SIGKILL", ""]

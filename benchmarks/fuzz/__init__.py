@@ -6,6 +6,6 @@
 
 Each kind of `kinds/` has two functions: `make` draws a case, a dictionary of plain values, and
 `check` runs it and raises `Broken` if one of the `promises` does not hold. `frame` forks a child
-for each batch of cases, so that a crash or a hang is a finding too, and shrinks findings. `work`
+for each case, so that a crash or a hang is a finding too, and shrinks findings. `work`
 makes the model, the table and the run folders from which all cases start.
 """

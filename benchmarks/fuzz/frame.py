@@ -24,7 +24,6 @@ from benchmarks.fuzz.kinds import KINDS
 from benchmarks.fuzz.promises import Broken
 from benchmarks.fuzz.work import Work
 
-BATCH = 50
 SECONDS = 20  # of CPU for a case, if its kind sets no limit; and the longest time without CPU use
 MEMORY = 6 << 30  # bytes of address space for a case, in addition to the parent's
 
@@ -41,27 +40,21 @@ class Campaign:
         self.seconds: Counter[str] = Counter()
 
     def run(self, kinds: tuple[str, ...], minutes: float, cases: int | None) -> None:
-        """Run batches until the time, or the number of cases, is used up."""
+        """Run cases until the time, or the number of cases, is used up."""
         end = None if cases else time.monotonic() + minutes * 60
         left = set(kinds)
         while left and (end is None or time.monotonic() < end):
             name = min(left, key=lambda each: (self.seconds[each], kinds.index(each)))
             kind, first, begun = KINDS[name], self.tried[name], time.monotonic()
-            count = BATCH if cases is None else min(BATCH, cases - first)
-            if count <= 0:
+            if first == cases:
                 left.discard(name)
                 continue
-            batch = [draw(kind, self.seed, first + i, self.work) for i in range(count)]
-            found = []
-            for finding in run_cases(kind, batch, self.work):
-                found.append(finding)
-                if end is not None and time.monotonic() > end:
-                    break
-            self.tried[name] += len(found)
+            case = draw(kind, self.seed, first, self.work)
+            finding = run_case(kind, case, self.work)
+            self.tried[name] += 1
             self.seconds[name] += time.monotonic() - begun
-            for i, finding in enumerate(found):
-                if finding is not None:
-                    self._add(name, first + i, batch[i], finding)
+            if finding is not None:
+                self._add(name, first, case, finding)
 
     def _add(self, name: str, number: int, case: Case, finding: Broken) -> None:
         key = (name, finding.promise, finding.key)
@@ -109,51 +102,28 @@ def draw(kind: Any, seed: int, number: int, work: Work) -> Case:
 
 
 def run_case(kind: Any, case: Case, work: Work) -> Broken | None:
-    """Run one case in a child."""
-    return next(run_cases(kind, [case], work))
-
-
-def run_cases(kind: Any, cases: Sequence[Case], work: Work) -> Iterator[Broken | None]:
-    """Yield the broken promise of each case, in order. A case that ends its child runs again by
-    itself."""
-    done, patience = 0, getattr(kind, "SECONDS", SECONDS)
-    while done < len(cases):
-        ours, theirs = multiprocessing.Pipe(duplex=False)
-        child = os.fork()
-        if not child:
-            _serve(kind, cases[done:], work, theirs)
-        theirs.close()
-        ends, spent = os.pidfd_open(child), -1.0
-        try:
-            while done < len(cases):
-                if not (ready := wait([ours, ends], patience)):
-                    if (now := _cpu_seconds(child)) == spent:
-                        os.kill(child, signal.SIGALRM)
-                    spent = now
-                elif ours not in ready:
-                    break
-                else:
-                    found = ours.recv()
-                    done += 1
-                    yield found
-        except EOFError:
-            pass
-        finally:
-            ours.close()
-            if done == len(cases):
-                os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
-            os.close(ends)
-            with suppress(OSError):
-                os.killpg(child, signal.SIGKILL)  # whatever it has started
-        if done < len(cases):
-            found = _death(status)
-            if len(cases) > 1:
-                again = run_case(kind, cases[done], work)
-                alone = f"{found.what}; not when run by itself"
-                found = again or Broken(found.promise, alone, f"{found.key} in a batch")
-            done += 1
-            yield found
+    """Run a case in a child process; return the promise that it broke, if any."""
+    patience = getattr(kind, "SECONDS", SECONDS)
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    child = os.fork()
+    if not child:
+        _serve(kind, case, work, theirs)
+    theirs.close()
+    ends, spent = os.pidfd_open(child), -1.0
+    while not wait([ours, ends], patience):
+        if (now := _cpu_seconds(child)) == spent:
+            os.kill(child, signal.SIGALRM)
+        spent = now
+    try:
+        outcome = [ours.recv()] if ours.poll() else []
+    except EOFError:
+        outcome = []
+    status = os.waitpid(child, 0)[1]
+    os.close(ends)
+    ours.close()
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)  # whatever it has started
+    return outcome[0] if outcome else _death(status)
 
 
 def _cpu_seconds(process: int) -> float:
@@ -173,8 +143,8 @@ def _death(status: int) -> Broken:
     return Broken("no crash", f"the interpreter was ended by {name}", name)
 
 
-def _serve(kind: Any, cases: Sequence[Case], work: Work, channel: Connection) -> None:
-    """Run cases in a child, which has a session and a scratch folder of its own."""
+def _serve(kind: Any, case: Case, work: Work, channel: Connection) -> None:
+    """Run a case in a child, which has a session and a scratch folder of its own."""
     try:
         os.setsid()
         torch.set_num_threads(1)  # OpenMP's other threads do not survive the fork
@@ -182,12 +152,10 @@ def _serve(kind: Any, cases: Sequence[Case], work: Work, channel: Connection) ->
             limit = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for case in cases:
-            used = resource.getrusage(resource.RUSAGE_SELF)
-            seconds = used.ru_utime + used.ru_stime + getattr(kind, "SECONDS", SECONDS)
-            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, hard))
-            channel.send(_attempt(kind, case, work))
+        seconds = int(getattr(kind, "SECONDS", SECONDS)) + 1
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+        channel.send(_attempt(kind, case, work))
     finally:
         os._exit(0)
 
@@ -227,14 +195,10 @@ def shrink(case: Case, parts: Sequence[str], fails: Callable[[Case], bool], seco
 
 
 def _smaller(value: Any) -> Iterator[Any]:
-    """Yield the value without a half, a quarter, …; then with a smaller element."""
+    """Yield the value without a half, a quarter, …"""
     if not isinstance(value, str | bytes | list):
         return
     step = len(value)
     while step := step // 2 if step > 1 else 0:
         for start in range(0, len(value), step):
             yield value[:start] + value[start + step :]
-    if isinstance(value, list):
-        for i, each in enumerate(value):
-            for smaller in _smaller(each):
-                yield [*value[:i], smaller, *value[i + 1 :]]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import random
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,10 +34,9 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Work:
-    """The folder of a campaign: table.csv, out.csv (its predictions), tiny.yaml, run/ (trained),
-    long.yaml (three epochs), whole/ (trained), stopped/ (the same run in its second epoch), store/
-    (the cache with only their store), and cache/, which all cases share. A case begins in an empty
-    current folder."""
+    """The folder of a campaign: table.csv, tiny.yaml, run/ (trained), whole/ (trained for three
+    epochs), stopped/ (the same run in its second epoch), and cache/, which all cases share. A case
+    begins in an empty current folder."""
 
     root: Path
     smiles: tuple[str, ...]
@@ -56,25 +53,14 @@ class Result:
     error: BaseException | None
 
 
-def real_smiles(count: int = 300) -> tuple[str, ...]:
-    """Sample molecules of the data sets in MOLSEPNORM_DATA, if it is set, or of data/demo.csv."""
-    folder = Path(os.environ.get("MOLSEPNORM_DATA", ROOT)) / "moleculenet"
-    found = []
-    for path in sorted(folder.glob("*.csv")) or [ROOT / "data" / "demo.csv"]:
-        table = pd.read_csv(path, dtype=str, nrows=5000)
-        column = next((name for name in ("smiles", "mol") if name in table), table.columns[0])
-        found += table[column].dropna().tolist()
-    return tuple(random.Random(0).sample(sorted(set(found)), count))
-
-
 def prepare(root: Path) -> Work:
     """Make the table, the model and the runs, in child processes: autograd's threads do not survive
     a fork."""
-    demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str, nrows=60)
+    demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str)
     with open(root / "table.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["id", "smiles", *TARGETS])
-        for i, (smiles, logp, active) in enumerate(demo.to_numpy().tolist()):
+        for i, (smiles, logp, active) in enumerate(demo[:60].to_numpy().tolist()):
             colour = ("red", "green", "blue")[i % 3]
             writer.writerow([i, smiles, logp if i % 7 else "", active, colour])
     os.environ["MOLSEPNORM_CACHE"] = str(root / "cache")
@@ -82,14 +68,10 @@ def prepare(root: Path) -> Work:
     config.save(root / "tiny.yaml")
     steps = iter(range(100))
     long = config.changed({"run.epochs": 3})
-    long.save(root / "long.yaml")
     in_child(lambda: train(config, root / "run"))
     in_child(lambda: train(long, root / "whole"))
     in_child(lambda: train(long, root / "stopped", callback=StopWhen(lambda: next(steps) == 8)))
-    shutil.copytree(root / "cache", root / "store")
-    predict = f"predict --model {root}/run -i {root}/table.csv -o {root}/out.csv --processes 1"
-    in_child(lambda: command(predict.split()))
-    return Work(root, real_smiles(), Predictor.from_pretrained(root / "run"))
+    return Work(root, tuple(demo["smiles"]), Predictor.from_pretrained(root / "run"))
 
 
 def in_child(do: Callable[[], object]) -> None:

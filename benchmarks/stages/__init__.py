@@ -18,9 +18,7 @@ __all__ = ["STAGES", "Settings", "function"]
 STAGES = {
     "features": "molecules.features",
     "features-ogb": "molecules.features_ogb",
-    "encode": "molecules.encode",
-    "train": "network.step",
-    "evaluate": "network.evaluate",
+    "train": "network.train",
     "predict": "programs.predict",
     "startup": "programs.startup",
 }

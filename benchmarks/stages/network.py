@@ -1,4 +1,4 @@
-"""Training steps and evaluation of Graphormer-SLIM on batches of 256 molecules.
+"""Training steps of Graphormer-SLIM on batches of 256 molecules of ZINC.
 
 12 layers, 80 wide, 8 heads, feed-forward 80, dropout and attention dropout 0.1, paths of 20 bonds,
 AdamW, gradient clipping. Ours has SepNorm, its default.
@@ -6,41 +6,60 @@ AdamW, gradient clipping. Ours has SepNorm, its default.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from interleaved import Row, Target, Work, compare
-from peers import hf_graphormer
+from lower_bounds import in_blocks, matrix_products
+from peers import PeerMissing, hf_graphormer
+from torch import Tensor, nn
 
-from molsepnorm.data.batching.bucketing import size_sorted_batches
-from molsepnorm.predict.inference import infer
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.training.config import OptimConfig, RunConfig
+from molsepnorm.training.optim import make_optimizer
 from stages import Settings
-from stages.common import BLOCKS, Side, sides
+from stages.common import SLIM_ENCODING, zinc_table
 
-__all__ = ["evaluate", "step"]
+__all__ = ["train"]
+
+_SIZE, _BLOCKS, _CLIP = 256, RunConfig().blocks, 5.0
+
+Labelled = tuple[Any, Tensor]
+"""A collated batch and its labels (256, 1)."""
 
 
-def step(settings: Settings) -> list[Row]:
-    """Take training steps on batches that were collated before."""
-    both = sides(settings.count(6, 2))
-    count, size = both.batches.shape
-    products = [both.products(batch, BLOCKS, backward=True) for batch in both.batches]
-
-    def training(side: Side) -> Work:
-        take = side.train_step()
-
-        def work(number: int) -> int:
-            take(*side.batches[number % count])
-            return size
-
-        return work
+def train(settings: Settings) -> list[Row]:
+    """Take training steps on batches that were collated before, the same molecules for both."""
+    torch.manual_seed(0)
+    count = settings.count(6, 2)
+    table, read = zinc_table("train", count * _SIZE), featurize.get("zinc")
+    graphs = [read(smiles) for smiles in table["smiles"]]
+    labels = torch.tensor(table["y"].to_numpy(), dtype=torch.float32)[:, None]
+    batches = np.arange(len(graphs)).reshape(count, _SIZE)
+    tensors = GraphTensors.of(encode(graphs, SLIM_ENCODING))
+    ours = [(tensors.cut(batch, _BLOCKS), labels[batch]) for batch in batches]
+    groups = [in_blocks(tensors.sizes[batch] + 1, _BLOCKS) for batch in batches]
+    products = [matrix_products(each, backward=True) for each in groups]
 
     def bound(number: int) -> int:
         products[number % count]()
-        return size
+        return _SIZE
 
-    works: dict[str, Work] = {"ours": training(both.ours)}
-    if both.peer:
-        works["peer"] = training(both.peer)
+    works = {"ours": _steps(Graphormer(GraphormerConfig()), lambda net, batch: net(batch), ours)}
+    remark = f"threads: {torch.get_num_threads()}"
+    try:
+        preprocess, collate = hf_graphormer.preprocessor(), hf_graphormer.collator()
+        labelled = zip(graphs, labels[:, 0].tolist(), strict=True)
+        items = [preprocess(hf_graphormer.raw_item(graph, label)) for graph, label in labelled]
+        theirs = [(collate([items[i] for i in batch]), labels[batch]) for batch in batches]
+        works["peer"] = _steps(hf_graphormer.slim(), hf_graphormer.outputs, theirs)
+    except PeerMissing as missing:
+        remark += f"; no peer: {missing}"
     row = compare(
         {**works, "bound": bound},
         settings.plan(round_seconds=1.0),
@@ -50,44 +69,24 @@ def step(settings: Settings) -> list[Row]:
         peer_work="SLIM on batches as its collator makes them",
         bound_name="the matrix products of layers, forward and backward",
         target=Target("ratio", 4),
-        remark=both.remark,
+        remark=remark,
     )
     return [row]
 
 
-def evaluate(settings: Settings) -> list[Row]:
-    """Evaluate ours by `infer`, which sorts by size and cuts; theirs on collated batches."""
-    both = sides(settings.count(8, 2))
-    everything, size = np.arange(both.batches.size), both.batches.shape[1]
-    sorted_batches = size_sorted_batches(everything, both.tensors.sizes, size)
-    products = [both.products(batch, 1, backward=False) for batch in sorted_batches]
+def _steps(
+    network: nn.Module, outputs: Callable[[nn.Module, Any], Tensor], batches: Sequence[Labelled]
+) -> Work:
+    """Return the work of one training step, the same for both programs."""
+    optimizer = make_optimizer(network.train(), OptimConfig(lr=2e-4))
 
-    def ours(number: int) -> int:
-        return len(infer(both.ours.network, both.tensors, everything))
+    def work(number: int) -> int:
+        batch, labels = batches[number % len(batches)]
+        loss = (outputs(network, batch) - labels).abs().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), _CLIP)
+        optimizer.step()
+        return len(labels)
 
-    def bound(number: int) -> int:
-        for multiply in products:
-            multiply()
-        return len(everything)
-
-    works: dict[str, Work] = {"ours": ours}
-    if side := both.peer:
-        theirs = side.network.eval()
-
-        def peer(number: int) -> int:
-            with torch.no_grad():
-                return sum(len(side.outputs(theirs, batch)) for batch, _ in side.batches)
-
-        works["peer"] = peer
-    row = compare(
-        {**works, "bound": bound},
-        settings.plan(min_rounds=4),
-        what="evaluation of SLIM, batch 256",
-        unit="graphs/s",
-        peer_name=hf_graphormer.NAME,
-        peer_work="SLIM alone, on batches as its collator makes them",
-        bound_name="the matrix products of layers, forward",
-        target=Target("ratio", 3),
-        remark=f"{both.remark}; ours with cutting its batches",
-    )
-    return [row]
+    return work

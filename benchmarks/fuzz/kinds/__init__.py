@@ -4,9 +4,4 @@ from __future__ import annotations
 
 from benchmarks.fuzz.kinds import commands, damage, smiles, tables
 
-KINDS = {
-    "smiles": smiles,
-    "tables": tables,
-    "commands": commands,
-    **damage.KINDS,
-}
+KINDS = {"smiles": smiles, "tables": tables, "commands": commands, **damage.KINDS}

@@ -35,7 +35,7 @@ _REPEATED = (  # the part before "…" stands once, the part between the bars ma
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
-    makers = (_mutated, _mutated, _mutated, _noise, _pieces, _extreme)
+    makers = (_mutated, _mutated, _mutated, _noise, _noise, _extreme)
     texts = [rng.choice(makers)(rng, work) for _ in range(rng.choice((1, 1, 2, 4)))]
     way = rng.choice(("library", "library", "features", "table"))
     return {"smiles": texts, "way": way, "featurizer": rng.choice(list(featurize.SIZES))}
@@ -61,12 +61,9 @@ def _mutated(rng: random.Random, work: Work) -> str:
 
 
 def _noise(rng: random.Random, work: Work) -> str:
-    alphabet = rng.choice((_ALPHABET, _ODD, _ALPHABET + _ODD, [chr(c) for c in range(1, 256)]))
-    return "".join(rng.choices(alphabet, k=rng.choice((0, 1, 2, 5, 20, 200))))
-
-
-def _pieces(rng: random.Random, work: Work) -> str:
-    return "".join(rng.choices((*_PIECES, rng.choice(work.smiles)), k=rng.randint(1, 12)))
+    latin = [chr(code) for code in range(1, 256)]
+    alphabet = rng.choice((_ALPHABET, _ODD, _ALPHABET + _ODD, latin, _PIECES))
+    return "".join(rng.choices(alphabet, k=rng.choice((0, 1, 2, 5, 12, 200))))
 
 
 def _extreme(rng: random.Random, work: Work) -> str:

@@ -10,7 +10,6 @@ import json
 import lzma
 import math
 import random
-import zipfile
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,8 @@ _ENCODINGS = ("utf-8",) * 12 + ("utf-8-sig", "utf-16", "utf-16-le", "utf-32", "l
 _PIECES = (
     *(b"\0", b'"', b"\r", b"\n", b",", b"\xff\xfe", b"\xe9", b"\xef\xbb\xbf", b"$$$$\n", b""),
 )
-_WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "prepare", "train")
+_PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+_WAYS = ("check", "fix", "fix", "predict", "predict", "predict", "train")
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
         "columns": columns,
         "rows": rows,
         "suffix": rng.choice(("csv",) * 6 + ("tsv", "tsv", "smi", "sdf", "parquet", "parquet")),
-        "pack": rng.choice(("",) * 8 + ("gz", "bz2", "xz", "zip", "zst")),
+        "pack": rng.choice(("",) * 8 + ("gz", "bz2", "xz", "zst")),
         "encoding": rng.choice(_ENCODINGS),
         "newline": rng.choice(("\n", "\n", "\n", "\r\n", "\r")),
         "quoting": rng.choice((csv.QUOTE_ALL, csv.QUOTE_ALL, csv.QUOTE_MINIMAL)),
@@ -76,7 +76,7 @@ def check(case: dict[str, Any], work: Work) -> None:
     for share, length, piece in case["damage"]:
         start = int(share * len(content))
         content = content[:start] + piece + content[start + length :]
-    content = _packed(content, case["pack"])
+    content = _PACK.get(case["pack"], bytes)(content)
     content = content[: math.ceil(case["keep"] * len(content))]
     name = f"in.{case['suffix']}{'.' * bool(case['pack'])}{case['pack']}"
     Path(name).write_bytes(content)
@@ -118,16 +118,6 @@ def _parquet(columns: list[str], rows: list[list[str]]) -> bytes:
     arrays = [pyarrow.array(texts, pyarrow.string()) for texts in cells[: len(columns)]]
     out = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns[: len(arrays)]), out)
-    return out.getvalue()
-
-
-def _packed(content: bytes, pack: str) -> bytes:
-    if pack != "zip":
-        pack_with = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
-        return pack_with.get(pack, bytes)(content)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("in.csv", content)
     return out.getvalue()
 
 
@@ -208,10 +198,6 @@ def _fix(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
         promises.same_rows([case["rows"][int(row[0])]], [row[4:]])
 
 
-def _prepare(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
-    _run(["data", "prepare", "--config", str(work.root / "tiny.yaml"), "--data", source], set())
-
-
 def _train(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
     targets = random.Random(case["seed"]).choice(("logp", "logp,active", ",".join(TARGETS)))
     arguments = ["train", "--config", str(work.root / "tiny.yaml"), "--data", source, "-o", "run"]
@@ -221,4 +207,4 @@ def _train(case: dict[str, Any], source: str, content: bytes, work: Work) -> Non
             promises.read_back(Path("run") / name)
 
 
-_WAYS_OF = {"predict": _predict, "check": _check, "fix": _fix, "prepare": _prepare, "train": _train}
+_WAYS_OF = {"predict": _predict, "check": _check, "fix": _fix, "train": _train}
