@@ -42,7 +42,7 @@ def doctor(as_json: bool) -> None:
         if not as_json:
             click.echo(f"  {_STATES[check.state]:8}{check.name} ({check.seconds:.1f} s)")
             click.echo(_wrapped(check.said, " " * 10, " " * 10))
-    counts = Counter(check.state for check in checks)
+    counts = Counter[str](check.state for check in checks)
     if as_json:
         content = {**machine, "checks": [asdict(each) for each in checks]}
         click.echo(json.dumps({**content, "passed": not counts["failed"]}, indent=2))

@@ -140,8 +140,16 @@ def usable(config: GraphormerConfig, device: torch.device) -> bool:
 
 def small(config: GraphormerConfig) -> GraphormerConfig:
     """Return the architecture with at most two layers, no dropout, and Xavier initialisation."""
-    rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "drop_path"), 0.0)
-    return replace(config, layers=min(config.layers, 2), init="xavier", outputs=2, **rates)
+    return replace(
+        config,
+        layers=min(config.layers, 2),
+        init="xavier",
+        outputs=2,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        drop_path=0.0,
+    )
 
 
 def network_of(config: GraphormerConfig, device: torch.device) -> Graphormer:
