@@ -1,6 +1,7 @@
 """Describe this machine, and check that the installation computes correct results on it.
 
-Modules are imported where they are used, so that a package which is missing fails one check alone.
+Modules that need RDKit or pydantic are imported where they are used, so that a package which is
+missing affects one check only.
 """
 
 from __future__ import annotations
@@ -13,22 +14,36 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import numpy as np
+import torch
+
 from molsepnorm._version import __version__
+from molsepnorm.devices.context import Precision
+from molsepnorm.devices.layers import check_attention
+from molsepnorm.devices.network import (
+    Way,
+    bound_of,
+    compare,
+    network_of,
+    results,
+    small,
+    undisturbed,
+)
+from molsepnorm.devices.verdict import Verdict, apart, differences, driver, judge
 from molsepnorm.files.writing import cache_folder
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.kernels.fused_attention import without_kernels
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from molsepnorm.devices.context import Precision
-    from molsepnorm.devices.verdict import Verdict
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
 
-__all__ = ["Check", "Machine", "describe", "run_checks"]
+__all__ = ["Check", "describe", "run_checks"]
 
-Findings: TypeAlias = "Iterator[Verdict | str]"
+Findings: TypeAlias = Iterator[Verdict | str]
 """Verdicts, and measurements as text."""
 
 _PACKAGES = (
@@ -48,18 +63,6 @@ _BOUND = 1e-4
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Versions, devices and folders of this machine."""
-
-    versions: dict[str, str | None]
-    """By package; None if it is not installed."""
-    devices: dict[str, str]
-    """Description of each device, by the name that `--device` takes."""
-    folders: dict[str, str]
-    """Locations of the data and the cache, and whether they are writable."""
-
-
-@dataclass(frozen=True)
 class Check:
     """The result of a check."""
 
@@ -69,16 +72,26 @@ class Check:
     seconds: float
 
 
-def describe() -> Machine:
-    """Return versions, devices and folders, without any computation."""
+def describe() -> dict[str, dict[str, str | None]]:
+    """Return versions, devices and folders by name, without any computation.
+
+    The version of a package that is not installed is None. A device has the name that `--device`
+    takes.
+    """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {"molsepnorm": __version__, **{name: _version(name) for name in _PACKAGES}}
     data = os.environ.get("MOLSEPNORM_DATA")
-    folders = {
-        "data": _folder(Path(data)) if data else "not set (--data-dir or MOLSEPNORM_DATA)",
-        "cache": _folder(cache_folder()),
+    return {
+        "versions": versions,
+        "devices": {
+            "cpu": f"{os.cpu_count()} cores, PyTorch threads: {torch.get_num_threads()}",
+            **{f"cuda:{index}": _gpu(index) for index in range(torch.cuda.device_count())},
+        },
+        "folders": {
+            "data": _folder(Path(data)) if data else "not set (--data-dir or MOLSEPNORM_DATA)",
+            "cache": _folder(cache_folder()),
+        },
     }
-    return Machine(versions, _devices(), folders)
 
 
 def _version(name: str) -> str | None:
@@ -88,36 +101,18 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _devices() -> dict[str, str]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cpu = f"{cores} cores"
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        cpu += f", {_gigabytes(memory)} of memory"
-    try:
-        import torch
-    except ImportError:
-        return {"cpu": cpu}
-    devices = {"cpu": f"{cpu}, PyTorch threads: {torch.get_num_threads()}"}
-    for index in range(torch.cuda.device_count()):
-        from molsepnorm.devices.verdict import driver
-
-        free, total = torch.cuda.mem_get_info(index)
-        capability = ".".join(map(str, torch.cuda.get_device_capability(index)))
-        devices[f"cuda:{index}"] = (
-            f"{torch.cuda.get_device_name(index)}, {_gigabytes(total)} of memory "
-            f"({_gigabytes(free)} free), compute capability {capability}, "
-            f"CUDA {torch.version.cuda}, driver {driver() or 'unknown'}"
-        )
-    return devices
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
+def _gpu(index: int) -> str:
+    free, total = (size / 2**30 for size in torch.cuda.mem_get_info(index))
+    capability = ".".join(map(str, torch.cuda.get_device_capability(index)))
+    return (
+        f"{torch.cuda.get_device_name(index)}, {total:.1f} GiB of memory ({free:.1f} GiB free), "
+        f"compute capability {capability}, CUDA {torch.version.cuda}, "
+        f"driver {driver() or 'unknown'}"
+    )
 
 
 def _folder(path: Path) -> str:
-    """Describe a folder by the nearest one that exists, in which it would be created."""
+    """Describe a folder; if it does not exist, by the nearest one, in which it would be created."""
     nearest = next((each for each in (path, *path.parents) if each.exists()), path)
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     state = "writable" if writable else "not writable"
@@ -128,21 +123,31 @@ def run_checks() -> Iterator[Check]:
     """Run the checks that this machine supports, and yield each result as it is ready."""
     for name, check in _checks().items():
         begun = time.perf_counter()
-        state, said = _outcome(check)
-        yield Check(name, state, said, round(time.perf_counter() - begun, 2))
+        state: Literal["ok", "failed", "skipped"] = "ok"
+        said: list[str] = []
+        try:
+            for found in check():
+                said.append(found if isinstance(found, str) else f"{found.path}: {found}")
+                if isinstance(found, Verdict) and not found.passed:
+                    state = "failed"
+        except Exception as error:
+            cause = error.__cause__ or error  # of a featuriser that cannot be loaded
+            missing = (getattr(cause, "name", None) or "").partition(".")[0]
+            if isinstance(cause, ImportError) and missing not in ("", "molsepnorm"):
+                state, said = "skipped", [f"needs {missing}, which is not installed"]
+            else:
+                state, said = "failed", [*said, f"{type(error).__name__}: {error}"]
+        yield Check(name, state, "; ".join(said), round(time.perf_counter() - begun, 2))
 
 
 def _checks() -> dict[str, Callable[[], Findings]]:
+    cpu = torch.device("cpu")
     checks: dict[str, Callable[[], Findings]] = {
-        "attention on the CPU": _attention,
-        "bf16 on the CPU": _bf16,
+        "attention on the CPU": lambda: iter([check_attention(cpu)]),
+        "bf16 on the CPU": lambda: compare(GraphormerConfig(), "bf16", cpu),
         "prediction of an example": _prediction,
         "worker processes": _workers,
     }
-    try:
-        import torch
-    except ImportError:
-        return checks
     for index in range(torch.cuda.device_count()):
         checks |= _on_gpu(f"cuda:{index}")
     return checks
@@ -154,46 +159,8 @@ def _on_gpu(name: str) -> dict[str, Callable[[], Findings]]:
     return {f"{name} against the CPU": partial(_plain_on, name), **steps}
 
 
-def _outcome(check: Callable[[], Findings]) -> tuple[Literal["ok", "failed", "skipped"], str]:
-    said, passed = [], True
-    try:
-        for found in check():
-            if isinstance(found, str):
-                said.append(found)
-            else:
-                passed = passed and found.passed
-                said.append(f"{found.path}: {found}")
-    except Exception as error:
-        missing = (getattr(error, "name", None) or "").partition(".")[0]
-        if isinstance(error, ImportError) and missing not in ("", "molsepnorm"):
-            return "skipped", f"needs {missing}, which is not installed"
-        return "failed", "; ".join([*said, f"{type(error).__name__}: {error}"])
-    return "ok" if passed else "failed", "; ".join(said)
-
-
-def _attention() -> Findings:
-    import torch
-
-    from molsepnorm.devices.layers import check_attention
-
-    yield check_attention(torch.device("cpu"))
-
-
-def _bf16() -> Findings:
-    import torch
-
-    from molsepnorm.devices.network import compare
-    from molsepnorm.nn.config import GraphormerConfig
-
-    yield from compare(GraphormerConfig(), "bf16", torch.device("cpu"))
-
-
 def _prediction() -> Findings:
     """Save and load a model; predict in a batch, one by one, and from other SMILES."""
-    from tempfile import TemporaryDirectory
-
-    import numpy as np
-
     from molsepnorm.predict import Predictor
 
     with TemporaryDirectory() as folder:
@@ -217,11 +184,7 @@ def _workers() -> Findings:
 
 def _model() -> PropertyModel:
     """Return a model with fixed random weights."""
-    import torch
-
-    from molsepnorm.devices.network import network_of, small, undisturbed
     from molsepnorm.model import PropertyModel
-    from molsepnorm.nn.config import GraphormerConfig
     from molsepnorm.tasks import Target, Task
 
     cpu = torch.device("cpu")
@@ -231,8 +194,6 @@ def _model() -> PropertyModel:
 
 
 def _values(predictor: Predictor, smiles: list[str]) -> np.ndarray:  # float64 (R,)
-    import numpy as np
-
     rows = predictor.predict(smiles)
     if errors := [row.error for row in rows if row.error]:
         raise ValueError(errors[0])
@@ -241,38 +202,28 @@ def _values(predictor: Predictor, smiles: list[str]) -> np.ndarray:  # float64 (
 
 def _agree(path: str, found: np.ndarray, expected: np.ndarray) -> Verdict:
     """Compare predictions, relative to the spread of the expected ones."""
-    import torch
-
-    from molsepnorm.devices.verdict import judge
-
     if len(expected) > 1 and not expected.std() > 0.01:
         raise ValueError("all molecules have the same prediction")
     mine, other = (torch.from_numpy(each - expected.mean()) for each in (found, expected))
-    return judge(path, _BOUND, lambda: {"predictions": [mine]}, {"predictions": [other]})
+    return judge(path, _BOUND, lambda: {"predictions": apart([mine], [other])})
 
 
 def _plain_on(name: str) -> Findings:
     """Compare a device's outputs along the plain path with the CPU's, and check its attention."""
-    import torch
-
-    from molsepnorm.devices.layers import check_attention
-    from molsepnorm.devices.network import Way, bound_of, results, small, undisturbed
-    from molsepnorm.devices.verdict import judge
-    from molsepnorm.nn.config import GraphormerConfig
-    from molsepnorm.nn.kernels.fused_attention import without_kernels
-
     config, device = small(GraphormerConfig()), torch.device(name)
+
+    def work() -> dict[str, float]:
+        found, expected = (results(config, Way(), on) for on in (device, torch.device("cpu")))
+        return differences(found, expected)
+
     with undisturbed(device):
         with without_kernels():
-            expected, bound = results(config, Way(), torch.device("cpu")), bound_of(config, "fp32")
-            yield judge("network", bound, lambda: results(config, Way(), device), expected)
+            yield judge("network", bound_of(config, "fp32"), work)
         yield check_attention(device)
 
 
 def _steps(name: str, precision: Precision) -> Findings:
     """Check each fast path of the ZINC recipe against the plain one, and time a step."""
-    import torch
-
     from molsepnorm.training.config import load_config
     from molsepnorm.training.trial import compared, step_seconds
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import EntryPoint
+
 import fast_paths
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import torch
 
 from molsepnorm import doctor
 from molsepnorm.doctor import describe, run_checks
+from molsepnorm.molecules.featurize import registry
 from molsepnorm.predict import Predictor
 from molsepnorm.training import config, trial
 
@@ -38,8 +42,9 @@ def test_a_check_whose_package_is_missing_is_skipped(monkeypatch):
 
 
 def test_checks_that_need_rdkit_are_skipped_without_it(monkeypatch):
-    import sys
-
+    location = "molsepnorm.molecules.featurize.zinc:ZincFeaturizer"
+    not_loaded = EntryPoint("zinc", location, registry.GROUP)
+    monkeypatch.setitem(registry._registered, "zinc", not_loaded)
     for name in [name for name in sys.modules if name.partition(".")[0] == "rdkit"]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("smiles", "zinc", "sdf", "cxsmiles", "ogb", "rich", "scaffold"):
@@ -124,13 +129,13 @@ def test_the_machine_is_described(monkeypatch, tmp_path):
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(doctor, "_PACKAGES", ("torch", "torch-nothing"))
     found = describe()
-    assert found.versions["torch"] == torch.__version__
-    assert found.versions["torch-nothing"] is None
-    assert "GiB of memory" in found.devices["cpu"]
-    assert found.folders["data"].startswith("not set")
-    assert found.folders["cache"] == f"{tmp_path / 'cache'} (does not exist yet, writable)"
+    assert found["versions"]["torch"] == torch.__version__
+    assert found["versions"]["torch-nothing"] is None
+    assert "cores, PyTorch threads: " in found["devices"]["cpu"]
+    assert found["folders"]["data"].startswith("not set")
+    assert found["folders"]["cache"] == f"{tmp_path / 'cache'} (does not exist yet, writable)"
     (tmp_path / "cache").touch()
-    assert describe().folders["cache"].endswith("(not writable)")
+    assert describe()["folders"]["cache"].endswith("(not writable)")
 
 
 def test_a_gpu_is_described(monkeypatch):
@@ -139,5 +144,5 @@ def test_a_gpu_is_described(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (2**30, 2**34))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "A GPU")
-    said = describe().devices["cuda:0"]
+    said = describe()["devices"]["cuda:0"]
     assert said.startswith("A GPU, 16.0 GiB of memory (1.0 GiB free), compute capability 9.0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections import Counter
 from dataclasses import asdict
 
 import click
@@ -31,32 +32,26 @@ def doctor(as_json: bool) -> None:
 
     machine, checks = describe(), []
     if not as_json:
-        for heading, lines in (
-            ("Versions", _in_columns(machine.versions)),
-            ("Devices", [f"{name}: {text}" for name, text in machine.devices.items()]),
-            ("Folders", [f"{name}: {text}" for name, text in machine.folders.items()]),
-        ):
-            click.echo("\n".join([heading, *(_wrapped(line, "  ", "    ") for line in lines)]))
+        for heading, lines in machine.items():
+            click.echo(heading.capitalize())
+            for name, text in lines.items():
+                click.echo(_wrapped(f"{name}: {text or 'not installed'}", "  ", "    "))
         click.echo("Checks")
     for check in run_checks():
         checks.append(check)
         if not as_json:
             click.echo(f"  {_STATES[check.state]:8}{check.name} ({check.seconds:.1f} s)")
             click.echo(_wrapped(check.said, " " * 10, " " * 10))
-    counts = {state: sum(check.state == state for check in checks) for state in _STATES}
+    counts = Counter[str](check.state for check in checks)
     if as_json:
-        content = {**asdict(machine), "checks": [asdict(each) for each in checks]}
+        content = {**machine, "checks": [asdict(each) for each in checks]}
         click.echo(json.dumps({**content, "passed": not counts["failed"]}, indent=2))
     else:
-        click.echo(", ".join(f"{n} {_STATES[state]}" for state, n in counts.items() if n))
+        click.echo(
+            ", ".join(f"{counts[state]} {_STATES[state]}" for state in _STATES if counts[state])
+        )
     if counts["failed"]:
         sys.exit(1)
-
-
-def _in_columns(versions: dict[str, str | None]) -> list[str]:
-    """Return lines with two packages each."""
-    cells = [f"{name:15} {found or 'not installed':20}" for name, found in versions.items()]
-    return ["".join(cells[start : start + 2]).rstrip() for start in range(0, len(cells), 2)]
 
 
 def _wrapped(text: str, first: str, rest: str) -> str:

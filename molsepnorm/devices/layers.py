@@ -1,13 +1,15 @@
-"""Checks of the attention against its formula, computed by PyTorch's operations in float64."""
+"""Checks of the attention layer and of the kernels' dropout."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor
 
-from molsepnorm.devices.verdict import Results, Verdict, first_line, judge
+from molsepnorm.devices.verdict import Results, Verdict, apart, differences, judge
+from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.nn.kernels.attention import FastSelfAttention
 from molsepnorm.nn.kernels.dropout import ByteDropout
@@ -18,26 +20,32 @@ __all__ = ["check_attention", "check_fused_dropout"]
 
 _BOUND = 3e-5  # for a layer in float32
 _GROUPS = (PaddedGroup(3, 7), PaddedGroup(2, 33), PaddedGroup(1, 66))
-_SLOTS = sum(group.graphs * group.slots for group in _GROUPS)
+_SLOTS = torch.cat([torch.full((b.graphs * b.slots,), b.slots) for b in _GROUPS])
+"""Number of slots of the graph, for each row of the batch."""
 _DROPPED = 64  # of 256
 _SCALE = 256 / (256 - _DROPPED)
 
 
 def check_attention(device: torch.device) -> Verdict:
-    """Compare outputs and gradients of the attention layer with the formula in float64."""
+    """Compare the attention layer with PyTorch's operations in float64."""
     torch.manual_seed(0)
-    heads, width = 4, 32
-    layer = FastSelfAttention(width, heads, ByteDropout(0.0)).to(device)
-    x = torch.randn(_SLOTS, width).to(device).requires_grad_()
-    bias = [part.to(device).requires_grad_() for part in _random_bias(heads)]
-    inputs = [x, *bias, *layer.parameters()]
-    y = layer.out(_formula(layer.qkv(x), bias).float())
-    plain = _with_gradients(y, inputs)
+    layer = FastSelfAttention(32, 4, ByteDropout(0.0)).to(device)
+    inputs = [each.to(device) for each in (torch.randn(len(_SLOTS), 32), *_random_bias(4))]
 
-    def fast() -> Results:
-        return _with_gradients(layer(x, PairTensors(bias), _GROUPS)[0], inputs)
+    def along(attend: Callable[..., Tensor], dtype: torch.dtype) -> Results:
+        own = deepcopy(layer).to(dtype)
+        x, *bias = parts = [each.to(dtype).requires_grad_() for each in inputs]
+        y = own.out(attend(own, x, PairTensors(bias), _GROUPS))
+        factors = torch.linspace(-1, 1, y.numel(), device=device).view_as(y)
+        gradients = torch.autograd.grad((y * factors).sum(), [*parts, *own.parameters()])
+        return {"outputs": [y], "gradients": gradients}
 
-    return judge("attention", _BOUND, fast, plain)
+    plain = along(BiasedSelfAttention.attend, torch.float64)
+    return judge(
+        "attention",
+        _BOUND,
+        lambda: differences(along(FastSelfAttention.attend, torch.float32), plain),
+    )
 
 
 def check_fused_dropout(
@@ -47,76 +55,57 @@ def check_fused_dropout(
     bound: float,
     dtype: torch.dtype = torch.float32,
 ) -> Verdict:
-    """Check that the kernels' dropout has the right rate, and the same mask in the gradients."""
-    torch.manual_seed(0)
-    qkv = torch.randn(_SLOTS, 3 * heads * size).to(device, dtype).requires_grad_()
-    bias = [part.to(device).requires_grad_() for part in _random_bias(heads)]
-    inputs = [qkv, *bias]
+    """Check the rate of the kernels' dropout, and that all gradients use the mask of the outputs.
 
-    def fused() -> Results:
-        torch.manual_seed(1)
-        return _with_gradients(fused_attention(qkv, bias, _DROPPED, _SCALE), inputs)
+    Outputs y are linear in the values v, so y · y = v · ∂(y · y / 2)/∂v. The gradients of a query's
+    biases add up to zero.
 
-    path = "fused attention's dropout"
-    try:
-        masks = _masks(bias, size)
-    except Exception as error:  # kernels and compilers fail in many ways
-        return Verdict(path, {}, bound, first_line(error))
-    share = float(torch.cat([part.flatten() for part in masks]).mean())
-    if abs(share * _SCALE - 1) > 0.1:
-        return Verdict(path, {"share": None}, bound)
-    expected = _with_gradients(_formula(qkv, bias, masks), inputs)
-    return judge(path, bound, fused, expected)
+    Args:
+        device: the device of the kernels.
+        heads: number of heads.
+        size: width of a head.
+        bound: largest relative difference.
+        dtype: type of queries, keys and values.
+    """
+
+    def work() -> dict[str, float]:
+        torch.manual_seed(0)
+        qkv = torch.randn(len(_SLOTS), 3 * heads * size).to(device, dtype).requires_grad_()
+        bias = [part.to(device).requires_grad_() for part in _random_bias(heads)]
+        y = fused_attention(qkv, bias, _DROPPED, _SCALE)
+        grad_qkv, *grad_bias = torch.autograd.grad(y, [qkv, *bias], y.detach())
+        v, grad_v = (each.double().chunk(3, dim=1)[2] for each in (qkv, grad_qkv))
+        sums = torch.cat([each.double().sum(-1).flatten() for each in grad_bias])
+        norm = torch.cat([each.double().flatten() for each in grad_bias]).norm()
+        counts = _counts(bias, size)
+        gradients = [apart([(v * grad_v).sum()], [y.double().square().sum()])]
+        gradients.append(float(sums.norm() / norm))
+        return {"outputs": apart([counts], [counts.round()]), "gradients": max(gradients)}
+
+    return judge("fused attention's dropout", bound, work)
 
 
 def _random_bias(heads: int) -> list[Tensor]:
     return [torch.randn(heads, b.graphs, b.slots, b.slots) for b in _GROUPS]
 
 
-def _formula(qkv: Tensor, bias: Sequence[Tensor], masks: Sequence[Tensor] = ()) -> Tensor:
-    """Compute softmax(Q Kᵀ / √(C/H) + b) V for each padded group, with dropout by the masks."""
-    outputs = []
-    for index, (part, own) in enumerate(zip(bias, _by_group(qkv.double(), bias, 3), strict=True)):
-        q, k, v = own.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
-        weights = (q @ k.transpose(2, 3) * q.shape[-1] ** -0.5 + part.double()).softmax(-1)
-        if masks:
-            weights = weights * masks[index] * _SCALE
-        outputs.append((weights @ v).permute(1, 2, 0, 3).flatten(2).flatten(0, 1))
-    return torch.cat(outputs)
-
-
-def _by_group(x: Tensor, bias: Sequence[Tensor], parts: int) -> list[Tensor]:
-    """Split rows into padded groups: (graphs, S, parts, H, C/H) each."""
-    rows = x.split([part.shape[1] * part.shape[3] for part in bias])
-    shapes = [(part.shape[1], part.shape[3], parts, part.shape[0], -1) for part in bias]
-    return [own.view(shape) for own, shape in zip(rows, shapes, strict=True)]
-
-
 @torch.no_grad()
-def _masks(bias: Sequence[Tensor], size: int) -> list[Tensor]:
-    """Return the kernels' dropout masks for the seed 1.
+def _counts(bias: Sequence[Tensor], size: int) -> Tensor:  # float64 (M, H·size)
+    """Return numbers of weights that dropout keeps; they are integers if its factor is right.
 
-    Without bias, queries and keys all weights are equal. With values that are 1 in one slot of a
-    graph, the outputs are then the mask of that slot; each call gives `size` slots.
+    Without bias, queries and keys all weights are equal. Channel c of the values is 1 in the slots
+    c, c + size, c + 2 size, … of each graph.
+
+    Raises:
+        ValueError: the dropout rate is wrong.
     """
     heads, device = len(bias[0]), bias[0].device
-    no_bias = [torch.zeros_like(part) for part in bias]
-    lengths = [part.shape[3] for part in bias]
-    slot = torch.cat([torch.arange(part.shape[3]).repeat(part.shape[1]) for part in bias])
-    masks: list[list[Tensor]] = [[] for _ in bias]
-    for first in range(0, max(lengths), size):
-        v = (slot[:, None] == torch.arange(first, first + size)).float().to(device)  # (M, C/H)
-        qk = torch.zeros(len(v), 2 * heads * size, device=device)
-        torch.manual_seed(1)
-        y = fused_attention(torch.cat([qk, v.repeat(1, heads)], 1), no_bias, _DROPPED, _SCALE)
-        for own, length, seen in zip(_by_group(y, bias, 1), lengths, masks, strict=True):
-            seen.append(own[:, :, 0].permute(2, 0, 1, 3) * length / _SCALE)
-    return [torch.cat(m, 3)[..., :n].round() for m, n in zip(masks, lengths, strict=True)]
-
-
-def _with_gradients(y: Tensor, inputs: Sequence[Tensor]) -> Results:
-    weights = torch.linspace(-1, 1, y.numel(), device=y.device).view_as(y)
-    return {
-        "outputs": [y.detach()],
-        "gradients": torch.autograd.grad((y * weights).sum(), list(inputs), retain_graph=True),
-    }
+    slot = torch.cat([torch.arange(b.slots).repeat(b.graphs) for b in _GROUPS])
+    v = (slot[:, None] % size == torch.arange(size)).float().repeat(1, heads)
+    qkv = torch.cat([torch.zeros(len(v), 2 * heads * size), v], dim=1).to(device)
+    y = fused_attention(qkv, [torch.zeros_like(part) for part in bias], _DROPPED, _SCALE)
+    counts = y.double().cpu() * _SLOTS[:, None] / _SCALE
+    share = 1 - float(counts.sum()) / (heads * int(_SLOTS.sum()))
+    if not abs(share - _DROPPED / 256) < 0.05:
+        raise ValueError(f"{share:.0%} of the weights are dropped instead of {_DROPPED / 256:.0%}")
+    return counts

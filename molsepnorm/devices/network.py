@@ -6,8 +6,9 @@ Inference, training and `molsepnorm doctor` do this before a device's first use.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import cycle
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import nn
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, on_device, products_in
 from molsepnorm.devices.layers import check_fused_dropout
-from molsepnorm.devices.verdict import Results, Verdict, first_line, judge, remembered
+from molsepnorm.devices.verdict import Results, Verdict, differences, judge, remembered
 from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
@@ -78,17 +79,10 @@ def compare(
         with fused_attention.without_kernels(not way.fused), undisturbed(device):
             return results(reduced, way, device)
 
-    try:
-        plain, broken = along(Way()), ""
-    except Exception as error:
-        plain, broken = {}, f"the plain path's {first_line(error)}"
+    plain = cache(lambda: along(Way()))
 
     def verdict_on(path: str, way: Way) -> Verdict:
-        return (
-            Verdict(path, {}, bound, broken)
-            if broken
-            else judge(path, bound, lambda: along(way), plain)
-        )
+        return judge(path, bound, lambda: differences(along(way), plain()))
 
     if precision != "fp32":
         verdict = verdict_on(precision, Way(precision))
@@ -191,13 +185,8 @@ def results(config: GraphormerConfig, way: Way, device: torch.device) -> Results
 def tensors(config: GraphormerConfig, device: torch.device) -> GraphTensors:
     """Return random molecules of `SIZES` with the features that a network reads."""
     rng = np.random.default_rng(0)
-    spec = EncodingSpec(
-        config.bond_sizes,
-        config.max_degree,
-        config.max_distance,
-        config.max_path_length,
-        config.molecule_features,
-    )
+    fields = ("max_degree", "max_distance", "max_path_length", "molecule_features")
+    spec = EncodingSpec(config.bond_sizes, *(getattr(config, name) for name in fields))
     graphs = [_molecule(size, config, rng) for size in SIZES]
     return GraphTensors.of(encode(graphs, spec), device)
 
@@ -222,9 +211,10 @@ def _molecule(size: int, config: GraphormerConfig, rng: np.random.Generator) -> 
 def undisturbed(device: torch.device) -> Iterator[None]:
     """Enable gradients, make the device the current one, and restore the random state."""
     gpus = [device] if device.type == "cuda" else []
-    with ExitStack() as stack:
-        stack.enter_context(on_device(device))
-        stack.enter_context(torch.random.fork_rng(gpus))
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+    with (
+        on_device(device),
+        torch.random.fork_rng(gpus),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+    ):
         yield

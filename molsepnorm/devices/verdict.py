@@ -16,11 +16,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import cache_folder, fingerprint, write_json
 
-__all__ = ["Results", "Verdict", "apart", "driver", "first_line", "judge", "known", "remembered"]
+__all__ = [
+    "Results",
+    "Verdict",
+    "apart",
+    "differences",
+    "driver",
+    "first_line",
+    "judge",
+    "known",
+    "remembered",
+]
 
 Results = Mapping[str, Sequence[Tensor]]
 """Results of a path by name: outputs, gradients, …"""
@@ -76,14 +85,18 @@ def apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     return float((differences / norms.clamp(min=smallest)).max())  # NaN if any is
 
 
-def judge(path: str, bound: float, fast: Callable[[], Results], plain: Results) -> Verdict:
-    """Compute along a fast path, and compare with the results of the plain path."""
+def differences(found: Results, expected: Results) -> dict[str, float]:
+    """Return `apart` for each kind of result."""
+    return {name: apart(found[name], tensors) for name, tensors in expected.items()}
+
+
+def judge(path: str, bound: float, work: Callable[[], Mapping[str, float]]) -> Verdict:
+    """Return the verdict on a path, given a function that computes its differences."""
     try:
-        found = fast()
-        distances = {name: apart(found[name], expected) for name, expected in plain.items()}
+        found = work()
     except Exception as error:  # kernels and compilers fail in many ways
         return Verdict(path, {}, bound, first_line(error))
-    figures = {name: each if math.isfinite(each) else None for name, each in distances.items()}
+    figures = {name: value if math.isfinite(value) else None for name, value in found.items()}
     return Verdict(path, figures, bound)
 
 
@@ -113,18 +126,17 @@ def remembered(
         MolsepnormError: a fast path left the device unusable. The verdict is cached, so the next
             process does not use that path.
     """
-    about = json.loads(json.dumps({**_identity(device), **settings}, default=str))
-    key = fingerprint(json.dumps(about, sort_keys=True))
+    key = fingerprint(json.dumps([_identity(device), settings], default=str, sort_keys=True))
     if key in _known:
         return _known[key]
     path = cache_folder() / "verdicts" / f"{key}.json"
-    verdicts = _read(path, about)
-    if verdicts is None:
+    verdicts = _read(path)
+    if not verdicts:
         verdicts = tuple(work())
         failed = [verdict.error for verdict in verdicts if verdict.error]
-        if not any("OutOfMemory" in error for error in failed):  # that says nothing of the path
+        if not any("OutOfMemory" in error for error in failed):  # not a fault of the path
             with suppress(StorageError):
-                write_json(path, _signed(about, [asdict(verdict) for verdict in verdicts]))
+                write_json(path, [asdict(verdict) for verdict in verdicts])
         if failed and not _works(device):
             raise MolsepnormError(
                 f"a check of fast paths left {device} unusable ({failed[0]}). The path is recorded "
@@ -134,38 +146,28 @@ def remembered(
     return verdicts
 
 
-def _read(path: Path, about: dict[str, Any]) -> tuple[Verdict, ...] | None:
+def _read(path: Path) -> tuple[Verdict, ...]:
+    """Return the cached verdicts; none if there is no file, or if it is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content != _signed(about, content["verdicts"]):
-            return None
-        return tuple(Verdict(**verdict) for verdict in content["verdicts"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _signed(about: dict[str, Any], verdicts: list[dict[str, Any]]) -> dict[str, Any]:
-    digest = fingerprint(json.dumps([about, verdicts], sort_keys=True))
-    return {"about": about, "verdicts": verdicts, "digest": digest}
+        return tuple(Verdict(**verdict) for verdict in json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return ()
 
 
 @functools.cache
 def _identity(device: torch.device) -> dict[str, str]:
     """Return the hardware, driver and versions that determine how a device computes."""
     gpu = device.type == "cuda" and torch.cuda.is_available()
-    package = Path(__file__).parents[1]
-    sources = [package / "training" / f"{name}.py" for name in ("capture", "step")]
-    for room in ("data/batching", "devices", "nn", "sepnorm"):
-        sources += sorted((package / room).rglob("*.py"))
+    try:
+        triton = version("triton")
+    except PackageNotFoundError:
+        triton = ""
     return {
         "device": torch.cuda.get_device_name(device) if gpu else device.type,
-        "capability": str(torch.cuda.get_device_capability(device)) if gpu else "",
         "driver": driver(),
-        "cuda": str(torch.version.cuda or torch.version.hip),
         "torch": torch.__version__,
-        "triton": _triton(),
-        "molsepnorm": __version__,
-        "source": fingerprint(*sources),
+        "triton": triton,
+        "source": fingerprint(*sorted(Path(__file__).parents[1].rglob("*.py"))),
     }
 
 
@@ -178,15 +180,8 @@ def driver() -> str:
     return ""
 
 
-def _triton() -> str:
-    for name in ("triton", "pytorch-triton", "pytorch-triton-rocm"):
-        with suppress(PackageNotFoundError):
-            return version(name)
-    return ""
-
-
 def _works(device: torch.device) -> bool:
-    """Return whether the device still computes; after some errors it does not, in this process."""
+    """Return whether the device still computes; some errors make it unusable in this process."""
     try:
         return float((torch.ones(8, device=device) + 1).sum()) == 16
     except RuntimeError:

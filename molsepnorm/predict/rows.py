@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
@@ -55,37 +55,37 @@ def predict_rows(
         ConfigError: there is no such column, or several, or the table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
     """
+    chunks = iter(chunks)
+    first = next(chunks, None)
+    if first is None:
+        return 0, 0
     task = predictor.model.task
     empty = Outcome(np.empty((0, task.outputs)), [])
     added = [*chain.from_iterable(empty.columns(task)), _ERROR]
+    _check([str(name) for name in first], smiles_column, added, source)
     writer = csv_writer(out, os.linesep)
-    pending: deque[Rows] = deque()
+    writer.writerow([*first, *added])
+    pending: deque[tuple[Any, tuple[str, ...]]] = deque()  # label and cells of each row
 
     def smiles() -> Iterator[str]:
-        for number, chunk in enumerate(chunks):
-            if not number:
-                _check([str(name) for name in chunk], smiles_column, added, source)
-            pending.append(chunk)
+        for chunk in chain([first], chunks):
+            labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
+            cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
+            pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end
             yield from chunk[smiles_column]
 
     rows = failed = 0
-    for outcome in _as_long_as(pending, smiles_column, predictor.outcomes(smiles())):
-        chunk = pending.popleft()
-        if on_invalid == "fail":
-            _fail(chunk, outcome.errors, source, rows)
-        if not rows:
-            writer.writerow([*chunk, *added])
-        blank = np.array([error is not None for error in outcome.errors])
-        predicted = [
-            _cells(values, blank)
-            for columns in outcome.columns(task)
-            for values in columns.values()
-        ]
-        reasons = [error or "" for error in outcome.errors]
-        cells = (column for _, column in chunk.items())  # names may repeat
-        writer.writerows(zip(*cells, *predicted, reasons, strict=True))
-        rows += len(blank)
-        failed += int(blank.sum())
+    for outcome in predictor.outcomes(smiles()):
+        tables = [columns.values() for columns in outcome.columns(task)]
+        predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
+        for error, *new in zip(outcome.errors, *predicted, strict=True):
+            label, cells = pending.popleft()
+            rows += 1
+            if error is not None:
+                failed += 1
+                if on_invalid == "fail":
+                    raise DataError(f"{_location(source, label, rows)}: {error}")
+            writer.writerow([*cells, *new, error or ""])
     return rows, failed
 
 
@@ -101,39 +101,19 @@ def _check(columns: list[str], smiles_column: str, added: list[str], source: str
         )
 
 
-def _as_long_as(
-    chunks: deque[Rows], smiles_column: str, outcomes: Iterable[Outcome]
-) -> Iterator[Outcome]:
-    """Join and cut outcomes, so that each belongs to the first chunk; the caller removes that."""
-    errors: list[str | None] = []
-    parts: list[np.ndarray] = []
-    for outcome in outcomes:
-        errors += outcome.errors
-        parts.append(outcome.values)
-        while chunks and len(errors) >= (length := len(chunks[0][smiles_column])):
-            values = np.concatenate(parts)
-            yield Outcome(values[:length], errors[:length])
-            parts, errors = [values[length:]], errors[length:]
+def _location(source: str, label: Any, line: int) -> str:
+    """Return the location of a row for an error."""
+    if label is None:
+        return f"{source}, line {line}"
+    from molsepnorm.data.tables import locate
+
+    return locate(source, label)
 
 
-def _fail(chunk: Rows, errors: list[str | None], source: str, before: int) -> None:
-    for row, error in enumerate(errors):
-        if error is None:
-            continue
-        if isinstance(chunk, Mapping):
-            raise DataError(f"{source}, line {before + row + 1}: {error}")
-        from molsepnorm.data.tables import locate
-
-        raise DataError(f"{locate(source, chunk.index[row])}: {error}")
-
-
-def _cells(values: np.ndarray, blank: np.ndarray) -> list[str]:
+def _cells(values: np.ndarray, errors: Sequence[str | None]) -> list[str]:
     """Return cells, empty for rows that failed and for NaN."""
     if values.dtype == object:
         cells = values.tolist()
     else:
-        cells = [f"{value:.6g}" for value in values.tolist()]
-        blank = blank | np.isnan(values)
-    for row in np.flatnonzero(blank):
-        cells[row] = ""
-    return cells
+        cells = ["" if value != value else f"{value:.6g}" for value in values.tolist()]
+    return ["" if error is not None else cell for cell, error in zip(cells, errors, strict=True)]

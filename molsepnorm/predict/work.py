@@ -66,12 +66,7 @@ class Outcome:
 
 
 class Prepare:
-    """Encodes SMILES.
-
-    Args:
-        model: the model, which determines featuriser and encoding.
-        device: the device of its network.
-    """
+    """Encodes SMILES with the model's featuriser and encoding, in groups for a device."""
 
     def __init__(self, model: PropertyModel, device: torch.device) -> None:
         self._featurizer = featurize.get(model.featurizer)
@@ -88,28 +83,20 @@ class Prepare:
         return Prepared(errors, [(valid[index], encoded) for index, encoded in groups])
 
 
+@dataclass(frozen=True)
 class Run:
-    """Evaluates the network on encoded molecules.
+    """Evaluates a model, whose network is on the device, on encoded molecules."""
 
-    Args:
-        model: a model with its network on the device.
-        device: the device.
-        precision: precision of matrix products.
-    """
-
-    def __init__(
-        self, model: PropertyModel, device: torch.device, precision: Precision = "fp32"
-    ) -> None:
-        self._model = model
-        self._device = device
-        self._precision = precision
+    model: PropertyModel
+    device: torch.device
+    precision: Precision = "fp32"
 
     def __call__(self, prepared: Prepared) -> Outcome:
-        shape = len(prepared.errors), self._model.task.outputs
+        shape = len(prepared.errors), self.model.task.outputs
         values = np.full(shape, np.nan, dtype=np.float32)
         for rows, encoded in prepared.groups:
-            tensors = GraphTensors.of(encoded, self._device)
-            values[rows] = predict(self._model, tensors, np.arange(len(rows)), self._precision)
+            tensors = GraphTensors.of(encoded, self.device)
+            values[rows] = predict(self.model, tensors, np.arange(len(rows)), self.precision)
         finite, errors = np.isfinite(values), list(prepared.errors)
         failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
         for row in failed:
@@ -119,10 +106,10 @@ class Run:
 
     def _not_finite(self, finite: np.ndarray) -> str:
         """Return why a row has no prediction, given which of its outputs (O,) are finite."""
-        task = self._model.task
+        task = self.model.task
         columns = zip(task.targets, task.columns(), strict=True)
         names = [target.name for target, column in columns if not finite[column].all()]
-        overflow = "" if self._precision == "fp32" else f", or {self._precision} overflows"
+        overflow = "" if self.precision == "fp32" else f", or {self.precision} overflows"
         return (
             f"the prediction of {', '.join(names)} is not a finite number: the model's weights are "
             f"damaged{overflow}, or the molecule is too unlike the training molecules"

@@ -1,10 +1,8 @@
 """Worker processes that share a stream of tasks.
 
-`concurrent.futures` and joblib have no public way to stop a running task, keep threads in this
-process (Python up to 3.11.4 may wait for one for ever after a worker has died), leave workers
-behind when this process is killed, and do not report how a worker died. joblib also starts new
-interpreters, which import torch and load the model. Here each worker has its own pipe. A
-closed pipe shows either end that the other has ended.
+Each worker has its own pipe, and a closed pipe shows either end that the other has ended. A running
+task can therefore be stopped, workers end when the main process is killed, and an error reports how
+a worker died. `concurrent.futures` has no public way to stop a running task.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from molsepnorm.devices.network import (
     undisturbed,
     usable,
 )
-from molsepnorm.devices.verdict import Results, Verdict, first_line, judge, remembered
+from molsepnorm.devices.verdict import Verdict, differences, judge, remembered
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.kernels import fused_attention
@@ -58,13 +58,12 @@ def settled(
 
     Args:
         config: the configuration of the run.
-        device: the device it trains on.
+        device: the training device.
         world: the processes that train together.
         note: called with a line for each path that failed.
 
     Returns:
-        The configuration of the steps. They are eager if captured ones failed, unless `run.step`
-        names captured ones.
+        The configuration, with eager steps if captured ones failed and `run.step` is auto.
     """
     for line in settle(config.model, device, config.run.precision):
         note(line)
@@ -97,22 +96,19 @@ def compared(config: TrainConfig, device: torch.device) -> Iterator[Verdict]:
 
 def compare_captured(config: TrainConfig, device: torch.device) -> Verdict:
     """Compare the changes of captured steps with those of eager ones."""
-    path, bound = "captured steps", bound_of(config.model, config.run.precision)
     network = small(config.model)
     dropout = max(config.model.dropout, config.model.attention_dropout)
 
-    def captured() -> Results:
-        changes = _Trial(config, network, device, "captured").changes()
+    def work() -> dict[str, float]:
+        eager, captured = (
+            _Trial(config, network, device, kind).changes() for kind in ("eager", "captured")
+        )
         if dropout:
             _Trial(config, replace(network, dropout=dropout), device, "captured").check_masks()
-        return changes
+        return differences(captured, eager)
 
     with undisturbed(device):
-        try:
-            eager = _Trial(config, network, device, "eager").changes()
-        except Exception as error:
-            return Verdict(path, {}, bound, f"the eager path's {first_line(error)}")
-        return judge(path, bound, captured, eager)
+        return judge("captured steps", bound_of(config.model, config.run.precision), work)
 
 
 def step_seconds(config: TrainConfig, device: torch.device, steps: int = 20) -> dict[str, float]:
@@ -140,7 +136,7 @@ class _Trial:
         config = _with_run(config, step=kind, blocks=4)
         self.captured = kind == "captured"
         self.network = network_of(architecture, device)
-        # far from the outputs, so that rounding changes the sign of no absolute error
+        # The labels are far from the outputs, so that rounding changes the sign of no error.
         signs = torch.arange(len(SIZES)) % 2
         labels = torch.stack([(signs * 2.0 - 1) * 6, signs.flip(0).float()], 1).to(device)
         self.examples = Examples(tensors(architecture, device), labels, None)
@@ -202,7 +198,7 @@ class _Trial:
             raise ValueError("every step drops the same activations")
 
     def _state(self) -> dict[str, list[Tensor]]:
-        average: list[Tensor] = list(self.average.parameters()) if self.average is not None else []
+        average = self.average.parameters() if self.average is not None else ()
         state = {
             "weights": [*self.network.parameters(), *average],
             "statistics": [each for each in self.network.buffers() if each.is_floating_point()],
@@ -212,5 +208,5 @@ class _Trial:
 
     def _require_captured(self) -> None:
         if self.captured and not self.train_step.recordings:
-            reason = self.notes[0].partition(": ")[2] if self.notes else "no batch fits a plan"
+            reason = self.notes[0].partition(": ")[2] if self.notes else "no batch fits a layout"
             raise CaptureFailed(reason)

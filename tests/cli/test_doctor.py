@@ -44,7 +44,7 @@ def test_status_and_width(run, monkeypatch, states):
 def test_a_package_that_is_missing(run, monkeypatch):
     monkeypatch.setattr(doctor, "run_checks", lambda: iter([]))
     monkeypatch.setattr(doctor, "_PACKAGES", ("rdkit", "nothing-of-that-name"))
-    assert "nothing-of-that-name not installed" in run("doctor").stdout
+    assert "nothing-of-that-name: not installed" in run("doctor").stdout
     found = json.loads(run("doctor", "--json").stdout)
     assert found["versions"]["nothing-of-that-name"] is None
 

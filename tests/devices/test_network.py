@@ -87,7 +87,7 @@ def test_a_plain_path_that_fails_leaves_no_fast_path(monkeypatch):
     monkeypatch.setattr(network, "results", broken)
     found = list(compare(CONFIG, "bf16", CPU))
     assert [each.path for each in found] == ["bf16", "fused attention"]
-    assert all(each.error.startswith("the plain path's RuntimeError: no kernel") for each in found)
+    assert all(each.error.startswith("RuntimeError: no kernel image") for each in found)
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -103,7 +103,7 @@ def test_the_fused_attention_is_compared_in_the_precision_if_that_passes(monkeyp
     monkeypatch.setattr(network, "results", results)
     found = list(compare(replace(CONFIG, attention_dropout=0.0), "bf16", CPU))
     assert [each.passed for each in found] == [right, True]
-    assert seen == [Way(), Way("bf16"), Way("bf16" if right else "fp32", fused=True)]
+    assert seen == [Way("bf16"), Way(), Way("bf16" if right else "fp32", fused=True)]
 
 
 def test_precisions_and_kinds_of_network_are_within_their_bounds():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from molsepnorm.devices import verdict
-from molsepnorm.devices.verdict import Verdict, apart, judge, known, remembered
+from molsepnorm.devices.verdict import Verdict, apart, differences, judge, known, remembered
 from molsepnorm.errors import MolsepnormError
 
 CPU = torch.device("cpu")
@@ -56,7 +55,7 @@ def test_a_verdict_is_taken_from_the_cache(look, folder):
     assert len(list(folder.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["device", "capability", "driver", "cuda", "torch", "triton"])
+@pytest.mark.parametrize("name", ["device", "driver", "torch", "triton"])
 def test_other_versions_are_checked_again(look, monkeypatch, name):
     assert look()
     about = {**verdict._identity(CPU), name: "another"}
@@ -65,11 +64,9 @@ def test_other_versions_are_checked_again(look, monkeypatch, name):
     assert not look()
 
 
-def test_another_source_is_another_version():
+def test_the_key_has_the_package_source():
     """A kernel that was edited has the same version number."""
-    about = verdict._identity(CPU)
-    assert about["molsepnorm"]
-    assert len(about["source"]) == 24
+    assert len(verdict._identity(CPU)["source"]) == 24
 
 
 @pytest.mark.parametrize(
@@ -77,13 +74,10 @@ def test_another_source_is_another_version():
     [
         lambda text: "",
         lambda text: text[: len(text) // 2],
-        lambda text: text.replace("1e-07", "2e-07"),
-        lambda text: text.replace('"bound": 0.0001', '"bound": 1'),
         lambda text: "[1, 2]",
-        lambda text: "[" * 200_000,
+        lambda text: "[]",
         lambda text: "\xff",
-        lambda text: json.dumps({**json.loads(text), "verdicts": []}),
-        lambda text: json.dumps({**json.loads(text), "about": {}}),
+        lambda text: text.replace('"bound"', '"limit"'),
     ],
 )
 def test_a_damaged_file_leads_to_another_check(look, folder, damage):
@@ -150,16 +144,16 @@ def test_differences_are_relative_to_each_tensor():
 
 def test_a_path_that_raises_an_error_fails():
     plain = {"outputs": [torch.ones(2)]}
-    assert judge("a", 1e-4, lambda: plain, plain).passed
-    assert judge("a", 1e-4, dict, plain).error == "KeyError: 'outputs'"
-    wrong = judge("a", 1e-4, lambda: {"outputs": [torch.full((2,), torch.nan)]}, plain)
+    assert judge("a", 1e-4, lambda: differences(plain, plain)).passed
+    assert judge("a", 1e-4, lambda: differences({}, plain)).error == "KeyError: 'outputs'"
+    wrong = judge("a", 1e-4, lambda: {"outputs": math.nan})
     assert (wrong.figures, wrong.passed) == ({"outputs": None}, False)
 
     def stopped():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        judge("a", 1e-4, stopped, plain)
+        judge("a", 1e-4, stopped)
 
 
 def test_the_driver_version_is_read(monkeypatch, tmp_path):

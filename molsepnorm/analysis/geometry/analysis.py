@@ -27,7 +27,6 @@ from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.predict.inference import infer, pick_device
 from molsepnorm.tasks import Target
@@ -57,7 +56,6 @@ MEASURES = {
 """Fields of `EmbeddingStatistics` and their names in a summary."""
 
 _ROWS = (TOKEN, ATOMS)  # in the order of `nn.observe.layer_embeddings`
-_SEED = 0  # of the dropout views
 _MAX_TARGETS = 3  # correlated with the embeddings by default
 
 
@@ -172,9 +170,7 @@ class Analysis:
             "summary": {of: self.summary(of) for of in (TOKEN, ATOMS)},
             "runs": [
                 {
-                    "name": run.name,
-                    "group": run.group,
-                    "read": run.read,
+                    **{name: getattr(run, name) for name in ("name", "group", "read")},
                     "statistics": [asdict(each) for each in run.statistics],
                 }
                 for run in self.runs
@@ -235,11 +231,7 @@ def analyze(
 
 
 def _chosen_targets(targets: Sequence[Target], names: Sequence[str] | None) -> list[Target]:
-    """Return the named targets; by default the first ones that are not multi-class.
-
-    Raises:
-        ConfigError: there is no such target.
-    """
+    """Return the named targets; by default the first ones that are not multi-class."""
     if names is None:
         numbers = [target for target in targets if target.kind != "multiclass"]
         return (numbers or list(targets[:1]))[:_MAX_TARGETS]
@@ -253,14 +245,18 @@ def _chosen_targets(targets: Sequence[Target], names: Sequence[str] | None) -> l
 def _run(one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.device) -> Run:
     network = one.model.network.to(device)
     tensors = GraphTensors.of(one.store, device)
+
+    def with_dropout(batch: GraphBatch) -> Tensor:
+        with dropout_alone(network):
+            return layer_embeddings(network, batch)
+
     call = partial(layer_embeddings, network)
     points = infer(network, tensors, one.graphs, call=call)  # (n, 2, sites, C)
     views: list[Tensor] = []
     if draws_at_random(network):
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(_SEED)
-            call = partial(_with_dropout, network)
-            views = [infer(network, tensors, one.graphs, call=call) for _ in range(2)]
+            torch.manual_seed(0)
+            views = [infer(network, tensors, one.graphs, call=with_dropout) for _ in range(2)]
     statistics = []
     for index, site in enumerate(embedding_sites(network)):
         for row, of in enumerate(_ROWS):
@@ -272,11 +268,6 @@ def _run(one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.de
     coordinates, shares = principal_map(points[:, _ROWS.index(read), -1])
     first, second = shares.tolist()
     return Run(one.name, one.group, tuple(statistics), read, coordinates.numpy(), (first, second))
-
-
-def _with_dropout(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
-    with dropout_alone(network):
-        return layer_embeddings(network, batch)
 
 
 def _statistics(
@@ -305,11 +296,11 @@ def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
     if len(first.graphs) < 2:
         raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        if other.model.task.names != first.model.task.names:
+        mine, its = (", ".join(each.model.task.names) for each in (first, other))
+        if mine != its:
             raise ConfigError(
-                f"{first.name} predicts {', '.join(first.model.task.names)}, and {other.name} "
-                f"{', '.join(other.model.task.names)}: only models of the same targets can be "
-                "compared"
+                f"{first.name} predicts {mine}, and {other.name} {its}: only models of the same "
+                "targets can be compared"
             )
         if not _same_molecules(first, other):
             raise ConfigError(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
+from operator import attrgetter
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_maps", "draw_statistics", "require_matplotlib", "to_svg"]
+_Value: TypeAlias = "Callable[[EmbeddingStatistics], float | None]"
+
+__all__ = ["draw_maps", "draw_statistics", "new_figure", "to_svg"]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 """Colours of the groups, distinct for every kind of colour vision."""
@@ -44,19 +48,16 @@ def draw_statistics(analysis: Analysis) -> Figure:
         ConfigError: matplotlib is not installed.
     """
 
-    def linear(name: str) -> Callable[[EmbeddingStatistics], float | None]:
-        return lambda each: found.linear if (found := each.correlations[name]) else None
-
     size, *others = analysis.numbers
-    values: dict[str, Callable[[EmbeddingStatistics], float | None]] = {
-        "effective rank": lambda each: each.effective_rank,
-        "uniformity (lower is more even)": lambda each: each.uniformity,
-        "mean cosine": lambda each: each.mean_cosine,
-        "variance of the 5 % furthest": lambda each: each.outlier_share,
-        "alignment of dropout views": lambda each: each.alignment,
-        **{f"r, {name}": linear(name) for name in (*others[:1], size, *others[1:])},
+    values: dict[str, _Value] = {
+        "effective rank": attrgetter("effective_rank"),
+        "uniformity (lower is more even)": attrgetter("uniformity"),
+        "mean cosine": attrgetter("mean_cosine"),
+        "variance of the 5 % furthest": attrgetter("outlier_share"),
+        "alignment of dropout views": attrgetter("alignment"),
+        **{f"r, {name}": partial(_linear, name) for name in (*others[:1], size, *others[1:])},
     }
-    figure = _figure(16, 6.6)
+    figure = new_figure(16, 6.6)
     spectrum, *free = figure.subplots(2, 4).flatten()
     _draw_spectra(spectrum, analysis)
     for title, value in values.items():
@@ -67,6 +68,11 @@ def draw_statistics(analysis: Analysis) -> Figure:
         axes.set_visible(False)
     _add_legend(figure, analysis)
     return figure
+
+
+def _linear(name: str, statistics: EmbeddingStatistics) -> float | None:
+    found = statistics.correlations[name]
+    return None if found is None else found.linear
 
 
 def _add_legend(figure: Figure, analysis: Analysis) -> None:
@@ -95,7 +101,7 @@ def draw_maps(analysis: Analysis, max_groups: int = 12) -> Figure:
     groups = analysis.groups[:max_groups]
     columns = min(len(groups), _MAP_COLUMNS)
     rows = -(-len(groups) // columns)
-    figure = _figure(max(3.3 * columns, 5.0), 3.3 * rows)
+    figure = new_figure(max(3.3 * columns, 5.0), 3.3 * rows)
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
     name, classes, look = _colouring(analysis)
     for number, (axes, group) in enumerate(zip(grid, groups, strict=False)):
@@ -177,10 +183,8 @@ def _draw_spectra(axes: Axes, analysis: Analysis) -> None:
     axes.set_ylim(_SMALLEST, 1.5)
     axes.locator_params(axis="x", integer=True)
     read = " or ".join(dict.fromkeys(run.read for run in analysis.runs))
-    axes.set_title(f"singular values of the {read}, last layer", fontsize=10)
-    axes.set_xlabel("rank of the value")
     axes.set_ylabel("share of the largest")
-    axes.grid(alpha=0.3)
+    _label(axes, f"singular values of the {read}, last layer", "rank of the value")
 
 
 def _shares(run: Run) -> np.ndarray:  # (C,)
@@ -190,12 +194,7 @@ def _shares(run: Run) -> np.ndarray:  # (C,)
     return values / (values.max() or np.nan)  # identical embeddings have no spectrum
 
 
-def _draw_layers(
-    axes: Axes,
-    analysis: Analysis,
-    title: str,
-    value: Callable[[EmbeddingStatistics], float | None],
-) -> None:
+def _draw_layers(axes: Axes, analysis: Analysis, title: str, value: _Value) -> None:
     sites = max(
         (list(dict.fromkeys(each.site for each in run.statistics)) for run in analysis.runs),
         key=len,
@@ -210,19 +209,19 @@ def _draw_layers(
     step = -(-len(sites) // 8)
     shown = range(len(sites) - 1, -1, -step)  # always the last one
     axes.set_xticks(list(shown), [sites[index].split()[-1] for index in shown])
-    axes.set_title(_plain(title, 40), fontsize=10)
-    axes.set_xlabel("layer")
+    _label(axes, _plain(title, 40), "layer")
+
+
+def _label(axes: Axes, title: str, x: str) -> None:
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel(x)
     axes.grid(alpha=0.3)
 
 
 def _draw_group(
-    axes: Axes,
-    x: np.ndarray,
-    curves: Sequence[np.ndarray],  # for each run, NaN where there is no value
-    number: int,
-    **look: Any,
+    axes: Axes, x: np.ndarray, curves: Sequence[np.ndarray], number: int, **look: Any
 ) -> None:
-    """Draw the mean over the runs that have a value, and a band from minimum to maximum."""
+    """Draw the mean over the runs without NaN, and a band from minimum to maximum."""
     heights = np.array(curves)
     known = np.isfinite(heights).any(0)
     if not known.any():
@@ -249,22 +248,16 @@ def _plain(text: str, width: int = 1000) -> str:
     return "\n".join(wrap(text, width, drop_whitespace=False)).replace("$", r"\$")
 
 
-def require_matplotlib() -> None:
-    """Check that matplotlib is installed.
+def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
+    """Return an empty figure of a size in inches.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: matplotlib is not installed.
     """
     try:
-        import matplotlib.figure  # noqa: F401
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ConfigError(
             "figures need matplotlib: pip install 'molsepnorm[plot]', or matplotlib alone"
         ) from error
-
-
-def _figure(width: float, height: float) -> Figure:
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width, height), layout="constrained")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +18,6 @@ from molsepnorm.training.folder import RunFolder
 __all__ = ["load_models"]
 
 _DEPTH = 3  # of runs in a folder: ABLATION/VARIANT/SEED
-
-
-class _Found(NamedTuple):
-    folder: Path
-    group: Path
-    """The folder of the runs that are summarised together."""
 
 
 def load_models(
@@ -53,40 +46,35 @@ def load_models(
     runs = [found for folder in folders for found in _runs_in(Path(folder))]
     if not runs:
         raise ConfigError("there is no model to analyze")
-    names = _names([run.folder for run in runs])
-    groups = _names(dict.fromkeys(run.group for run in runs))
-    data = data or _own_data(runs[0].folder)
+    names = _names([run for run, _ in runs])
+    groups = _names(dict.fromkeys(group for _, group in runs))
+    data = data or _own_data(runs[0][0])
     models = []
     with hold(data.table, data.splits_file):
-        for run in runs:
-            with prefixed(run.folder):
-                model, dataset, _, graphs = select(
-                    run.folder, data, split, default="val", labelled=False
-                )
+        for run, group in runs:
+            with prefixed(run):
+                model, dataset, _, graphs = select(run, data, split, default="val", labelled=False)
             if len(graphs) > max_molecules:
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
             rows = dataset.store.rows[graphs]
             smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
-            name, group = names[run.folder], groups[run.group]
-            labels = dataset.labels[graphs]
-            models.append(
-                ModelOnMolecules(name, group, model, dataset.store, graphs, labels, smiles)
-            )
+            molecules = (dataset.store, graphs, dataset.labels[graphs], smiles)
+            models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 
 
-def _runs_in(folder: Path) -> list[_Found]:
-    """Return the model in a folder, or all below it, grouped by their parent folders.
+def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
+    """Return the model in a folder, or all below it, each with the folder of its group.
 
     Raises:
         ModelError: there is none.
     """
     if _holds_model(folder):
         of_run = folder.name == "model" and RunFolder.of_model(folder)
-        whole = folder.parent if of_run else folder
-        return [_Found(whole, whole)]
-    found = [_Found(run, run.parent) for run in _models_below(folder, _DEPTH)]
+        run = folder.parent if of_run else folder
+        return [(run, run)]
+    found = [(run, run.parent) for run in _models_below(folder, _DEPTH)]
     if not found:
         raise ModelError(f"{folder} holds neither a model nor finished runs")
     return found
@@ -127,11 +115,7 @@ def _names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _own_data(folder: Path) -> DataConfig:
-    """Return the data of a run.
-
-    Raises:
-        ConfigError: the folder is a model without a run.
-    """
+    """Return the data of a run."""
     run = RunFolder.of_model(folder)
     if run is None:
         raise ConfigError(

@@ -14,7 +14,7 @@ from molsepnorm.analysis.geometry.analysis import ATOMS, MEASURES, TOKEN, Analys
 from molsepnorm.analysis.geometry.figure import (
     draw_maps,
     draw_statistics,
-    require_matplotlib,
+    new_figure,
     to_svg,
 )
 from molsepnorm.errors import ConfigError
@@ -53,7 +53,7 @@ def require_folder(folder: Path | str) -> None:
         ConfigError: matplotlib is not installed, or there is an `index.html` of something else.
         StorageError: the folder cannot be created or written.
     """
-    require_matplotlib()
+    new_figure()  # needs matplotlib
     page = Path(folder) / "index.html"
     if page.exists() and not page.with_name("geometry.json").exists():
         raise ConfigError(
