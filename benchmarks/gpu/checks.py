@@ -219,7 +219,7 @@ def _trained(trainer: Trainer, steps: int) -> dict[str, Tensor]:
     """Return the losses of the first steps, and then outputs of the averaged network, whose batch
     norms have the statistics that validation uses."""
     losses = take_losses(trainer, first_batches(trainer, steps))
-    network = trainer.trained_network()
+    network = trainer.trained_objective().network
     sample = [trainer.graphs.cut(batch, 4) for batch in first_batches(trainer, 2)]
     estimate_statistics(network, sample)
     return {"losses": losses, "validated": _evaluated(trainer, network)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -13,15 +12,13 @@ import numpy as np
 
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, require_several
-from molsepnorm.files.writing import replacing, write_json
+from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
-from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.replicates import Replicates, train_replicates
 
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
-
 
 _SPLITS = ("val", "test")
 _DIFFERENT_NORMS = tuple(
@@ -75,11 +72,10 @@ def ablate(
     seeds: Sequence[int],
     callback: Callback | Iterable[Callback] | None = None,
 ) -> Ablation:
-    """Train every variant with every seed, one after the other.
+    """Train every variant with the first seed, then every one with the second, and so on.
 
-    All variants are trained with the first seed, then all with the second, and so on. After each
-    seed `ablation.json` is written, and a plot if matplotlib is installed. Finished runs are not
-    repeated, and a stopped run is continued.
+    After each seed `ablation.json` is written. Finished runs are not repeated, and a stopped run is
+    continued.
 
     >>> config = load_config("zinc", overrides={"run.budget": "8m"})      # doctest: +SKIP
     >>> ablate(config, "runs/norms", {"norm": ["shared", "sep"]}, seeds=range(5))
@@ -104,16 +100,14 @@ def ablate(
     with hold(config.data.table, config.data.splits_file):
         for count in range(1, max(len(seeds), 1) + 1):
             replicates: dict[str, Replicates] = {}
-            for name, variant in configs.items():
-                each = train_replicates(
-                    variant, folder / name, seeds=seeds[:count], callback=callback
+            for name, each in configs.items():
+                replicates[name] = train_replicates(
+                    each, folder / name, seeds=seeds[:count], callback=callback
                 )
-                if not each.finished:
+                if not replicates[name].finished:
                     return result
-                replicates[name] = each
             result = _compared(folder, replicates, finished=count >= len(seeds))
             write_json(folder / "ablation.json", result.to_json())
-            _draw(result)
     return result
 
 
@@ -128,8 +122,7 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
             norms of single places.
 
     Raises:
-        ConfigError: an unknown norm, a repeated value, a text instead of a list of values, or the
-            seed.
+        ConfigError: an unknown norm, a repeated value, a text in place of a list, or the seed.
     """
     for name, values in vary.items():
         require_several(values, name)
@@ -138,15 +131,12 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
             "run.seed cannot vary: all variants are trained with the same seeds, see --seeds"
         )
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
-    for name, each in zip(vary, options, strict=True):
-        if len({text for text, _ in each}) < len(each):
-            raise ConfigError(f"{name} has a value twice")
-    variants = {}
+    variants: dict[str, dict[str, Any]] = {}
     for chosen in product(*options):
-        settings: dict[str, Any] = {}
-        for _, own in chosen:
-            settings |= own
-        variants[",".join(text for text, _ in chosen)] = settings
+        name = ",".join(text for text, _ in chosen)
+        if name in variants:
+            raise ConfigError(f"the variant {name} is given twice: list each value once")
+        variants[name] = {key: value for _, own in chosen for key, value in own.items()}
     return variants
 
 
@@ -171,10 +161,12 @@ def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Differe
     count, mean = len(differences), float(differences.mean())
     if count < 2:
         return Difference(mean, None, None, count)
-    error = float(differences.std(ddof=1)) / math.sqrt(count)
-    reach = float(stats.t.ppf(0.975, count - 1)) * error
-    p = 2 * float(stats.t.sf(abs(mean) / error, count - 1)) if error else None
-    return Difference(mean, (mean - reach, mean + reach), p, count)
+    error = float(stats.sem(differences))
+    if not error:
+        return Difference(mean, (mean, mean), None, count)
+    low, high = stats.t.interval(0.95, count - 1, mean, error)
+    p = float(stats.ttest_1samp(differences, 0).pvalue)
+    return Difference(mean, (float(low), float(high)), p, count)
 
 
 def _compared(folder: Path, replicates: dict[str, Replicates], finished: bool) -> Ablation:
@@ -182,43 +174,12 @@ def _compared(folder: Path, replicates: dict[str, Replicates], finished: bool) -
     metric = base.summary["chosen_by"]
     if metric not in base.summary["test"]:
         metric = next(iter(base.summary["test"]))  # the loss selects, but is not a score
-    differences: dict[str, dict[str, Difference]] = {}
-    for name, each in list(replicates.items())[1:]:
-        differences[name] = {}
-        for split in _SPLITS:
-            pairs = [
-                (run[split][metric], base.runs[seed][split][metric])
-                for seed, run in each.runs.items()
-            ]
-            defined = [both for both in pairs if None not in both]
-            if defined:
-                scores, others = zip(*defined, strict=True)
-                differences[name][split] = paired_difference(scores, others)
+    differences: dict[str, dict[str, Difference]] = {name: {} for name in list(replicates)[1:]}
+    for name, split in product(differences, _SPLITS):
+        runs = replicates[name].runs.items()
+        pairs = [(run[split][metric], base.runs[seed][split][metric]) for seed, run in runs]
+        defined = [pair for pair in pairs if None not in pair]
+        if defined:
+            scores, others = zip(*defined, strict=True)
+            differences[name][split] = paired_difference(scores, others)
     return Ablation(folder, metric, replicates, differences, finished)
-
-
-def _draw(ablation: Ablation) -> None:
-    """Plot the score of each run, with mean and standard deviation of each variant."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    names = list(ablation.replicates)
-    figure = Figure(figsize=(7, 1.2 + 0.5 * len(names)), layout="constrained")
-    for axes, split in zip(figure.subplots(1, 2, sharey=True), _SPLITS, strict=True):
-        for index, name in enumerate(names):
-            spread = ablation.replicates[name].summary[split][ablation.metric]
-            values = [value for value in spread["values"] if value is not None]
-            axes.plot(values, [index] * len(values), "o", alpha=0.5, color="tab:blue")
-            if values:
-                reach = spread["sd"] or 0.0
-                look = {"fmt": "d", "color": "black", "capsize": 3}
-                axes.errorbar(spread["mean"], index + 0.2, xerr=reach, **look)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(len(names) - 0.5, -0.5)
-        better = "higher" if METRICS[ablation.metric].higher_is_better else "lower"
-        title = "validation" if split == "val" else "test"
-        axes.set_title(f"{title} {METRICS[ablation.metric].label}, {better} is better", fontsize=9)
-        axes.grid(axis="x", alpha=0.3)
-    with replacing(ablation.folder / "ablation.png") as scratch:
-        figure.savefig(scratch, format="png", dpi=150)

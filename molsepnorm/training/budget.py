@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle, islice
+
+import torch
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.capture import run_unnoticed
@@ -49,32 +52,28 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
 
 def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
     """Return the seconds of a step and of a validation."""
-    batches = cycle(trainer.schedule.batches(0))
-    times: list[float] = []
+    batches, progress = cycle(trainer.schedule.batches(0)), replace(trainer.progress)
+    found: list[float] = []
 
-    def time_of(work: Callable[[], object]) -> float:
+    def seconds_of(work: Callable[[], object]) -> float:
         started = time.perf_counter()
         work()
-        trainer.wait()
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
         return time.perf_counter() - started
 
     def step(number: int) -> float:
         """Return the mean seconds of a step."""
-        trainer.objective.train()
-        some = trainer.step.lay_out(list(islice(batches, number)))
-
-        def take() -> None:
-            for batch in some:
-                trainer.take_step(batch, rate=0.0)
-
-        return time_of(take) / number
+        some = list(islice(batches, number))
+        return seconds_of(lambda: trainer.take_steps(some)) / number
 
     def measure() -> None:
         step(_WARM_UPS)
         while not trainer.threads.settled:
             step(1)
         number = min(_STEPS, max(1, int(max_seconds / step(1))))
-        times.extend([step(number), time_of(trainer.validate)])
+        found.extend([step(number), seconds_of(trainer.validate)])
 
     run_unnoticed(measure, trainer.step.state)
-    return times[0], times[1]
+    trainer.progress = progress
+    return found[0], found[1]

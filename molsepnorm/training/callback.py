@@ -114,21 +114,20 @@ class Callbacks(Callback):
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        for each in self.callbacks:
-            each.on_start(config, dataset, model, folder)
+        self._call("on_start", config, dataset, model, folder)
 
     def on_warning(self, message: str) -> None:
-        for each in self.callbacks:
-            each.on_warning(message)
+        self._call("on_warning", message)
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool:
-        answers = [each.on_step(epoch, done, of, loss, rate) for each in self.callbacks]
-        return any(answers)
+        return self._call("on_step", epoch, done, of, loss, rate)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
-        answers = [each.on_epoch(record, epochs) for each in self.callbacks]
-        return any(answers)
+        return self._call("on_epoch", record, epochs)
 
     def on_end(self, result: TrainingResult) -> None:
-        for each in self.callbacks:
-            each.on_end(result)
+        self._call("on_end", result)
+
+    def _call(self, event: str, *args: Any) -> bool:
+        stops = [getattr(each, event)(*args) for each in self.callbacks]  # every one is called
+        return any(stops)

@@ -26,11 +26,10 @@ def can_capture(device: torch.device) -> bool:
 def record(work: Callable[[], None], state: Callable[[], Iterable[Tensor]]) -> Callable[[], None]:
     """Record the GPU work of a function; return a function that repeats it.
 
-    Tensors that the function reads and writes must stay in place. Values computed on the host are
-    recorded as constants. Random numbers are drawn anew in every replay.
-
     Args:
-        work: the function; it must not synchronise with the device.
+        work: the function; it must not synchronise with the device. Tensors that it reads and
+            writes must stay in place. Values computed on the host are recorded as constants.
+            Random numbers are drawn anew in every replay.
         state: returns every tensor that `work` changes and that outlives it. Recording leaves them
             and the random generators unchanged.
 
@@ -64,10 +63,10 @@ def run_unnoticed(work: Callable[[], None], state: Callable[[], Iterable[Tensor]
     """
     before = [(tensor, tensor.clone()) for tensor in state()]
     known = {id(tensor) for tensor, _ in before}
-    cpu = torch.get_rng_state()
-    gpu = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:
-        work()
+        with torch.random.fork_rng(gpus):
+            work()
     finally:
         with torch.no_grad():
             for tensor, value in before:
@@ -75,6 +74,3 @@ def run_unnoticed(work: Callable[[], None], state: Callable[[], Iterable[Tensor]
             for tensor in state():
                 if id(tensor) not in known:
                     tensor.zero_()
-        torch.set_rng_state(cpu)
-        if gpu is not None:
-            torch.cuda.set_rng_state(gpu)

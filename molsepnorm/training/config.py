@@ -111,7 +111,7 @@ def _objective_settings(value: Any) -> Any:
         )
     own = OBJECTIVE_SETTINGS[name].model_fields
     for other, settings in OBJECTIVE_SETTINGS.items():
-        for key in value.keys() & (settings.model_fields.keys() - own.keys()):
+        for key in value.keys() & settings.model_fields.keys() - own.keys():
             raise ValueError(
                 f"'{key}' is a setting of another objective: set objective.name to {other}, or "
                 f"remove '{key}'"
@@ -200,13 +200,13 @@ class TrainConfig(_Section):
         Raises:
             ConfigError: a setting is unknown, or a value is invalid.
         """
-        content = with_start(self._content(), settings)
+        content = with_start(self.content(), settings)
         for name, value in settings.items():
             _set(content, name, value)
         return _validate(content, "the configuration")
 
-    def _content(self) -> dict[str, Any]:
-        """Plain values, without those that follow from the data."""
+    def content(self) -> dict[str, Any]:
+        """Return the sections as plain values, without those that follow from the data."""
         content = self.model_dump(mode="json")
         for name in FROM_DATA:
             del content["model"][name]
@@ -214,7 +214,7 @@ class TrainConfig(_Section):
 
     def save(self, path: Path) -> None:
         """Write the configuration as YAML; `load_config(config=path)` reads it back."""
-        content = self.resolved()._content()
+        content = self.resolved().content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
@@ -246,34 +246,33 @@ def load_config(
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
     """
     for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
-        if value is not None:
-            _check_name_or_path(name, value)
-    if overrides is not None and not isinstance(overrides, Mapping):
+        _check_name_or_path(name, value)
+    overrides = {} if overrides is None else overrides
+    if not isinstance(overrides, Mapping):
         raise ConfigError(
             "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
             f"{shown(overrides)}"
         )
-    content: dict[str, Any] = {}
-    if config is not None:
-        content = _read_yaml(Path(config))
-    elif source is not None:
-        content = read_recipe(source)
+    content = _read_yaml(Path(config)) if config is not None else {}
     if source is not None:
+        content = content if config is not None else read_recipe(source)
         data = {**content.get("data", {}), "dataset": None, "table": None}
         content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
     if preset is not None:
         if preset not in _PRESETS:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
         content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
-    content = with_start(content, overrides or {}, preset)
-    for name, value in (overrides or {}).items():
+    content = with_start(content, overrides, preset)
+    for name, value in overrides.items():
         _set(content, name, value)
     result = _validate(content, config or "the configuration")
-    result.data.require_effect([str(name) for name in overrides or ()])
+    result.data.require_effect([str(name) for name in overrides])
     return result
 
 
 def _check_name_or_path(argument: str, value: object) -> None:
+    if value is None:
+        return
     if not isinstance(value, str | Path):
         got = f"{type(value).__module__}.{type(value).__qualname__}"
         if argument == "source":
@@ -289,14 +288,11 @@ def _check_name_or_path(argument: str, value: object) -> None:
 
 def read_recipe(source: str | Path) -> dict[str, Any]:
     """Read the default recipe of a data set or a table, as sections of plain values."""
-    name = str(source)
-    if _is_file(source):
-        name = "table"
-    elif name.startswith("ogbg-"):
-        name = "ogbg"
-    elif not (config_folder() / f"{name}.yaml").is_file():
-        name = "table"
-    return _read_yaml(config_folder() / f"{name}.yaml")
+    name = "ogbg" if str(source).startswith("ogbg-") else str(source)
+    path = config_folder() / f"{name}.yaml"
+    if _is_file(source) or not path.is_file():
+        path = config_folder() / "table.yaml"
+    return _read_yaml(path)
 
 
 def config_folder() -> Path:

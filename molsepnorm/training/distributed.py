@@ -11,9 +11,10 @@ import atexit
 import gc
 import importlib
 import os
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -36,7 +37,7 @@ _TIMEOUT = timedelta(hours=12)  # the first process may prepare a large data set
 
 
 class _LostProcess(MolsepnormError):
-    pass
+    """Another process has ended."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,9 @@ class DistributedContext:
                 exchange CPU tensors.
             MolsepnormError: another process has ended.
         """
-        if dist.is_available() and dist.is_initialized():
-            yield _of_the_program()
-            return
-        world = _of_torchrun() or DistributedContext()
-        if world.size == 1:
+        own = dist.is_available() and dist.is_initialized()
+        world = _of_the_program() if own else _of_torchrun() or DistributedContext()
+        if own or world.size == 1:
             yield world
             return
         chosen = device_of_rank(device, world)
@@ -112,12 +111,8 @@ class DistributedContext:
     def share(self, graphs: np.ndarray, min_size: int = 0) -> np.ndarray:
         """Return this process's part of `graphs`; each molecule belongs to exactly one process.
 
-        Args:
-            graphs: the same on every process.
-            min_size: the number of molecules that each process needs.
-
         Raises:
-            ConfigError: there are too few; raised by every process.
+            ConfigError: a process would get fewer than `min_size`; raised by every process.
         """
         if len(graphs) < min_size * self.size:
             raise ConfigError(
@@ -128,16 +123,11 @@ class DistributedContext:
         return graphs[self.rank :: self.size]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Undo `share`: gather the rows of all processes, in order, on the CPU, bit for bit.
+        """Undo `share`: return the rows (G, …) of all processes, in order, on the CPU.
 
         Args:
             rows: (g, …), one row per molecule of this process's share.
-
-        Returns:
-            (G, …), the same on every process.
         """
-        if self.size == 1:
-            return rows.cpu()
         parts = self._exchange(rows.cpu())
         whole = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
         for rank, part in enumerate(parts):
@@ -164,43 +154,28 @@ class DistributedContext:
 
         Used for what must happen once, such as writing a file. The result must be picklable.
         """
-        if self.size == 1:
-            return action()
-        result, error = _attempt(action) if self.first else (None, None)
-        self._agree(error)
-        results = [result]
-        dist.broadcast_object_list(results)
-        return cast(T, results[0])
+        return self._exchange(self._run(action, self.first))[0]
 
     def main_process_first(self, action: Callable[[], T]) -> T:
         """Run the action in the first process, then in the others, which find its results in a
         cache. An error in one process is raised in all."""
-        if self.size == 1:
-            return action()
-        result, error = None, None
-        for turn in (True, False):
-            if self.first == turn:
-                result, error = _attempt(action)
-            self._agree(error)
-        return cast(T, result)
+        result = self._run(action, self.first)
+        others = self._run(action, not self.first)
+        return result if self.first else others
 
     def spread_random(self, *key: int) -> None:
-        """Seed the random numbers (dropout) of each process differently, by `key` and rank. The
-        first process keeps its state, so a run with one process is not affected."""
+        """Seed the random numbers of each process but the first by `key` and its rank."""
         if not self.first:
             seed = np.random.SeedSequence((*key, self.rank)).generate_state(1, np.uint64)
             torch.manual_seed(int(seed[0]))
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the random states of all processes for a checkpoint: `cpu` and, with a GPU,
-        `cuda`; those of the second process are `cpu.1` and so on."""
+        """Return the random states of all processes: `cpu`, `cuda` if there is a GPU, and those of
+        the second process as `cpu.1` and so on."""
         own = {self._name("cpu"): torch.get_rng_state()}
         if torch.cuda.is_available():
             own[self._name("cuda")] = torch.cuda.get_rng_state()
-        states: dict[str, Tensor] = {}
-        for each in self._exchange(own) if self.size > 1 else [own]:
-            states |= each
-        return states
+        return dict(ChainMap(*self._exchange(own)))
 
     def restore_random(self, states: Mapping[str, Tensor], *key: int) -> None:
         """Restore this process's states from those of `random_states`. A process without a saved
@@ -215,22 +190,29 @@ class DistributedContext:
     def _name(self, kind: str) -> str:
         return kind if self.first else f"{kind}.{self.rank}"
 
-    def _agree(self, error: BaseException | None) -> None:
-        """Raise an error of one process in all processes, so that none waits forever."""
-        shared = error
-        if error is not None and not isinstance(error, MolsepnormError):
-            shared = MolsepnormError(f"process {self.rank} failed: {type(error).__name__}: {error}")
-        errors = self._exchange(shared)
-        if error is not None:
-            raise error
-        for other in errors:
+    def _run(self, action: Callable[[], T], here: bool) -> T:
+        """Run an action in some processes, and raise an error of one in all, so that none waits
+        forever; return None elsewhere."""
+        result, error, shared = None, None, None
+        try:
+            result = action() if here else None
+        except BaseException as own:
+            error = shared = own
+            if not isinstance(own, MolsepnormError):
+                what = f"{type(own).__name__}: {own}"
+                shared = MolsepnormError(f"process {self.rank} failed: {what}")
+            if self.size == 1:
+                raise
+        for other in (error, *self._exchange(shared)):
             if other is not None:
                 raise other
+        return cast(T, result)
 
     def _exchange(self, value: T) -> list[T]:
         """Return the values of all processes, in order."""
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value)
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
         return values
 
 
@@ -275,11 +257,11 @@ def _of_the_program() -> DistributedContext:
         )
     rank, size = dist.get_rank(), dist.get_world_size()
     local = _of_torchrun() or DistributedContext(rank, size, rank, size)  # one machine
-    return DistributedContext(rank, size, local.local_rank, local.local_size)
+    return replace(local, rank=rank, size=size)
 
 
 def _let_groups_end_before_python() -> None:
-    """Ensure that no process group, nor its threads, is kept alive until Python ends.
+    """Release process groups and their threads before Python ends.
 
     A thread that releases a tensor at that moment aborts the process
     (https://github.com/pytorch/pytorch/issues/190489).
@@ -293,13 +275,6 @@ def _let_groups_end_before_python() -> None:
 def _leave() -> None:
     if dist.is_initialized():  # joining itself may have failed
         dist.destroy_process_group()
-
-
-def _attempt(action: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-    try:
-        return action(), None
-    except BaseException as error:
-        return None, error
 
 
 @contextmanager

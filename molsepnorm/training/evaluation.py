@@ -56,7 +56,7 @@ def evaluate(
     Args:
         model: a model, or its folder. With a run folder and the table of that run, the split is
             the same as in training.
-        data: the data set to score the model on.
+        data: the data set.
         split: train, val, test or all. The default is test; for a table that the run was not
             trained on it is all.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
@@ -88,9 +88,7 @@ def select(
     """Load a model and the molecules of a split, encoded for it; errors as in `evaluate`.
 
     Args:
-        model: a model, or its folder.
-        data: the data set.
-        split: train, val, test or all.
+        model, data, split: as in `evaluate`.
         default: the split if `split` is None and the data have splits.
         labelled: whether a table must have the model's targets, as in `datasets.load`.
     """
@@ -104,11 +102,9 @@ def select(
             data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
     split = split or default
     data = _fit_to_model(data, model)
-    dataset = datasets.load(
-        data.model_copy(update={"split": None}) if split == "all" else data,
-        model.encoding,
-        labelled,
-    )
+    if split == "all":
+        data = data.model_copy(update={"split": None})
+    dataset = datasets.load(data, model.encoding, labelled)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
     if dataset.targets != model.task.names:
@@ -125,12 +121,12 @@ def _own_split(
 ) -> tuple[DataConfig, str, RunFolder | None]:
     """Return the table with the split of the run that was trained on it; otherwise all rows."""
     assert data.table is not None
-    own = load_config(config=run.config).data if run else None
-    if own is not None and own.table is not None and own.table == data.table.resolve():
-        assert run is not None
-        if own.splits_file is not None:  # the run folder has a copy
-            own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
-        return own, split or default, run
+    if run is not None:
+        own = load_config(config=run.config).data
+        if own.table is not None and own.table == data.table.resolve():
+            if own.splits_file is not None:  # the run folder has a copy
+                own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
+            return own, split or default, run
     if split not in (None, "all"):
         raise ConfigError(
             f"{data.table} has no split '{split}': the model was not trained on this table, so all "
@@ -141,21 +137,20 @@ def _own_split(
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
     """Return the data with the model's features and targets."""
-    if datasets.featurizer_of(data) != model.featurizer:
-        if data.dataset is not None:
+    if data.table is None:
+        if datasets.featurizer_of(data) != model.featurizer:
             raise ConfigError(
                 f"the model reads '{model.featurizer}' features and {data.dataset} has "
                 f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
             )
-        data = data.model_copy(update={"featurizer": model.featurizer})
-    if data.table is not None:
-        names = data.targets or list(model.task.names)
-        known = [target for target in model.task.targets if target.name in names]
-        data = data.model_copy(
-            update={
-                "targets": names,
-                "task_type": {target.name: target.kind for target in known},
-                "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},
-            }
-        )
-    return data
+        return data
+    names = data.targets or list(model.task.names)
+    known = [target for target in model.task.targets if target.name in names]
+    return data.model_copy(
+        update={
+            "featurizer": model.featurizer,
+            "targets": names,
+            "task_type": {target.name: target.kind for target in known},
+            "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},
+        }
+    )

@@ -76,18 +76,18 @@ def fit(
     fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
-    made = load_config(
-        config=config if config is not None else config_folder() / "table.yaml",
+    settings = load_config(
+        config=config_folder() / "table.yaml" if config is None else config,
         preset=preset,
         overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
     )
     dataset = memory_dataset(
         molecules,
         table,
-        made.data,
-        encoding_of(architecture(made)),
+        settings.data,
+        encoding_of(architecture(settings)),
         weights=weights,
         splits=splits,
         bond_offset=bond_offset,
     )
-    return train_on(made, dataset, folder, resume=resume, callback=callback)
+    return train_on(settings, dataset, folder, resume=resume, callback=callback)

@@ -23,6 +23,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -93,19 +94,17 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
-        initial = {path.name for path in (self.environment, self.config, self.splits)}
-        initial |= {"rejected.csv", self.checkpoint.parent.name}
+        initial = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "checkpoints"}
         with clear_errors(self.path, "write"):
-            if self.path.is_dir():
-                remove_leftovers(self.path)
-            present = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-            unfinished = self.environment.name in present and not self.checkpoint.exists()
-            if present - {LOCK} - (initial if unfinished else set()):
-                resume = f", or continue that run with --resume {self.path}"
-                raise ConfigError(
-                    f"{self.path} exists and is not empty: choose another folder"
-                    f"{resume if self.checkpoint.exists() else ''}"
-                )
+            if not self.path.is_dir():
+                return
+            remove_leftovers(self.path)
+            present, begun = set(os.listdir(self.path)) - {LOCK}, self.checkpoint.exists()
+            if self.environment.name in present and not begun:
+                present -= initial
+        if present:
+            resume = f", or continue that run with --resume {self.path}" if begun else ""
+            raise ConfigError(f"{self.path} exists and is not empty: choose another folder{resume}")
 
     def require_started(self) -> None:
         """Raise a ModelError unless the folder holds a run that can be resumed."""
@@ -120,7 +119,6 @@ class RunFolder:
         config: TrainConfig,
         dataset: Dataset,
         loaded: LoadedWeights | None = None,
-        *,
         adaptive_threads: bool = False,
     ) -> None:
         """Write the files that are known before training, with the weights that it starts from."""
@@ -131,9 +129,7 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
-        rejected = {
-            name: [getattr(entry, name) for entry in dataset.rejected] for name in Rejected._fields
-        }
+        rejected = pd.DataFrame(dataset.rejected, columns=list(Rejected._fields))
         with replacing(self.path / "rejected.csv") as scratch:
             _write_csv(scratch, rejected)
 
@@ -149,15 +145,15 @@ class RunFolder:
         if not isinstance(recorded, str):
             raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
         if recorded != dataset.fingerprint and recorded not in legacy_fingerprints(dataset):
-            raise self._other_data("")
-        if splits and (saved := read_json(self.splits)) != _splits(dataset):
+            problem = ""
+        elif splits and (saved := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
-            raise self._other_data(" or have another split")
-
-    def _other_data(self, why: str) -> DataError:
-        return DataError(
-            f"the data are no longer those that {self.path} began with{why}: restore the old file, "
-            "or start a new run"
+            problem = " or have another split"
+        else:
+            return
+        raise DataError(
+            f"the data are no longer those that {self.path} began with{problem}: restore the old "
+            "file, or start a new run"
         )
 
     def finished_metrics(self) -> dict[str, Any] | None:
@@ -191,88 +187,74 @@ class RunFolder:
                 raise ModelError(f"{self._own} is damaged: {error}") from error
         return PropertyModel.from_pretrained(self.model), own
 
-    def finish(
-        self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
-    ) -> None:
-        """Write the results of a finished run."""
-        if results.predictions is not None:
-            self.write_predictions(dataset, task, results.predictions)
-        write_json(self.metrics, metrics)
-
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, and remove lines of epochs that a resumed run repeats."""
-        row = {
-            key: value for key, value in asdict(record).items() if key not in ("scores", "threads")
-        }
-        row |= {f"val_{name}": score for name, score in record.scores.items()}
-        row |= {"best": int(record.best), "threads": record.threads}
-        earlier = [old for old in self._history() if int(old["epoch"]) < record.epoch]
-        if earlier and list(earlier[0]) != list(row):
-            raise self._damaged_history(f"its columns are not {', '.join(row)}")
-        with (
-            replacing(self.history) as scratch,
-            open(scratch, "w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv.DictWriter(file, fieldnames=list(row))
-            writer.writeheader()
-            writer.writerows([*earlier, row])
+        """Add a line, and remove lines of epochs that a resumed run repeats. A column that the
+        file of an earlier version lacks stays empty in its lines."""
+        row = asdict(record)
+        scores, threads = row.pop("scores"), row.pop("threads")
+        row |= {f"val_{name}": score for name, score in scores.items()}
+        row |= {"best": int(record.best), "threads": threads}
+        try:
+            lines = csv.DictReader(io.StringIO(self.read_history().decode()))
+            earlier = [line for line in lines if int(line["epoch"]) < record.epoch]
+            with (
+                replacing(self.history) as scratch,
+                open(scratch, "w", newline="", encoding="utf-8") as file,
+            ):
+                writer = csv.DictWriter(file, fieldnames=list(row))
+                writer.writeheader()
+                writer.writerows([*earlier, row])
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            raise ModelError(
+                f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
+                "restore it"
+            ) from error
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
         with clear_errors(self.history, "read"):
             return self.history.read_bytes() if self.history.exists() else b""
 
-    def restore_history(self, content: bytes | None) -> None:
-        """Replace the history by the checkpoint's. A checkpoint of an earlier version has none;
-        then a ModelError is raised if the file is damaged."""
-        if content is None:
-            self._history()
-        elif content != self.read_history():
+    def restore_history(self, content: bytes) -> None:
+        """Replace the history by the checkpoint's."""
+        if content != self.read_history():
             with replacing(self.history) as scratch:
                 scratch.write_bytes(content)
 
-    def _history(self) -> list[dict[str, str]]:
-        """Return the lines so far; each has an epoch and a value for every column."""
-        try:
-            lines = list(csv.DictReader(io.StringIO(self.read_history().decode())))
-            for line in lines:
-                line.setdefault("threads", "")  # files of earlier versions lack this last column
-            if any(int(line["epoch"]) < 1 or None in {*line, *line.values()} for line in lines):
-                raise ValueError("a line has more or fewer cells than the first, or no epoch")
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
-            raise self._damaged_history(str(error)) from error
-        return lines
-
-    def _damaged_history(self, why: str) -> ModelError:
-        return ModelError(
-            f"{self.history} is damaged: {why}. Restore a good copy, or remove the file to "
-            "start a new history"
-        )
-
-    def write_predictions(self, dataset: Dataset, task: Task, predictions: np.ndarray) -> None:
-        """Write label and prediction (G, O) of every test molecule, in the order of the source.
-
-        If a target has the name of another column, its labels are in <target>_true.
-        """
-        graphs = dataset.splits["test"]
-        rows = dataset.store.rows[graphs]
-        table: dict[str, Any] = {"row": rows}
-        if dataset.smiles is not None:
-            table["smiles"] = [dataset.smiles[row] for row in rows]
-        labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
-        taken = {*table, *(column for columns in predicted for column in columns)}
-        for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
-            name = target.name
-            while name in taken:
-                name += "_true"
-            taken.add(name)
-            table |= {name: _readable(truth, target), **columns}
-        with replacing(self.path / "predictions_test.csv") as scratch:
-            _write_csv(scratch, table)
+    def finish(
+        self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
+    ) -> None:
+        """Write the scores of a finished run, and its predictions (G, O) if there are any."""
+        if results.predictions is not None:
+            table = _test_table(dataset, task, results.predictions)
+            with replacing(self.path / "predictions_test.csv") as scratch:
+                _write_csv(scratch, table)
+        write_json(self.metrics, metrics)
 
 
-def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
-    columns = (["" if pd.isna(cell) else cell for cell in column] for column in table.values())
+def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[str, Any]:
+    """Return columns with label and prediction of every test molecule, in the source's order.
+
+    If a target has the name of another column, its labels are in <target>_true.
+    """
+    graphs = dataset.splits["test"]
+    rows = dataset.store.rows[graphs]
+    table: dict[str, Any] = {"row": rows}
+    if dataset.smiles is not None:
+        table["smiles"] = [dataset.smiles[row] for row in rows]
+    labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
+    taken = {*table, *(column for columns in predicted for column in columns)}
+    for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
+        name = target.name
+        while name in taken:
+            name += "_true"
+        taken.add(name)
+        table |= {name: _readable(truth, target), **columns}
+    return table
+
+
+def _write_csv(path: Path, table: Mapping[str, Iterable[Any]] | pd.DataFrame) -> None:
+    columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv_writer(file)
         writer.writerow(table)
@@ -315,11 +297,8 @@ def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
 def _environment(adaptive_threads: bool) -> dict[str, object]:
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
-        try:
+        with suppress(PackageNotFoundError):
             packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = "not installed"
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "molsepnorm": __version__,
         "python": platform.python_version(),
@@ -328,7 +307,7 @@ def _environment(adaptive_threads: bool) -> dict[str, object]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "adaptive_threads": adaptive_threads,
-        "gpu": gpu,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "fast_paths": [
             {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
         ],

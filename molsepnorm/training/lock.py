@@ -67,7 +67,6 @@ def locked(folder: Path) -> Iterator[None]:
 def _holder(path: Path) -> str:
     """Return the process that holds the lock, if it is known."""
     with suppress(OSError, UnicodeDecodeError):
-        text = path.read_text(encoding="utf-8")
-        if text.strip():
-            return f" ({' '.join(text.split())[:80]})"
+        if text := " ".join(path.read_text(encoding="utf-8").split()):
+            return f" ({text[:80]})"
     return ""

@@ -15,7 +15,6 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
@@ -29,7 +28,7 @@ from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.step import StepBatch, TrainStep
+from molsepnorm.training.step import TrainStep
 
 __all__ = ["Trainer"]
 
@@ -91,8 +90,7 @@ class Trainer:
         parts = (config, self.objective, self.average, self.optimizer, train, world)
         self.step = TrainStep(*parts, callback.on_warning)
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
-        self._thread_choices = thread_choices(config.run.threads, self.device, world.size)
-        self.threads = ThreadChooser(self._thread_choices)
+        self.threads = ThreadChooser(thread_choices(config.run.threads, self.device, world.size))
         self.progress = Progress()
         self.set_epochs(config.run.epochs)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
@@ -110,33 +108,30 @@ class Trainer:
         Raises:
             ModelError: it is damaged, or its counters do not fit the configuration and the data.
         """
-        folder = self.folder
+        folder, run, schedule = self.folder, self.config.run, self.schedule
         assert isinstance(folder, RunFolder)
-        self.progress, random, history = load_checkpoint(
+        progress, random, history = load_checkpoint(
             folder.checkpoint, self.objective, self.optimizer, self.average
         )
-        if problem := self._wrong_counts():
+        self.progress = progress
+        taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
+        in_epoch = len(schedule.batches(progress.epoch))
+        problem = ""
+        if run.budget is None and progress.epochs != run.epochs:
+            problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
+        elif progress.step_in_epoch > in_epoch:
+            problem = f"has {progress.step_in_epoch} steps in an epoch of {in_epoch}"
+        elif progress.step != taken:
+            problem = f"counts {progress.step} steps where {taken} were taken"
+        if problem:
             raise ModelError(
                 f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
                 "configuration. Start the run anew in another folder"
             )
-        self.threads = ThreadChooser(self._thread_choices, self.progress.threads)
+        self.threads = ThreadChooser(self.threads.choices, progress.threads)
         self.world.on_main_process(lambda: folder.restore_history(history))
-        self.world.restore_random(random, self.config.run.seed, self.progress.step)
-        self.set_epochs(self.progress.epochs)
-
-    def _wrong_counts(self) -> str | None:
-        """Describe a counter of the checkpoint that cannot be right."""
-        progress, run = self.progress, self.config.run
-        if run.budget is None and progress.epochs != run.epochs:
-            return f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
-        steps = len(self.schedule.batches(progress.epoch))
-        if progress.step_in_epoch > steps:
-            return f"has {progress.step_in_epoch} steps in an epoch of {steps}"
-        steps = self.schedule.count_steps(progress.epoch) + progress.step_in_epoch
-        if progress.step != steps:
-            return f"counts {progress.step} steps where {steps} were taken"
-        return None
+        self.world.restore_random(random, run.seed, progress.step)
+        self.set_epochs(progress.epochs)
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` continues; a run in memory has none."""
@@ -155,25 +150,23 @@ class Trainer:
         Returns:
             False if a callback stopped the run before its end.
         """
-        progress = self.progress
-        while not self._finished():
+        progress, every = self.progress, self.config.run.validate_every
+        stopped = False
+        while not self._finished() and not stopped:
             started = time.perf_counter()
             stopped = self._train_epoch()
-            validate = not stopped and self._validates(progress.epoch + 1)
+            epoch = progress.epoch + 1
+            validate = not stopped and (epoch % every == 0 or epoch == progress.epochs)
             if validate or stopped:
                 self._collect()
             progress.epoch_seconds += time.perf_counter() - started
-            if stopped:
-                self.save()
-                return False
-            progress.epoch += 1
-            progress.step_in_epoch = 0
+            if not stopped:
+                progress.epoch, progress.step_in_epoch = epoch, 0
             if validate:
                 stopped = self._end_epoch()
+            if validate or stopped:
                 self.save()
-                if stopped:
-                    return self._finished()
-        return True
+        return self._finished()
 
     def _finished(self) -> bool:
         """Return whether the last epoch or the end of patience is reached."""
@@ -182,10 +175,6 @@ class Trainer:
             return progress.epoch >= progress.epochs
         validated = progress.epoch - progress.epoch % run.validate_every
         return validated - (progress.best_epoch or 0) >= run.patience
-
-    def _validates(self, epoch: int) -> bool:
-        """Return whether there is a validation after this epoch, counted from 1."""
-        return epoch % self.config.run.validate_every == 0 or epoch == self.progress.epochs
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
@@ -217,17 +206,13 @@ class Trainer:
         if self.body.frozen:
             self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
+            started = time.perf_counter()
             rate = learning_rate(progress.step, self.total_steps, self.config.optim)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.take_step(batch, rate, weight)
+            self.step(batch, rate, weight)
             progress.step += 1
+            self.threads.step(time.perf_counter() - started, len(batch.graphs))
             yield len(graphs)
-
-    def take_step(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
-        """Take one step, and choose the number of threads by the time it takes."""
-        started = time.perf_counter()
-        self.step(batch, rate, weight)
-        self.threads.step(time.perf_counter() - started, len(batch.graphs))
 
     def _collect(self) -> None:
         """Read the losses of the steps since the last call; this waits for the device."""
@@ -245,10 +230,6 @@ class Trainer:
     def trained_objective(self) -> Objective:
         """Return the objective to validate and to keep: the average if there is one."""
         return self.objective if self.average is None else self.average.module
-
-    def trained_network(self) -> Graphormer:
-        """Return the network of `trained_objective`."""
-        return self.trained_objective().network
 
     def validate(self) -> tuple[float, dict[str, float]]:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
@@ -284,18 +265,11 @@ class Trainer:
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
-        self.world.on_main_process(lambda: self._write(record))
+            self.world.on_main_process(
+                lambda: self.folder.keep_best(self.model, self.trained_objective())
+            )
+        self.world.on_main_process(lambda: self.folder.append_history(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
-
-    def _write(self, record: EpochRecord) -> None:
-        if record.best:
-            self.folder.keep_best(self.model, self.trained_objective())
-        self.folder.append_history(record)
-
-    def wait(self) -> None:
-        """Wait until the device has finished its work."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)

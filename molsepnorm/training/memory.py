@@ -8,12 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.tasks import Task
-from molsepnorm.training.callback import EpochRecord
-from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.objectives import Objective
 
 __all__ = ["RunInMemory"]
 
@@ -25,9 +22,6 @@ class RunInMemory:
 
     def __init__(self) -> None:
         self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
-
-    def begin(self, *parts: Any, adaptive_threads: bool) -> None:
-        """Do nothing."""
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:
         """Keep a copy of the best model so far, on the CPU and in evaluation mode."""
@@ -42,11 +36,10 @@ class RunInMemory:
         assert self._best is not None
         return self._best
 
-    def append_history(self, record: EpochRecord) -> None:
-        """Do nothing."""
-
     def finished_metrics(self) -> None:
         """Return None: there is no earlier run."""
 
-    def finish(self, dataset: Dataset, task: Task, results: Results, metrics: Any) -> None:
-        """Do nothing."""
+    def _write_nothing(self, *parts: Any) -> None:
+        pass
+
+    begin = append_history = finish = _write_nothing

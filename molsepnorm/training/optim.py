@@ -24,21 +24,19 @@ def make_optimizer(
     Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
     `lr_factor` of a group is the factor on the learning rate.
     """
-    groups: dict[float, list[nn.Parameter]] = {}
+    groups: dict[float, dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
         factor, (head, _, own) = 1.0, name.partition("network.")
         if finetune is not None and not head:
             factor = finetune.lr_factor(own, objective.network.config.layers)
-        groups.setdefault(factor, []).append(parameter)
-    listed: list[dict[str, Any]] = [
-        {"params": parameters, "lr_factor": factor} for factor, parameters in groups.items()
-    ]
+        group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
+        group["params"].append(parameter)
     return torch.optim.AdamW(
-        listed,
+        list(groups.values()),
         lr=config.lr,
         weight_decay=config.weight_decay,
         fused=True,
-        capturable=listed[0]["params"][0].is_cuda,
+        capturable=parameter.is_cuda,
     )
 
 
@@ -66,10 +64,8 @@ class WeightAverage(nn.Module):
     def update(self, objective: Objective, weight: Tensor) -> None:
         """Add the objective's weights to the average, with this weight (on their device)."""
         averages: list[Tensor] = list(self.module.parameters())
-        weights: list[Tensor] = list(objective.parameters())
-        torch._foreach_add_(
-            averages, torch._foreach_mul(torch._foreach_sub(weights, averages), weight)
-        )
+        changes = torch._foreach_sub(list(objective.parameters()), averages)
+        torch._foreach_add_(averages, torch._foreach_mul(changes, weight))
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,40 +68,27 @@ def train_replicates(
         DataError: the folder holds runs on other data, or as in `train`.
         ModelError, StorageError: as in `train`.
     """
+    folder = Path(folder)
     with hold(config.data.table, config.data.splits_file):
-        return _train_replicates(config, Path(folder), seeds, splits, callback)
-
-
-def _train_replicates(
-    config: TrainConfig,
-    folder: Path,
-    seeds: Sequence[int],
-    splits: int | None,
-    callback: Callback | Iterable[Callback] | None,
-) -> Replicates:
-    if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
-    if splits is not None:
-        _require_several(config, splits)
-    configs = dict(_configurations(config, seeds, splits or config.data.folds))
-    for name, each in configs.items():
-        _require_same(RunFolder(folder / name), each)
-    if config.data.table is not None:
-        *_, last = configs.values()
-        _require_same_data([RunFolder(folder / name) for name in configs], last)
-    runs: dict[str, dict[str, Any]] = {}
-    for name, each in configs.items():
-        run = RunFolder(folder / name)
-        metrics = run.finished_metrics()
-        if metrics is None:
-            started = run.checkpoint.exists()
-            result = train(None if started else each, run.path, resume=started, callback=callback)
-            if not result.finished:
-                return Replicates(folder, runs, _summary(config, runs), finished=False)
-            metrics = result.metrics
-        runs[name] = metrics
-        write_json(folder / "summary.json", _summary(config, runs))
-    return Replicates(folder, runs, _summary(config, runs), finished=True)
+        if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
+        if splits is not None:
+            _require_several(config, splits)
+        configs = dict(_configurations(config, seeds, splits or config.data.folds))
+        _require_same({folder / name: each for name, each in configs.items()})
+        runs: dict[str, dict[str, Any]] = {}
+        for name, each in configs.items():
+            run = RunFolder(folder / name)
+            metrics = run.finished_metrics()
+            if metrics is None:
+                begun = run.checkpoint.exists()
+                result = train(None if begun else each, run.path, resume=begun, callback=callback)
+                if not result.finished:
+                    break
+                metrics = result.metrics
+            runs[name] = metrics
+            write_json(folder / "summary.json", _summary(config, runs))
+    return Replicates(folder, runs, _summary(config, runs), finished=len(runs) == len(configs))
 
 
 def _configurations(
@@ -131,37 +118,40 @@ def _require_several(config: TrainConfig, splits: int) -> None:
         raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 
-def _require_same(run: RunFolder, config: TrainConfig) -> None:
-    if run.config.exists() and load_config(config=run.config) != config.resolved():
-        raise ConfigError(f"{run.path} is a run of another configuration: choose another folder")
-
-
-def _require_same_data(runs: Sequence[RunFolder], last: TrainConfig) -> None:
-    """Check, before hours of training, that existing runs have the same table, and that it can be
-    split as the last configuration says."""
-    dataset = datasets.load(last.data, encoding_of(architecture(last)))
+def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
+    """Check, before hours of training, that existing runs have their configuration and the same
+    table, and that the table can be split as the last configuration says."""
+    runs = [RunFolder(path) for path in configs]
     for run in runs:
-        if run.environment.exists():
-            run.require_same_data(dataset, splits=False)
+        if run.config.exists() and load_config(config=run.config) != configs[run.path].resolved():
+            raise ConfigError(
+                f"{run.path} is a run of another configuration: choose another folder"
+            )
+    *_, last = configs.values()
+    if last.data.table is not None:
+        dataset = datasets.load(last.data, encoding_of(architecture(last)))
+        for run in runs:
+            if run.environment.exists():
+                run.require_same_data(dataset, splits=False)
 
 
 def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if not runs:
         return {}
-    first = next(iter(runs.values()))
+    first, *_ = metrics = list(runs.values())
     scores = {
-        split: {name: _spread([run[split][name] for run in runs.values()]) for name in first[split]}
+        split: {name: _spread([run[split][name] for run in metrics]) for name in first[split]}
         for split in ("val", "test")
     }
     return {
         "data": first["data"],
-        "chosen_by": ", ".join(sorted({run["chosen_by"] for run in runs.values()})),
+        "chosen_by": ", ".join(sorted({run["chosen_by"] for run in metrics})),
         "runs": list(runs),
         **scores,
         "parameters": first["parameters"],
-        "seconds": _spread([run["seconds"] for run in runs.values()]),
+        "seconds": _spread([run["seconds"] for run in metrics]),
         "command": sys.argv,
-        "config": config.model_dump(mode="json"),
+        "config": config.content(),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -64,26 +64,22 @@ def train(
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
-    started = time.perf_counter()
-    if config is None and not resume:
-        raise ConfigError("train needs a configuration: load_config('zinc') makes one")
+    run = RunFolder(folder or RunFolder.numbered("run"))
     if resume:
-        run = RunFolder(folder if folder is not None else RunFolder.numbered("run"))
         run.require_started()
-        config, folder = load_config(config=run.config), run.path
-        _require_readable(config, run)
-    assert config is not None
-    if config.data.dataset is None and config.data.split is None:
+        config = load_config(config=run.config)
+    elif config is None:
+        raise ConfigError("train needs a configuration: load_config('zinc') makes one")
+    chosen = config
+    if chosen.data.dataset is None and chosen.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
-    with DistributedContext.join(config.run.device) as world:
-        _require_no_stream(config, world)
-        chosen = world.on_main_process(lambda: folder or RunFolder.numbered("run"))
-        with _opened(chosen, resume, world) as storage:
-            _require_device(config, world)
-            start = None if resume else _start(config)
-            encoding = encoding_of(architecture(config))
-            dataset = world.main_process_first(lambda: datasets.load(config.data, encoding))
-            return _train(config, dataset, storage, start, resume, callback, world, started)
+
+    def load(world: DistributedContext) -> Dataset:
+        _require_readable(chosen, run.path if resume else None, world)
+        encoding = encoding_of(architecture(chosen))
+        return world.main_process_first(lambda: datasets.load(chosen.data, encoding))
+
+    return _train(chosen, load, run.path, resume, None, callback)
 
 
 def train_on(
@@ -111,16 +107,9 @@ def train_on(
         ConfigError: the model does not fit the data set, or as in `train`.
         DataError, ModelError, StorageError: as in `train`.
     """
-    started = time.perf_counter()
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
-    with (
-        DistributedContext.join(config.run.device) as world,
-        _opened(folder, resume, world) as storage,
-    ):
-        _require_device(config, world)
-        start = None if resume else _start(config, model)
-        return _train(config, dataset, storage, start, resume, callback, world, started)
+    return _train(config, lambda world: dataset, folder, resume, model, callback)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -136,45 +125,42 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 
 @contextmanager
 def _opened(
-    folder: Path | str | None, resume: bool, world: DistributedContext
+    config: TrainConfig, folder: Path | str | None, resume: bool, world: DistributedContext
 ) -> Iterator[RunFolder | RunInMemory]:
-    """Open the storage of a run: its folder, locked, or memory."""
-    if folder is None:
-        yield RunInMemory()
-        return
-    run = RunFolder(folder)
+    """Open the storage of a run, its folder, locked, or memory; check device and batch size."""
     with ExitStack() as held:
-        if resume:
-            run.require_started()
-        world.on_main_process(lambda: held.enter_context(locked(run.path)))
-        if not resume:
-            world.on_main_process(run.require_new)
-        yield run
-
-
-def _require_device(config: TrainConfig, world: DistributedContext) -> None:
-    """Check, before any work, that the device exists and every process has molecules."""
-    device_of_rank(config.run.device, world)
-    world.require_batch(config.run.batch_size)
+        storage: RunFolder | RunInMemory = RunInMemory()
+        if folder is not None:
+            storage = run = RunFolder(folder)
+            if resume:
+                run.require_started()
+            world.on_main_process(lambda: held.enter_context(locked(run.path)))
+            if not resume:
+                world.on_main_process(run.require_new)
+        device_of_rank(config.run.device, world)
+        world.require_batch(config.run.batch_size)
+        yield storage
 
 
 def _train(
     config: TrainConfig,
-    dataset: Dataset,
-    run: RunFolder | RunInMemory,
-    start: PropertyModel | None,
+    load: Callable[[DistributedContext], Dataset],
+    folder: Path | str | None,
     resume: bool,
+    start: PropertyModel | None,
     callback: Callback | Iterable[Callback] | None,
-    world: DistributedContext,
-    started: float,
 ) -> TrainingResult:
-    callback, device = Callbacks(callback), device_of_rank(config.run.device, world)
-    gpus = [device] if device.type == "cuda" else []
-    with (
-        torch.random.fork_rng(gpus),
-        on_device(device),
-        restored_threads(),
-    ):  # the caller's random state is restored
+    started, callback = time.perf_counter(), Callbacks(callback)
+    with ExitStack() as stack:
+        world = stack.enter_context(DistributedContext.join(config.run.device))
+        run = stack.enter_context(_opened(config, folder, resume, world))
+        device = device_of_rank(config.run.device, world)
+        start = None if resume else _start(config, start)
+        dataset = load(world)
+        # the caller's random state and threads are restored
+        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
+        stack.enter_context(on_device(device))
+        stack.enter_context(restored_threads())
         torch.manual_seed(config.run.seed)
         task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
@@ -182,14 +168,17 @@ def _train(
         if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
             network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
         model = PropertyModel(network, dataset.store.featurizer, task, config.objective.name)
-        loaded = None if start is None else load_weights(network, task, start)
-        if loaded is not None:
+        warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
+        if start is not None:
+            loaded = load_weights(network, task, start)
             source = config.finetune.start or "a model in memory"
-            warning = f"Training starts from {source}: {loaded}."
-            dataset = replace(dataset, warnings=(*dataset.warnings, warning))
-        leaked = shared_molecules(dataset)
+            warnings.append(f"Training starts from {source}: {loaded}.")
         if leaked:
-            dataset = replace(dataset, warnings=(*dataset.warnings, _leak_warning(leaked)))
+            warnings.append(
+                f"{leaked:,} molecule{'s are' if leaked > 1 else ' is'} in more than one split, so "
+                "the scores are too optimistic. `molsepnorm data check` lists the rows."
+            )
+        dataset = replace(dataset, warnings=tuple(warnings))
         world.spread_random(config.run.seed)
         trainer = Trainer(config, dataset, model, run, callback, world)
         if resume:
@@ -201,9 +190,7 @@ def _train(
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
             adaptive = len(trainer.threads.choices) > 1
-            world.on_main_process(
-                lambda: run.begin(config, dataset, loaded, adaptive_threads=adaptive)
-            )
+            world.on_main_process(lambda: run.begin(config, dataset, loaded, adaptive))
             trainer.save()
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)
@@ -216,12 +203,12 @@ def _train(
                 metrics = world.on_main_process(
                     lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
                 )
-    result = TrainingResult(run.path, finished, best and best[0], metrics)
-    callback.on_end(result)
-    return result
+        result = TrainingResult(run.path, finished, best and best[0], metrics)
+        callback.on_end(result)
+        return result
 
 
-def _start(config: TrainConfig, model: PropertyModel | None = None) -> PropertyModel | None:
+def _start(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
     """Return the model to start from, after checking that it fits the configuration."""
     network, featurizer = architecture(config), datasets.featurizer_of(config.data)
     if model is None:
@@ -257,30 +244,21 @@ def _finish(
     return metrics
 
 
-def _require_readable(config: TrainConfig, run: RunFolder) -> None:
-    """Check that the run's data can be read again; data from a pipe cannot, unless they are held
-    for a set of replicates."""
+def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:
+    """Check that data from a pipe are read once, unless they are held for a set of replicates."""
     for name in ("table", "splits_file"):
         path: Path | None = getattr(config.data, name)
-        if path is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
-            raise ConfigError(
-                f"{run.path} began with data from a pipe, {path}, which cannot be read again: "
-                f"write the same data to a file, set data.{name} to its path in {run.config}, and "
-                "resume once more; or start a new run"
-            )
-
-
-def _require_no_stream(config: TrainConfig, world: DistributedContext) -> None:
-    for path in (config.data.table, config.data.splits_file):
-        if world.size > 1 and path is not None and is_stream(path):
+        if path is None:
+            continue
+        if world.size > 1 and is_stream(path):
             raise ConfigError(
                 f"{path} is a pipe, and each of the {world.size} processes would read a part of "
                 "it: write the data to a file and use its path"
             )
-
-
-def _leak_warning(molecules: int) -> str:
-    return (
-        f"{molecules:,} molecule{'s are' if molecules > 1 else ' is'} in more than one split, so "
-        "the scores are too optimistic. `molsepnorm data check` lists the rows."
-    )
+        # the pipe of an earlier process is gone, so only its path can be checked
+        if run is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
+            raise ConfigError(
+                f"{run} began with data from a pipe, {path}, which cannot be read again: write "
+                f"the same data to a file, set data.{name} to its path in {run / 'config.yaml'}, "
+                "and resume once more; or start a new run"
+            )

@@ -46,7 +46,7 @@ class Schedule:
 
     def count_steps(self, epochs: int) -> int:
         """Return the number of steps in the first epochs."""
-        run = self.run
-        if max_batch_pairs(self.graphs, self.sizes, run.batch_size) <= run.max_pairs:
-            return epochs * num_batches(len(self.graphs), run.batch_size)
+        size = self.run.batch_size
+        if max_batch_pairs(self.graphs, self.sizes, size) <= self.run.max_pairs:
+            return epochs * num_batches(len(self.graphs), size)
         return sum(len(self.batches(epoch)) for epoch in range(epochs))

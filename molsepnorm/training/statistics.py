@@ -15,15 +15,11 @@ __all__ = ["estimate_statistics"]
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
-    """Replace the running statistics of every batch norm by their mean over these batches.
+    """Replace the running statistics of every batch norm by their mean over training batches.
 
     Running averages lag behind the weights. In the first hundred steps they are still close to
     their initial values, which degrades scores on small data sets, and an average of the weights
     has no running averages of its own. Dropout is off. The network is left in evaluation mode.
-
-    Args:
-        network: the network with the batch norms.
-        batches: random batches of training molecules, as `Schedule.statistics_batches` returns.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

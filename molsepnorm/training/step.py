@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.bucketing import assign_rows, fixed_layout, tight_layout
+from molsepnorm.devices.verdict import first_line
 from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.training.capture import CaptureFailed, can_capture, record
@@ -105,11 +106,8 @@ class TrainStep:
             own = rate * group["lr_factor"]
             on_device.fill_(own)  # a recorded step reads the rate from the device
             group["lr"] = on_device if self._captured else own
-        replay = self._recording(batch) if batch.fixed and self._captured else None
-        if replay is None:
+        if not (batch.fixed and self._captured and self._replay(batch)):
             self._take(batch.graphs, batch.layout, batch.fixed)
-        else:
-            replay(batch.graphs)
 
     @property
     def recordings(self) -> int:
@@ -155,12 +153,10 @@ class TrainStep:
 
     def _fixed_layout(self, batch_size: int) -> Layout:
         """Return the layout for batches of a size; empty if there are too many sizes."""
-        if batch_size not in self._layouts:
-            room = len(self._layouts) < _MAX_LAYOUTS and batch_size > 1
+        if batch_size not in self._layouts and len(self._layouts) < _MAX_LAYOUTS and batch_size > 1:
             blocks = self.config.run.blocks
-            layout = fixed_layout(self._train_sizes, batch_size, blocks) if room else ()
-            self._layouts[batch_size] = layout
-        return self._layouts[batch_size]
+            self._layouts[batch_size] = fixed_layout(self._train_sizes, batch_size, blocks)
+        return self._layouts.get(batch_size, ())
 
     def _take(self, graphs: Tensor, layout: Layout, fixed: bool) -> None:
         run, clip_norm = self.config.run, self.config.optim.clip_norm
@@ -185,12 +181,12 @@ class TrainStep:
             try:
                 return self._compiled(batch, graphs)
             except Exception as error:  # the compiler raises many kinds of errors
-                self.warn(f"The network is not compiled: {_first_line(error)}")
+                self.warn(f"The network is not compiled: {first_line(error)}")
                 self._compiled = None
         return self._forward(batch, graphs)
 
-    def _recording(self, batch: StepBatch) -> Callable[[Tensor], None] | None:
-        """Return the recorded step for this layout; None if it cannot be recorded."""
+    def _replay(self, batch: StepBatch) -> bool:
+        """Take a step by its recording; return False if it cannot be recorded."""
         if batch.layout not in self._recorded:
             graphs = batch.graphs.clone()
             try:
@@ -198,15 +194,12 @@ class TrainStep:
             except CaptureFailed as error:
                 self.warn(f"Steps are taken eagerly, since they cannot be captured: {error}")
                 self._captured = False
-                return None
+                return False
             self._recorded[batch.layout] = graphs, again
         graphs, again = self._recorded[batch.layout]
-
-        def replay(molecules: Tensor) -> None:
-            graphs.copy_(molecules)
-            again()
-
-        return replay
+        graphs.copy_(batch.graphs)
+        again()
+        return True
 
 
 def _parallel(
@@ -223,7 +216,3 @@ def _parallel(
     )
     parallel.broadcast_buffers = False  # synchronised norms keep them equal
     return parallel
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -8,13 +8,10 @@ import shutil
 
 import pandas as pd
 import pytest
-from safetensors import safe_open
-from safetensors.torch import save
 
 from molsepnorm.data.datasets import load
 from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.errors import DataError, ModelError
-from molsepnorm.files.digests import BLANK, KEY, write_sealed
 from molsepnorm.model import encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
@@ -214,28 +211,18 @@ def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
         b"epoch,step\none,2\n",
         b"step\n2\n",
         b"epoch,step\n1,2,3\n",
-        b"epoch,step\n1\n",
-        b"epoch,step\n-1,1\n",
+        b"epoch,other\n1,1\n",
         b"\xff\xfe",
         b"epoch\n1" + b"0" * 5000 + b"\n",
     ],
 )
-def test_a_damaged_history_is_refused_if_the_checkpoint_has_none(resumable, text):
-    """As in checkpoints of earlier versions."""
-    path = resumable / "checkpoints" / "last.safetensors"
-    with safe_open(path, framework="pt") as file:
-        metadata = {**file.metadata(), KEY: BLANK}
-        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "history"}  # noqa: SIM118
-    write_sealed(path, [save(tensors, metadata=metadata)])
-    history = (resumable / "history.csv").read_bytes()
-    (resumable / "history.csv").write_bytes(text)
-    with pytest.raises(ModelError, match="history.csv is damaged: .*Restore a good copy, or rem"):
-        train(folder=resumable, resume=True)
-    (resumable / "history.csv").write_bytes(b"epoch,step\n1,2\n")
-    with pytest.raises(ModelError, match="history.csv is damaged: its columns are not epoch, s"):
-        train(folder=resumable, resume=True)
-    (resumable / "history.csv").write_bytes(history)
-    assert train(folder=resumable, resume=True).finished
+def test_a_history_that_is_damaged_while_training_is_refused(tmp_path, text):
+    run = RunFolder(tmp_path)
+    run.history.write_bytes(text)
+    record = EpochRecord(3, 9, 0.1, 1.0, 1.0, {"mae": 1.0}, 1.0, 1.0, best=True)
+    with pytest.raises(ModelError, match="history.csv is damaged: .*Remove the file, and resume"):
+        run.append_history(record)
+    assert run.history.read_bytes() == text
 
 
 def test_a_history_without_the_column_threads_is_continued(resumable, rows_of):

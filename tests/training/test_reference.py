@@ -19,7 +19,7 @@ def test_committed_files_match_the_declarations(written):
 def test_every_setting_has_a_description():
     fields = {
         f"{section}.{name}"
-        for section, values in TrainConfig(data={"dataset": "zinc"})._content().items()
+        for section, values in TrainConfig(data={"dataset": "zinc"}).content().items()
         for name in values
     }
     assert fields <= set(SETTINGS)

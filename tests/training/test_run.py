@@ -472,5 +472,6 @@ def test_several_processes_cannot_share_a_pipe(configure, monkeypatch, tmp_path)
         "molsepnorm.training.run.DistributedContext.join",
         lambda _: nullcontext(DistributedContext(0, 2)),
     )
+    monkeypatch.setattr(DistributedContext, "on_main_process", lambda self, action: action())
     with pytest.raises(ConfigError, match="/dev/fd/.* is a pipe, and each of the 2 processes"):
         train(configure({"data.table": _pipe(b"smiles,y\n")}), tmp_path / "run")

@@ -9,7 +9,7 @@ import torch
 
 from molsepnorm.devices.threads import ThreadChooser, restored_threads
 from molsepnorm.errors import ConfigError
-from molsepnorm.training import train
+from molsepnorm.training import StopWhen, train
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def choosers(monkeypatch):
 def test_a_run_chooses_its_number_of_threads_and_a_resumed_run_continues_with_it(
     choosers, configure, stop_at, rows_of, tmp_path
 ):
-    train(configure({"run.epochs": 8}), tmp_path / "run", stop=stop_at(21))
+    train(configure({"run.epochs": 8}), tmp_path / "run", callback=stop_at(21))
     (first, _), *_ = choosers
     assert first.choices == (1, 2) and first.settled
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["adaptive_threads"]
@@ -55,7 +55,7 @@ def test_a_fixed_number_of_threads_is_used_throughout(
 
 
 def test_a_budget_is_measured_with_the_chosen_number_of_threads(choosers, configure, tmp_path):
-    train(configure({"run.budget": "8s"}), tmp_path / "run", stop=lambda: True)
+    train(configure({"run.budget": "8s"}), tmp_path / "run", callback=StopWhen(lambda: True))
     (chooser, _), *_ = choosers
     assert chooser.settled
 

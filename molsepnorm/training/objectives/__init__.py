@@ -1,6 +1,38 @@
 """Training objectives: the loss of a batch, its validation, and the scores of the trained model."""
 
+from __future__ import annotations
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig, TrainConfig
+from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.objective import Examples, Objective, Results
-from molsepnorm.training.objectives.registry import OBJECTIVES, make_objective, register
+from molsepnorm.training.objectives.supervised import Supervised
 
 __all__ = ["OBJECTIVES", "Examples", "Objective", "Results", "make_objective", "register"]
+
+OBJECTIVES: dict[str, type[Objective]] = {"supervised": Supervised, "contrastive": Contrastive}
+"""Classes by the name in `objective.name`; `OBJECTIVE_SETTINGS` has their settings."""
+
+
+def register(
+    name: str, objective: type[Objective], settings: type[ObjectiveConfig] = ObjectiveConfig
+) -> None:
+    """Add an objective, which a configuration then selects by `objective.name`.
+
+    Args:
+        name: the name in the configuration.
+        objective: called with a model, the examples and the configuration.
+        settings: the fields of the `objective` section.
+
+    Raises:
+        ConfigError: the name is taken.
+    """
+    if name in OBJECTIVES:
+        raise ConfigError(f"there is already an objective '{name}': choose another name")
+    OBJECTIVES[name], OBJECTIVE_SETTINGS[name] = objective, settings
+
+
+def make_objective(config: TrainConfig, model: PropertyModel, examples: Examples) -> Objective:
+    """Return the configured objective on the examples' device, with the model's network in it."""
+    return OBJECTIVES[config.objective.name](model, examples, config).to(examples.labels.device)

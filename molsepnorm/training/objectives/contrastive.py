@@ -83,21 +83,10 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
     tensor(4.)
 
     Args:
-        first: (B, d), one view of each molecule.
+        first: (B, d), one view of each of two or more molecules.
         second: (B, d), the other views in the same order.
         temperature: τ, above 0.
-
-    Raises:
-        ConfigError: the views differ in shape, there are fewer than two molecules, or the
-            temperature is not above 0.
     """
-    if first.shape != second.shape or first.dim() != 2 or len(first) < 2:
-        raise ConfigError(
-            "a contrastive loss needs two views (B, d) of two molecules or more; got "
-            f"{tuple(first.shape)} and {tuple(second.shape)}"
-        )
-    if not temperature > 0:
-        raise ConfigError(f"a temperature must be above 0; got {temperature}")
     with torch.autocast(first.device.type, enabled=False):
         u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
         logits = u @ v.T / temperature  # (B, B)

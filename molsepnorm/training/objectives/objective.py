@@ -86,12 +86,9 @@ class Objective(nn.Module, ABC):
                 f"run.metric: {config.run.metric} needs the objective supervised; the objective "
                 f"{config.objective.name} selects the best epoch by its validation loss"
             )
+        names, kinds, classes = dataset.targets, dataset.kinds, dataset.classes
         labels = dataset.labels[dataset.splits["train"]]
-        classes = dataset.classes
-        task = Task.fit(
-            dataset.targets, dataset.kinds, labels, "loss", classes=classes, strict=False
-        )
-        return task, dataset
+        return Task.fit(names, kinds, labels, "loss", classes=classes, strict=False), dataset
 
     @abstractmethod
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,12 +72,8 @@ class Supervised(Objective):
         return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        weights = self.examples.weights
-        return self.loss(
-            self.network(batch),
-            self.examples.labels[graphs],
-            None if weights is None else weights[graphs],
-        )
+        labels, weights = self.examples.labels[graphs], self.examples.weights
+        return self.loss(self.network(batch), labels, None if weights is None else weights[graphs])
 
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
@@ -86,9 +83,9 @@ class Supervised(Objective):
         outputs = world.gather(share)
         if not outputs.isfinite().all():
             raise diverged("an output on a validation molecule is not finite", self.config.optim)
-        chosen = torch.from_numpy(graphs).to(self.examples.labels.device)
-        labels, weights = self.examples.labels[chosen].cpu(), self.examples.weights
-        given = None if weights is None else weights[chosen].cpu()
+        index, weights = torch.from_numpy(graphs), self.examples.weights
+        labels = self.examples.labels[index].cpu()
+        given = None if weights is None else weights[index].cpu()
         loss_sum, count = Loss(self.task)(outputs, labels, given)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
@@ -97,23 +94,18 @@ class Supervised(Objective):
     def results(self, dataset: Dataset) -> Results:
         """Return scores, the scores of the baseline, and intervals of the test scores."""
         task, splits = self.task, dataset.splits
-        labels = {split: dataset.labels[splits[split]] for split in splits}
-        predictions = {
-            split: predict(self.model, self.examples.graphs, splits[split])
-            for split in ("val", "test")
-        }
-        scores = {
-            split: dataset_scores(dataset, task, values, labels[split])
-            for split, values in predictions.items()
-        }
-        baseline = np.tile(task.baseline_prediction(labels["train"]), (len(splits["test"]), 1))
-        scores["test_constant"] = task.scores(baseline, labels["test"])
-        intervals = task.intervals(predictions["test"], labels["test"])
-        entries = {
-            **{split: json_scores(values) for split, values in scores.items()},
-            "test_interval_95": {name: list(ends) for name, ends in intervals.items()},
-        }
-        return Results(entries, predictions["test"])
+        entries: dict[str, Any] = {}
+        for split in ("val", "test"):
+            labels = dataset.labels[splits[split]]
+            predictions = predict(self.model, self.examples.graphs, splits[split])
+            entries[split] = json_scores(dataset_scores(dataset, task, predictions, labels))
+        # labels and predictions are those of the test split from here on
+        baseline = task.baseline_prediction(dataset.labels[splits["train"]])
+        constant = task.scores(np.tile(baseline, (len(labels), 1)), labels)
+        intervals = task.intervals(predictions, labels)
+        entries["test_constant"] = json_scores(constant)
+        entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
+        return Results(entries, predictions)
 
 
 def dataset_scores(

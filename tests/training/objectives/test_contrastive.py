@@ -136,18 +136,6 @@ def test_a_metric_for_contrastive_learning_is_refused(configure, tmp_path):
         train(config, tmp_path / "run")
 
 
-@pytest.mark.parametrize("shapes", [((3, 2), (4, 2)), ((1, 2), (1, 2)), ((3,), (3,))])
-def test_views_of_other_shapes_are_refused(shapes):
-    with pytest.raises(ConfigError, match=r"two views \(B, d\) of two molecules or more"):
-        info_nce(*(torch.ones(shape) for shape in shapes))
-
-
-@pytest.mark.parametrize("temperature", [0, -1.0, math.nan])
-def test_a_temperature_of_zero_or_less_is_refused(temperature):
-    with pytest.raises(ConfigError, match="temperature must be above 0; got"):
-        info_nce(*views(), temperature=temperature)
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_dropout_alone_leaves_norms_and_modes_as_they_are(training):
     network, batch = network_of(graph_norm="batch", node_norm="batch", dropout=0.3)
