@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import BLANKS, Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.parsing import BLANKS
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.tasks.metrics import Kind
