@@ -124,19 +124,7 @@ def memory_dataset(
         )
     else:
         parts = named_splits(splits, store.rows, len(listed))
-    return Dataset(
-        name=f"{len(store):,} molecules",
-        store=store,
-        labels=found.values[store.rows].astype(np.float32),
-        targets=found.names,
-        kinds=found.kinds,
-        classes=found.classes,
-        splits=parts,
-        weights=None if weights is None else weights[store.rows].astype(np.float32),
-        rejected=store.rejected,
-        smiles=texts,
-        warnings=found.warnings,
-    )
+    return found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

@@ -25,7 +25,7 @@ TYPES = ("random", "scaffold", "scaffold-ogb")
 
 
 def make(smiles, rows=None, column=None, **settings):
-    """Return `make_splits` of a table with these SMILES; all rows are in the store unless `rows`."""
+    """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
     return make_splits(config, rows, smiles, column, TABLE, range(len(smiles)))
