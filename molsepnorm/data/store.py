@@ -139,24 +139,20 @@ class GraphStore:
         paths, final = merger.finish()
         names = ["sizes", "atoms", "degrees", "pairs", "rows"]
         names += ["features"] * (encoding.molecule_features > 0)
-        joined = dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
+        arrays = map(np.concatenate, zip(*parts, strict=True))
+        joined: dict[str, Any] = dict(zip(names, arrays, strict=True))
         joined["pairs"] = final.take(joined["pairs"])
         digest = hashlib.sha256()
         for piece in array_bytes(joined, {}):
             digest.update(piece)
         return GraphStore(
-            sizes=joined["sizes"],
-            atoms=joined["atoms"],
-            degrees=joined["degrees"],
-            pairs=joined["pairs"],
+            **joined,
             paths=paths,
             max_bonds=max_bonds,
-            rows=joined["rows"],
             rejected=tuple(rejected),
             encoding=encoding,
             featurizer=featurizer,
             digest=digest.hexdigest(),
-            features=joined.get("features"),
         )
 
 

@@ -129,7 +129,7 @@ def test_arrays_are_mapped_not_read(path):
 
 
 def test_it_is_a_safetensors_file(path):
-    """The public library reads the same arrays, so nobody needs this package for them."""
+    """The public library reads the same arrays, so this package is not needed for them."""
     safetensors = pytest.importorskip("safetensors.numpy")
     arrays = safetensors.load_file(path)
     store = GraphStore.open(path)
@@ -154,7 +154,7 @@ def test_codes_are_wide_enough_for_the_vocabulary(tmp_path, wide_codes, size, dt
 
 
 def test_many_different_bonds_need_wide_codes(tmp_path, label):
-    """The same with real molecules: chains with 250 kinds of bonds, merged from two chunks."""
+    """Real molecules: chains with 250 kinds of bonds, merged from two chunks."""
     spec = EncodingSpec((250,))
     graphs = [label(nx.path_graph(200), seed, (250,)) for seed in range(6)]
     together = encode(graphs, spec)

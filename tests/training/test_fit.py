@@ -51,7 +51,7 @@ def test_a_model_is_trained_and_used_in_three_lines_without_a_file(empty):
 
 
 def test_fit_equals_training_on_a_table(empty):
-    """The same splits, steps and scores to the last bit."""
+    """Splits, steps and scores are equal to the last bit."""
     rows = "\n".join(f"{text},{y}" for text, y in zip(SMILES, Y, strict=True))
     (empty / "data.csv").write_text(f"smiles,y\n{rows}\n")
     settings = {**SMALL, "data.targets": ["y"]}

@@ -10,11 +10,10 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import configured_kind
+from molsepnorm.data.datasets.columns import BLANKS, configured_kind, parse_numbers
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
-from molsepnorm.data.datasets.parsing import BLANKS, mostly_numbers, parse_numbers
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import locate, read_table, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
@@ -222,8 +221,10 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
     names = list(table.columns)
     for name in names:
         free = name not in (*taken, *config.ignore_columns, *labels.names)
-        if free and names.count(name) == 1 and mostly_numbers(table[name]):
-            found[name] = np.flatnonzero(parse_numbers(table[name])[1])
+        if free and names.count(name) == 1:
+            numbers, bad = parse_numbers(table[name])
+            if 0 < bad.sum() < np.isfinite(numbers).sum():
+                found[name] = np.flatnonzero(bad)
     return found
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import BLANKS, Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.parsing import BLANKS
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.tasks.metrics import Kind
@@ -36,6 +37,29 @@ class Labels:
     """float64 or float32 [rows, T]: numbers, 0 or 1, or the index of a class; NaN if missing."""
     warnings: tuple[str, ...] = ()
     """Guesses about the table, for the user."""
+
+    def dataset(
+        self,
+        name: str,
+        store: GraphStore,
+        splits: dict[str, np.ndarray],
+        weights: np.ndarray | None,  # (rows,)
+        smiles: Sequence[str] | None,
+    ) -> Dataset:
+        """Return the data set of the molecules in a store."""
+        return Dataset(
+            name=name,
+            store=store,
+            labels=self.values[store.rows].astype(np.float32),
+            targets=self.names,
+            kinds=self.kinds,
+            classes=self.classes,
+            splits=splits,
+            weights=None if weights is None else weights[store.rows].astype(np.float32),
+            rejected=store.rejected,
+            smiles=smiles,
+            warnings=self.warnings,
+        )
 
 
 def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:

@@ -81,12 +81,7 @@ def memory_dataset(
 ) -> Dataset:
     """Encode molecules and combine them with labels; arguments as of `molsepnorm.fit`.
 
-    Args:
-        molecules: SMILES, RDKit molecules, `MolGraph` or PyTorch Geometric's `Data`.
-        labels: a table of `label_table`.
-        config: `targets` names the columns of `labels`.
-        encoding: the encoding of the store.
-        weights, splits, bond_offset: see `molsepnorm.fit`.
+    `config.targets` names the columns of `labels`, which `label_table` makes.
 
     Raises:
         ConfigError: the molecules are of several types, or an argument does not fit another.
@@ -107,7 +102,13 @@ def memory_dataset(
             config.model_copy(update={"weight_column": _WEIGHTS}),
         )
     found = read_labels(parse_columns([table], weighted, np.float32), weighted)
-    texts = _smiles(listed, kind)
+    texts: list[str] | None = None
+    if kind == _SMILES:
+        texts = list(map(str, listed))
+    elif kind == _MOL:
+        from molsepnorm.molecules.featurize.sdf import mol_to_smiles
+
+        texts = list(map(mol_to_smiles, listed))
     if texts is None and splits is None and config.split_type != "random":
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
@@ -123,19 +124,7 @@ def memory_dataset(
         )
     else:
         parts = named_splits(splits, store.rows, len(listed))
-    return Dataset(
-        name=f"{len(store):,} molecules",
-        store=store,
-        labels=found.values[store.rows].astype(np.float32),
-        targets=found.names,
-        kinds=found.kinds,
-        classes=found.classes,
-        splits=parts,
-        weights=None if weights is None else weights[store.rows].astype(np.float32),
-        rejected=store.rejected,
-        smiles=texts,
-        warnings=found.warnings,
-    )
+    return found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:
@@ -170,16 +159,6 @@ def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
     if column.dtype.kind in "biuf" and column.notna().any() and not classes:
         return column.astype(np.float64)
     return pd.Series(["" if pd.isna(cell) else str(cell) for cell in column], dtype=object)
-
-
-def _smiles(molecules: Sequence[Any], kind: str) -> list[str] | None:
-    if kind == _SMILES:
-        return [str(text) for text in molecules]
-    if kind == _MOL:
-        from molsepnorm.molecules.featurize.sdf import mol_to_smiles
-
-        return [mol_to_smiles(mol) for mol in molecules]
-    return None
 
 
 def _graphs(

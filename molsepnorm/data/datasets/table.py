@@ -63,19 +63,9 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         raise DataError(_refusal(store.rejected[0], index, config))
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
-    return Dataset(
-        name=str(path) if is_stream(path) else path.name,
-        store=store,
-        labels=labels.values[store.rows].astype(np.float32),
-        targets=labels.names,
-        kinds=labels.kinds,
-        classes=labels.classes,
-        splits=make_splits(config, store.rows, smiles, column, path, index),
-        weights=None if weights is None else weights[store.rows].astype(np.float32),
-        rejected=store.rejected,
-        smiles=smiles,
-        warnings=labels.warnings,
-    )
+    name = str(path) if is_stream(path) else path.name
+    splits = make_splits(config, store.rows, smiles, column, path, index)
+    return labels.dataset(name, store, splits, weights, smiles)
 
 
 def _molecules(

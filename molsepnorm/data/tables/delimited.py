@@ -10,25 +10,19 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import as_text, open_decompressed
+from molsepnorm.data.tables.formats import as_text, format_of, open_decompressed
 from molsepnorm.errors import DataError
 
-__all__ = ["read_csv", "read_stream", "read_tsv"]
+__all__ = ["read_delimited", "read_stream"]
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
-_TAB_FIRST = "\t,;"
 
 
-def read_csv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """Yield a table separated by commas or, depending on the header, tabs or semicolons."""
+def read_delimited(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+    """Yield a CSV or TSV file in pieces; see `read_stream`."""
+    separators = "\t,;" if format_of(path).kind == "tsv" else _SEPARATORS
     with open_decompressed(path, name) as file:
-        yield from read_stream(as_text(file), name, rows, smiles_column)
-
-
-def read_tsv(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """Yield a table separated by tabs or, depending on the header, commas or semicolons."""
-    with open_decompressed(path, name) as file:
-        yield from read_stream(as_text(file), name, rows, smiles_column, _TAB_FIRST)
+        yield from read_stream(as_text(file), name, rows, smiles_column, separators)
 
 
 def read_stream(

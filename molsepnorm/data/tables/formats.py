@@ -1,12 +1,32 @@
-"""Formats of tables by file name, and positions in them."""
+"""Formats of tables by file name, positions in them, and opening files that may be compressed."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import importlib
+import io
+import lzma
 import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
-__all__ = ["Format", "Kind", "Packing", "format_of", "locate"]
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.files.writing import clear_errors
+
+__all__ = [
+    "Format",
+    "Kind",
+    "Packing",
+    "as_text",
+    "format_of",
+    "locate",
+    "need_pyarrow",
+    "open_decompressed",
+]
 
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi"]
 Packing = Literal["gzip", "bzip2", "xz", "zip", "zstandard"]
@@ -82,3 +102,83 @@ def locate(source: Path | str, index: int) -> str:
     if kind == "parquet":
         return f"{source}, row {index + 1}"
     return f"{source}, line {index + (1 if kind == 'smi' else 2)}"
+
+
+@contextmanager
+def open_decompressed(path: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a file and decompress it, with clear errors while it is read.
+
+    Args:
+        path: the file; its suffix names the compression.
+        name: name of the file in errors.
+
+    Raises:
+        ConfigError: the file is a `.zst`, and pyarrow is not installed.
+        DataError: the file is damaged, has another compression than its suffix, or is a zip archive
+            of several files.
+        StorageError: the file cannot be read.
+    """
+    packing = format_of(path).packing
+    with clear_errors(name, "read"):
+        try:
+            with open(path, "rb") as packed, _decompressed(packed, packing, path, name) as file:
+                yield file
+        except EOFError:
+            raise DataError(
+                f"{name} is cut off: its compressed data end too early. Copy or download it again"
+            ) from None
+        except (OSError, *_DAMAGE) as error:
+            if packing is None or getattr(error, "errno", None) is not None:
+                raise
+            raise DataError(
+                f"{name} cannot be decompressed as {packing}: {error}. It is damaged, or its "
+                "suffix is wrong"
+            ) from None
+
+
+_DAMAGE = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
+"""Besides an `OSError` without a number. Python raises the last for unknown methods of zip."""
+_OPEN: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+
+
+def _decompressed(packed: BinaryIO, packing: Packing | None, path: Path, name: str) -> BinaryIO:
+    file: Any = packed
+    if packing in _OPEN:
+        file = _OPEN[packing](packed)
+    elif packing == "zip":
+        file = _only_member(packed, path, name)
+    elif packing == "zstandard":
+        file = io.BufferedReader(need_pyarrow(name).CompressedInputStream(packed, "zstd"))
+    return cast(BinaryIO, file)
+
+
+def _only_member(packed: BinaryIO, path: Path, name: str) -> Any:
+    archive = zipfile.ZipFile(packed)
+    names = members(path)
+    if len(names) != 1:
+        found = f"{len(names)} files" + (f" ({', '.join(names[:3])}, …)" if names else "")
+        raise DataError(f"{name} holds {found}: one table is expected. Extract it and choose one")
+    if archive.getinfo(names[0]).flag_bits & 1:
+        raise DataError(f"{name} has a password: extract it first")
+    return archive.open(names[0])
+
+
+def as_text(file: BinaryIO) -> io.TextIOWrapper:
+    """Decode UTF-8, or UTF-16 with a byte-order mark as Excel writes it; keep line ends."""
+    start: bytes = file.peek(2)[:2]  # type: ignore[attr-defined]
+    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return io.TextIOWrapper(file, encoding=encoding, newline="")
+
+
+def need_pyarrow(name: str, module: str = "pyarrow") -> Any:
+    """Import a module of pyarrow, which the file of this name needs.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ConfigError(
+            f"{name} can be read only with pyarrow, which is not installed: pip install pyarrow"
+        ) from None

@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import need_pyarrow, open_decompressed
-from molsepnorm.data.tables.formats import format_of
+from molsepnorm.data.tables.formats import format_of, need_pyarrow, open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_parquet"]

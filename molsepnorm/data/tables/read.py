@@ -17,8 +17,8 @@ from molsepnorm.errors import ConfigError, DataError, did_you_mean
 __all__ = ["read_chunks", "read_table", "require_column"]
 
 _READERS = {
-    "csv": delimited.read_csv,
-    "tsv": delimited.read_tsv,
+    "csv": delimited.read_delimited,
+    "tsv": delimited.read_delimited,
     "parquet": parquet.read_parquet,
     "sdf": sdf.read_sdf,
     "smi": smi.read_smi,

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import open_decompressed
+from molsepnorm.data.tables.formats import open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_sdf"]

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.compression import as_text, open_decompressed
+from molsepnorm.data.tables.formats import as_text, open_decompressed
 from molsepnorm.errors import DataError
 
 __all__ = ["read_smi"]

@@ -77,7 +77,7 @@ def graphs(label) -> list[MolGraph]:
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 @given(data=st.data())
 def test_a_batch_equals_one_built_slot_by_slot(molgraphs, blocks, data):
-    """In any order, with molecules asked for twice, with more blocks than molecules."""
+    """Molecules may be in any order and repeated, with more padded groups than molecules."""
     graphs = data.draw(st.lists(molgraphs(12, (3,), (28, 4)), min_size=1, max_size=5))
     encoded = encode(graphs, SPEC)
     asked = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=8))

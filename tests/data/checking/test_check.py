@@ -224,7 +224,7 @@ def _split_rows():
 
 
 def test_molecules_on_both_sides_of_a_column_s_split(write):
-    """Not those twice on one side, nor those of which a row is left out."""
+    """Molecules repeated within one split, or with a row in no split, do not count."""
     report = _check(write(_split_rows(), "smiles,y,part"), splits_column="part")
     found = _found(report, "leak")
     assert found.problem
@@ -309,7 +309,7 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
 
 
 def test_a_column_that_is_no_target_for_a_few_cells_is_named(write):
-    """Where targets are guessed, such a column would otherwise go unnoticed."""
+    """If targets are guessed, such a column would otherwise go unnoticed."""
     rows = [(*row, i if i % 9 else "> 10", "text") for i, row in enumerate(FINE)]
     path = write(rows, "smiles,y,IC50,name")
     report = _check(path)

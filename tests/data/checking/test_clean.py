@@ -146,7 +146,7 @@ def test_what_was_decided_of_a_contradiction_is_said(write):
 
 
 def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
-    """Of targets that were asked for; the source's cell stands in the list."""
+    """This applies to configured targets; the list has the cell of the source."""
     path = write([*FINE, ("CCO", ">10"), ("CCN", "n.d."), ("OCC", "3")])
     clean = _clean(path, targets=["y"])
     assert clean.table["y"].tolist()[-2:] == ["3", ""]
@@ -185,8 +185,8 @@ SMILES = st.sampled_from(["CCO", "OCC", "c1ccccc1", "C1=CC=CC=C1", "C1CC", "", "
     named=st.booleans(),
 )
 def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_factory, rows, named):
-    """Of any table. What is not in the copy as it was stands in the list as it was; columns, the
-    order of rows, and the copy of a copy are as they should be."""
+    """Rows that differ from the source are listed; columns and the order of rows are preserved, and
+    cleaning the copy again changes nothing."""
     folder = tmp_path_factory.mktemp("clean")
     path, copy = folder / "my.csv", folder / "copy.csv"
     table = [["smiles", "y", "note", "name"], *([*row, "", ""] for row in FINE), *map(list, rows)]

@@ -171,7 +171,7 @@ def test_classification_means_binary():
 
 
 def test_mistakes_reach_the_user_as_one_line():
-    """Of a validator, and of a field with two types."""
+    """This applies to errors of a validator and of a field with two types."""
     with pytest.raises(ConfigError) as caught:
         load_config("my.csv", overrides={"data.folds": 3, "data.fold": 3})
     assert "data.fold counts from 0, so with 3 folds it is at most 2; got 3" in str(caught.value)

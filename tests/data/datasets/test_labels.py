@@ -224,7 +224,7 @@ def test_yes_and_no_in_every_spelling(yes, no):
     ("cells", "expected"), [(["1.5", "3"], [1.5, 3]), (["yes", "no"], [1, 0]), (["x", "w"], [1, 0])]
 )
 def test_blanks_in_every_spelling(blank, cells, expected):
-    """Of every kind of target."""
+    """This applies to every kind of target."""
     labels = read({"y": [cells[0], blank, *cells, cells[1]]}, targets=["y"])
     assert values(labels) == [[expected[0], None, *expected, expected[1]]]
 
@@ -293,7 +293,7 @@ def test_the_place_is_the_row_s_in_the_file():
 
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
 def test_one_kind_for_all_or_for_one(kind):
-    """What is asked for is not guessed, nor remarked on."""
+    """Configured targets are not guessed and cause no warning."""
     columns = {"a": ["0", "1", "1"], "b": ["1", "0", "0"]}
     labels = read(columns, task_type=kind)
     assert labels.kinds == (kind, kind)
@@ -444,7 +444,7 @@ def test_too_many_classes():
 
 
 def test_classes_of_columns_that_look_like_numbers():
-    """Who gives the classes wants classes, and need not say so twice."""
+    """Class names imply a multi-class target."""
     columns = {"y": ["2", "0", "1"], "z": ["yes", "no", "no"]}
     labels = read(columns, classes={"y": ["2", "1", "0"], "z": ["yes", "no"]})
     assert labels.kinds == ("multiclass", "multiclass")

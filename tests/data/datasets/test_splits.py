@@ -25,14 +25,14 @@ TYPES = ("random", "scaffold", "scaffold-ogb")
 
 
 def make(smiles, rows=None, column=None, **settings):
-    """`make_splits` of a table with these SMILES, all of which are in the store unless `rows`."""
+    """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
     return make_splits(config, rows, smiles, column, TABLE, range(len(smiles)))
 
 
 def feasible(smiles, **settings):
-    """The same, or no example: OGB's way to draw leaves a split empty of some tables."""
+    """Skip the example if OGB's split leaves a part empty."""
     try:
         return make(smiles, **settings)
     except DataError:
@@ -45,14 +45,14 @@ def alkanes(count: int) -> list[str]:
 
 
 def rings(sizes) -> list[str]:
-    """As many molecules of each scaffold as the sizes say: two rings, and a tail that grows."""
+    """Return molecules with scaffolds of these sizes: two rings, and a tail that grows."""
     scaffolds = [f"C1{'C' * (k % 8 + 1)}C1{'C' * (k // 8)}C1CC1" for k in range(len(sizes))]
     order = sorted((i, k) for k, size in enumerate(sizes) for i in range(size))
     return ["C" * (i + 1) + scaffolds[k] for i, k in order]
 
 
 def scaffold_of(smiles: str) -> str:
-    """What a molecule of `rings` has after its tail, without RDKit."""
+    """Return the scaffold of a molecule of `rings` without RDKit."""
     return smiles.partition("1")[2]
 
 
@@ -66,7 +66,7 @@ def everything(splits) -> list[int]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _remember_scaffolds():
-    """The same molecules come again and again."""
+    """The molecules are repeated many times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaffold, "murcko_scaffold", cache(scaffold.murcko_scaffold))
         yield

@@ -53,7 +53,7 @@ def _known(array: np.ndarray) -> list:
     return [[None if np.isnan(x) else x for x in row] for row in array.tolist()]
 
 
-# What becomes of the rows
+# Rows
 
 
 def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write):
@@ -90,7 +90,7 @@ def test_a_table_becomes_molecules_with_labels_in_its_order(write):
 
 
 def test_targets_of_all_kinds(write):
-    """What was asked for and what was found is known of the data set, in the order of targets."""
+    """The data set has the configured and the inferred kinds, in the order of the targets."""
     odours = ["strong", "", "none", "mild"]
     path = write(
         _csv(
@@ -321,7 +321,7 @@ def test_line_numbers_are_those_an_editor_shows(write):
     assert dataset.store.rows.tolist() == list(range(2, 22))
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -388,7 +388,7 @@ def test_a_missing_file_says_so(tmp_path):
 
 
 def test_a_table_without_any_molecule_is_refused_also_without_a_split(write):
-    """Where a model is scored on all molecules of a table there must be one."""
+    """A model can be scored on all molecules only if there is one."""
     with pytest.raises(DataError, match="has no molecule that can be read: .*unclosed ring"):
         _load(write("smiles,y\nC1CC,1\nC1CCC,2\n"), split=None)
     assert _load(write("smiles,y\nC1CC,1\nCC,2\n"), split=None).splits == {}
@@ -459,7 +459,7 @@ def test_the_cache_knows_what_it_holds(write, change):
 
 
 def test_the_cache_knows_kinds_and_classes(write):
-    """The same cells are other labels."""
+    """The cells are equal, but the labels differ."""
     path = write(_csv(_twenty(lambda i: i % 2, lambda i: 3 * i % 4), "smiles,a,b"))
 
     def labels(**settings) -> list:
@@ -472,7 +472,7 @@ def test_the_cache_knows_kinds_and_classes(write):
 
 
 def test_the_cache_tells_formats_apart(write):
-    """Of the same bytes a line is a comment in a .smi file, and a row in a .tsv."""
+    """A line of the same file is a comment in a .smi file, and a row in a .tsv."""
     text = "smiles\ty\n# sorted\n" + "".join(f"{text}\t{i}\n" for i, text in enumerate(ALKANES))
     first, second = _load(write(text, "my.smi")), _load(write(text, "my.tsv"))
     assert (len(first.rejected), len(second.rejected)) == (0, 1)

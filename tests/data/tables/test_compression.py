@@ -1,4 +1,4 @@
-"""Packed or not, a file reads the same; a damaged one is told in plain words."""
+"""Compressed files give the same table; damaged files give a clear error."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ packed = pytest.mark.parametrize("suffix", list(PACK))
 
 
 @packed
-def test_what_is_packed_reads_as_if_it_were_not(tmp_path, suffix):
+def test_a_compressed_table_equals_the_plain_one(tmp_path, suffix):
     (tmp_path / f"x.csv.{suffix}").write_bytes(PACK[suffix](TEXT.encode()))
     table = read_table(tmp_path / f"x.csv.{suffix}")
     assert table["y"].tolist() == [str(i) for i in range(2000)]
 
 
 @packed
-def test_a_file_that_is_cut_off_is_told(tmp_path, suffix):
-    """Rather than be taken for a shorter one."""
+def test_a_truncated_file_is_refused(tmp_path, suffix):
+    """It is not read as a shorter table."""
     path = tmp_path / f"x.csv.{suffix}"
     path.write_bytes(PACK[suffix](TEXT.encode())[:-200])
     with pytest.raises(DataError, match=rf"x\.csv\.{suffix} (is cut off|cannot be decompressed)"):
@@ -68,7 +68,7 @@ def test_a_file_that_is_not_what_its_suffix_says(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
 def test_damage_inside_never_goes_unseen(tmp_path, suffix):
-    """Wherever a byte is changed: either it does no harm, or it is told."""
+    """A changed byte either has no effect or gives a clear error."""
     data = PACK[suffix](TEXT.encode())
     path = tmp_path / f"x.csv.{suffix}"
     told = 0

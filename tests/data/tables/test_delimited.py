@@ -1,4 +1,4 @@
-"""CSV and TSV: cells are texts as they stand in the file, row by row."""
+"""CSV and TSV: cells are text exactly as in the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _read(text: str, **options):
     return [chunk.to_dict("records") for chunk in read_chunks(io.StringIO(text), "x", **options)]
 
 
-def test_cells_are_texts_as_they_stand():
+def test_cells_are_read_as_text_without_changes():
     """No number is rounded, no zero dropped, no NA turned into something else."""
     ((row,),) = _read("a,b,c,d,e,f\n007,1e5,NA, x ,,3.10\n")
     assert row == {"a": "007", "b": "1e5", "c": "NA", "d": " x ", "e": "", "f": "3.10"}
@@ -33,7 +33,7 @@ def test_pieces_together_are_the_whole(rows):
     assert [row["a"] for piece in pieces for row in piece] == [str(i) for i in range(7)]
 
 
-def test_pieces_are_read_when_they_are_asked_for():
+def test_pieces_are_read_lazily():
     """Memory does not grow with the file."""
 
     class Counting(io.StringIO):
@@ -61,8 +61,8 @@ def test_pieces_are_read_when_they_are_asked_for():
 
 
 def test_a_row_that_is_blank_is_a_row(tmp_path):
-    """Of a table with one column a blank cell is an empty line; it must not vanish, or predictions
-    would no longer stand beside their molecules."""
+    """In a table with one column, a blank cell is an empty line. It must not be skipped, otherwise
+    predictions would be written beside other molecules."""
     (tmp_path / "one.csv").write_text("smiles\nCCO\n\nCC\n")
     assert read_table(tmp_path / "one.csv")["smiles"].tolist() == ["CCO", "", "CC"]
 
@@ -76,7 +76,7 @@ def test_short_rows_are_filled_with_blanks():
 
 @pytest.mark.parametrize("start", ["\ufeff", ""])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_what_excel_writes(tmp_path, start, end):
+def test_files_of_excel_are_read(tmp_path, start, end):
     """A byte-order mark and Windows' line ends leave the names and the cells clean."""
     path = tmp_path / "x.csv"
     path.write_bytes((start + end.join(['"smiles",y', "CCO,1", "CC,2", ""])).encode())
@@ -93,12 +93,12 @@ def test_what_excel_writes(tmp_path, start, end):
         ('a,b\n"1,2\n', "x cannot be read as CSV"),
     ],
 )
-def test_what_is_no_table(text, message):
+def test_files_that_are_not_tables_are_refused(text, message):
     with pytest.raises(DataError, match=message):
         _read(text)
 
 
-def test_other_bytes_than_utf_8(tmp_path):
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes("naïve\n1\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"x\.csv cannot be read as CSV: .*utf-8.*Save it as UTF-8"):
         read_table(tmp_path / "x.csv")
@@ -109,7 +109,7 @@ SEPARATED = "smiles,logS,what\nCCO,-0.77,x\n"
 
 @pytest.mark.parametrize("separator", [",", "\t", ";"])
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.tab", "x.txt", "x.dat"])
-def test_the_header_tells_what_separates_the_cells(tmp_path, name, separator):
+def test_the_header_determines_the_separator(tmp_path, name, separator):
     (tmp_path / name).write_text(SEPARATED.replace(",", separator))
     assert read_table(tmp_path / name).to_dict("records") == [
         {"smiles": "CCO", "logS": "-0.77", "what": "x"}
@@ -128,14 +128,14 @@ def test_the_header_tells_what_separates_the_cells(tmp_path, name, separator):
         ("\ufeffsmiles;y, z\nC;1\n", ["smiles", "y, z"]),
     ],
 )
-def test_a_separator_stands_beside_the_smiles(text, columns):
-    """Which tells it from a sign within the name of another column."""
+def test_the_separator_is_the_one_beside_the_smiles_column(text, columns):
+    """The name of another column may contain a different separator."""
     (chunk,) = read_chunks(io.StringIO(text))
     assert list(chunk.columns) == columns
     assert chunk.iloc[0, 0] == "C"
 
 
-def test_of_a_tsv_commas_belong_to_the_names(tmp_path):
+def test_column_names_of_a_tsv_may_contain_commas(tmp_path):
     (tmp_path / "x.tsv").write_text("structure, dry\tdose, mg\nC\t1\n")
     assert list(read_table(tmp_path / "x.tsv").columns) == ["structure, dry", "dose, mg"]
     (tmp_path / "x.csv").write_text("structure, dry\tdose, mg\nC\t1,2\n")
@@ -158,8 +158,8 @@ LINES = [
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_rows_are_found_on_their_lines(tmp_path, rows, end):
-    """Behind blank lines and cells with line breaks, through all pieces."""
+def test_locate_gives_the_line_of_each_row(tmp_path, rows, end):
+    """Blank lines and cells with line breaks come before, in any piece."""
     text = "".join(line.replace("\r", "") + end for line, _ in LINES)
     (tmp_path / "x.csv").write_bytes(text.encode())
     index = [i for chunk in read_chunks(tmp_path / "x.csv", rows=rows) for i in chunk.index]
@@ -173,7 +173,7 @@ def test_line_breaks_within_the_header_count():
 
 
 def test_every_cell_is_a_text():
-    """Python's own, however pandas keeps texts; of short rows too."""
+    """Cells are Python strings, in short rows too."""
     (chunk,) = read_chunks(io.StringIO("smiles,a\nC\nCC,1\n"))
     assert {type(cell) for column in chunk for cell in chunk[column]} == {str}
     assert {dtype.kind for dtype in chunk.dtypes} == {"O"}

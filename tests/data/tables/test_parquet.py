@@ -63,7 +63,7 @@ def test_numbers_are_read_back_as_they_were(tmp_path_factory, numbers, wide):
 
 
 def test_the_same_as_the_csv(tmp_path):
-    """Of a table that pandas has written, read with pandas' own rules."""
+    """The table was written by pandas, and pandas reads it for comparison."""
     table = pd.DataFrame(
         {
             "smiles": ["CCO", "C1CC", None],

@@ -109,7 +109,7 @@ def test_a_file_without_molecules(tmp_path, name, content, message, packed):
 
 
 def test_another_name_of_the_smiles_column(tmp_path):
-    """Is asked for in CSV and Parquet, and given to what has no names."""
+    """CSV and Parquet files must have it; it is assigned in formats without column names."""
     for name in ("x.sdf", "x.smi"):
         table = read_table(write(tmp_path / name, 2), "structure")
         assert table["structure"].tolist() == ["C", "C"]

@@ -153,7 +153,7 @@ def test_what_is_no_sdf(tmp_path, text):
 
 @pytest.mark.parametrize("version", [2000, 3000])
 def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
-    """Of real molecules: the structure by its canonical SMILES, and every property."""
+    """Real molecules keep their structure (canonical SMILES) and every property."""
     from rdkit import Chem
     from rdkit.Chem import rdDepictor
 
