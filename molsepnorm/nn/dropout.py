@@ -62,9 +62,6 @@ class StochasticDepth(nn.Module):
             )
         return x * factors
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 _RANDOM = (nn.Dropout, StochasticDepth)
 

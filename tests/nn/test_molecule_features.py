@@ -45,7 +45,7 @@ def test_features_are_standardised_and_concatenated_in_the_order_of_the_batch(
 
 
 @given(data=st.data())
-def test_outputs_do_not_depend_on_company_padding_or_numbering(molgraphs, data):
+def test_outputs_do_not_depend_on_other_molecules_padding_or_atom_order(molgraphs, data):
     graphs = with_features(data.draw(st.lists(molgraphs(max_atoms=8), min_size=2, max_size=5)))
     model, rng = network(), np.random.default_rng(0)
     together = model(batch_of(graphs, CONFIG)).detach()

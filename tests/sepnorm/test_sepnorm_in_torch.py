@@ -99,8 +99,8 @@ def test_an_encoder_evaluates_as_its_norms_do(norm, which, mode):
         torch.testing.assert_close(fused[~padding], plain[~padding])
 
 
-def test_the_layer_would_be_fused_without():
-    """So the tests above are no empty ones: with two layer norms the norms are never called."""
+def test_the_layer_is_fused_without_the_mixin():
+    """With two layer norms the norms are never called, so the tests above test something."""
     layer, called = layer_of(norm_first=False).eval(), []
     layer.norm1.forward = lambda x: called.append(1) or x
     with torch.no_grad():
@@ -111,7 +111,7 @@ def test_the_layer_would_be_fused_without():
     assert called
 
 
-def test_what_keeps_it_unfused_is_no_parameter_and_is_copied():
+def test_the_attributes_of_the_mixin_are_no_parameters_and_are_copied():
     norm = SepNorm(WIDTH)
     assert norm.eps != norm.eps
     assert {name.partition(".")[0] for name in norm.state_dict()} == {"cls_norm", "tok_norm"}
@@ -121,7 +121,7 @@ def test_what_keeps_it_unfused_is_no_parameter_and_is_copied():
     copied.load_state_dict(norm.state_dict())
 
 
-def test_nested_sequences_are_normalised_as_they_are_padded():
+def test_nested_sequences_are_normalised_as_padded_ones():
     norm = trained(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
     rows = [torch.randn(length, WIDTH) for length in (4, 2, 3)]
     for mode in (False, True):

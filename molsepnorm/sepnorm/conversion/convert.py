@@ -33,25 +33,20 @@ def convert_to_sepnorm(
 ) -> Conversion:
     """Replace the norms that act on token sequences by SepNorm, in place.
 
-    These classes need no `where`, alone or inside `model`: BERT, RoBERTa, ViT and ViT-MAE of
-    `transformers` (4.57 and 5), `VisionTransformer` of timm, `nn.TransformerEncoder` and its layer.
-    Norms of queries and keys, of pooled vectors and of heads are not replaced.
+    BERT, RoBERTa, ViT and ViT-MAE of `transformers`, `VisionTransformer` of timm and
+    `nn.TransformerEncoder` and its layer need no `where`, alone or inside `model`.
 
     New norms start with the weights of the old one if their shapes fit (a weight is read as the
     factor itself, not as an addition to 1), and layer and RMS norms keep its ε. Therefore
     `cls_norm=nn.LayerNorm` changes no output before training. New norms can be trained even if the
     old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
 
-    Before the first layer a special token is the same vector in every sequence. A batch norm would
-    see no variance there: its output would be the bias or amplified dropout noise in training, and
-    an amplified lag of the running mean in evaluation. These sites get `first_cls_norm` instead.
+    Before the first layer a special token is the same vector in every sequence, and a batch norm
+    would amplify noise. These sites get `first_cls_norm` instead.
 
     A batch norm of the tokens does not count padding. The mask is read from each call of the model,
     from `attention_mask` or `src_key_padding_mask`. Special tokens come first, so padding must be
     at the end. With gradient checkpointing call `backward` after each call.
-
-    The fused inference path of `nn.TransformerEncoder`, which does not call the norms, is disabled
-    until `undo`.
 
     Args:
         model: changed in place; unchanged if an error is raised.

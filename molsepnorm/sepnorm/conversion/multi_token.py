@@ -152,6 +152,3 @@ class MultiTokenSepNorm(Unfused, nn.Module):
                 elif not own.is_meta:
                     state_dict.setdefault(prefix + name, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def extra_repr(self) -> str:
-        return f"{self.hidden_size}, batch_first={self.batch_first}"

@@ -97,17 +97,12 @@ class Conversion:
 
     def __str__(self) -> str:
         head = ("site", "width", "special", "layout", "cls_norm", "tok_norm")
-        rows = [head] + [
-            (
-                site.name,
-                str(site.width),
-                str(site.special_tokens),
-                "batch first" if site.batch_first else "sequence first",
-                site.cls_norm + (" *" if site.is_first else ""),
-                site.tok_norm,
-            )
-            for site in self.sites
-        ]
+        rows = [head]
+        for site in self.sites:
+            layout = "batch first" if site.batch_first else "sequence first"
+            cls_norm = site.cls_norm + " *" * site.is_first
+            size = str(site.width), str(site.special_tokens)
+            rows.append((site.name, *size, layout, cls_norm, site.tok_norm))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         if any(site.is_first for site in self.sites):

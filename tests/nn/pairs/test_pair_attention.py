@@ -200,7 +200,7 @@ def test_renumbered_slots_give_renumbered_outputs() -> None:
 
 
 @pytest.mark.parametrize("junk", [0.0, 1e4])
-def test_padding_and_blocks_change_nothing(junk: float) -> None:
+def test_padding_and_groups_change_nothing(junk: float) -> None:
     """All graphs in one group of six slots, x and pairs being junk where there is no slot."""
     layer, x, pairs, bias = some_layer()
     x, pairs, bias = x.detach(), [e.detach() for e in pairs], [b.detach() for b in bias]

@@ -230,7 +230,7 @@ def test_sites_are_the_norms_on_sequences(case: Case) -> None:
     assert str(conversion).count("*") == marks
 
 
-def test_every_site_normalises_as_said(case: Case) -> None:
+def test_every_site_normalises_by_the_printed_norms(case: Case) -> None:
     """In training: special tokens by the batch's statistics, slot by slot, all others by their own;
     with the weights and the ε of the old norm."""
     old = copy.deepcopy(case.model)
@@ -291,7 +291,7 @@ def test_evaluation_agrees_with_training(name: str, make: Callable[[str], Case])
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "vit", "mae", "timm", "timm-registers"])
-def test_no_batch_norm_gets_tokens_that_are_alike(name: str, make: Callable[[str], Case]) -> None:
+def test_no_batch_norm_gets_equal_tokens(name: str, make: Callable[[str], Case]) -> None:
     """In training its special tokens differ between sequences."""
     case = make(name)
     conversion = convert_to_sepnorm(case.model.train())
@@ -312,7 +312,9 @@ def quick_batch_norm(width: int) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", ["bert", "vit", "mae", "timm", "timm-registers"])
-def test_why_the_first_norm_is_another(name: str, make: Callable[[str], Case]) -> None:
+def test_a_batch_norm_before_the_first_layer_amplifies_noise(
+    name: str, make: Callable[[str], Case]
+) -> None:
     """A batch norm before the first layer sees no variance: in training it gives its bias alone,
     and in evaluation, after a small step of the token, an outsized number."""
     case = make(name)
@@ -345,7 +347,7 @@ def trained(case: Case, **options: Any) -> nn.Module:
 
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
-def test_states_round_trip(
+def test_state_dicts_round_trip(
     case: Case, tok_norm: Any, tmp_path: Path, make: Callable[[str], Case]
 ) -> None:
     """Into a new converted model, by state dict and safetensors file; and copies."""
@@ -367,10 +369,10 @@ def test_states_round_trip(
 
 @pytest.mark.parametrize("name", ["bert", "vit", "timm", "torch-batch-post", "torch-sequence-pre"])
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
-def test_copies_and_pickles_go_on_by_themselves(
+def test_copies_and_pickles_are_independent(
     name: str, tok_norm: Any, make: Callable[[str], Case]
 ) -> None:
-    """With hooks and masks of their own: the copy's training leaves the original alone."""
+    """They have their own hooks and masks; training the copy does not change the original."""
     case = make(name)
     model = trained(case, tok_norm=tok_norm)
     expected = case.answer(model)
@@ -394,7 +396,7 @@ def sepnorms(model: nn.Module) -> list[MultiTokenSepNorm]:
 
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
-def test_undo(case: Case, tok_norm: Any) -> None:
+def test_undo_restores_the_old_norms(case: Case, tok_norm: Any) -> None:
     """The old norms, names, outputs and attributes are restored."""
     before = case.answer(case.model.eval())
     modules = dict(case.model.named_modules())
@@ -417,7 +419,7 @@ def test_undo(case: Case, tok_norm: Any) -> None:
     convert_to_sepnorm(case.model)  # and the model can be converted again
 
 
-def test_undo_keeps_what_the_tokens_norm_has_learned(make: Callable[[str], Case]) -> None:
+def test_undo_keeps_the_trained_weights_of_the_tokens_norm(make: Callable[[str], Case]) -> None:
     """It does not overwrite a norm that was replaced since; also for a copy of both."""
     case = make("bert")
     conversion = convert_to_sepnorm(case.model)
@@ -448,7 +450,7 @@ def test_a_state_from_before_the_conversion_can_be_loaded(case: Case, tok_norm: 
     torch.testing.assert_close(case.answer(other), case.answer(expected_model), rtol=0, atol=0)
 
 
-def test_a_state_from_before_that_is_assigned(make: Callable[[str], Case]) -> None:
+def test_a_state_from_before_the_conversion_can_be_assigned(make: Callable[[str], Case]) -> None:
     """Its tensors are not shared between norms. A missing weight of a meta model is reported."""
     case = make("bert")
     before = copy.deepcopy(case.model.state_dict())
@@ -467,7 +469,7 @@ def test_a_state_from_before_that_is_assigned(make: Callable[[str], Case]) -> No
         hollow.load_state_dict(before, assign=True)
 
 
-def test_undo_follows_the_model(make: Callable[[str], Case]) -> None:
+def test_undo_follows_the_device_and_type_of_the_model(make: Callable[[str], Case]) -> None:
     """A norm that was put aside becomes what the others have become since: double, or half."""
     for dtype in (torch.float64, torch.bfloat16):
         case = make("torch-batch-post")
@@ -494,7 +496,7 @@ def with_rubbish(case: Case) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_padding_leaves_no_trace(name: str, make: Callable[[str], Case]) -> None:
+def test_padding_does_not_change_outputs(name: str, make: Callable[[str], Case]) -> None:
     """With a batch norm of the tokens, for real slots, statistics and gradients. Without the hook
     padding has an effect, which shows that this test can fail."""
     case = make(name)
@@ -522,7 +524,7 @@ def test_padding_leaves_no_trace(name: str, make: Callable[[str], Case]) -> None
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_layers_called_one_by_one_hear_of_padding(
+def test_layers_called_one_by_one_read_the_padding_mask(
     norm_first: bool, make: Callable[[str], Case]
 ) -> None:
     """The outputs equal those of the encoder."""
@@ -539,7 +541,7 @@ def test_layers_called_one_by_one_hear_of_padding(
             torch.testing.assert_close(one, other)
 
 
-def test_masks_are_read_where_they_are_needed(make: Callable[[str], Case]) -> None:
+def test_masks_are_read_only_for_batch_norms_of_tokens(make: Callable[[str], Case]) -> None:
     """A mask (B, S, S) does not say slot by slot what is padding: training stops, evaluation
     needs none."""
     case = make("bert")
@@ -552,7 +554,7 @@ def test_masks_are_read_where_they_are_needed(make: Callable[[str], Case]) -> No
         case.model.train()(ids, attention_mask=mask)
 
 
-def test_a_mask_by_place_and_no_mask(make: Callable[[str], Case]) -> None:
+def test_a_mask_may_be_positional_or_missing(make: Callable[[str], Case]) -> None:
     """Positional arguments are read. A call without a mask forgets the last one."""
     case = make("bert")
     convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
@@ -568,7 +570,7 @@ def test_a_mask_by_place_and_no_mask(make: Callable[[str], Case]) -> None:
     assert all(each.padding.real is None for each in sepnorms(named))
 
 
-def test_gradient_checkpointing(make: Callable[[str], Case]) -> None:
+def test_gradient_checkpointing_gives_the_same_gradients(make: Callable[[str], Case]) -> None:
     """Layers that run again in `backward` find the mask still: the gradients are the same."""
     case = make("bert")
     convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
@@ -584,7 +586,7 @@ def test_gradient_checkpointing(make: Callable[[str], Case]) -> None:
         torch.testing.assert_close(one.grad, other.grad)
 
 
-def test_synchronised_norms(case: Case) -> None:
+def test_batch_norms_of_tokens_can_be_synchronised(case: Case) -> None:
     """Every batch norm of a converted model counts all processes. In a single process the outputs
     are the same."""
     convert_to_sepnorm(case.model.train())

@@ -61,7 +61,7 @@ def documented() -> dict[str, dict[str, Any]]:
 RULES = documented()
 
 
-def test_every_model_of_the_table_is_tried():
+def test_every_model_of_the_table_is_tested():
     assert RULES.keys() == SETTINGS.keys() == HEADS.keys()
 
 
@@ -100,7 +100,7 @@ def test_a_rule_finds_the_norms_on_sequences(name):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_it_does_so_under_a_head_too_and_the_model_trains(name):
+def test_a_rule_works_below_a_head_and_the_model_trains(name):
     alone = convert_to_sepnorm(make(name)[0], **RULES[name])
     model, call = make(name, HEADS[name])
     conversion = convert_to_sepnorm(model, **RULES[name])
@@ -111,7 +111,7 @@ def test_it_does_so_under_a_head_too_and_the_model_trains(name):
     assert all(p.grad.isfinite().all() for norm in norms for p in norm.parameters())
 
 
-def test_numbers_of_special_tokens():
+def test_the_numbers_of_special_tokens_are_those_of_the_models():
     for name in RULES:
         model, _ = make(name)
         count = RULES[name].get("special_tokens", 1)

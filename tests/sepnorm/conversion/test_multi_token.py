@@ -106,7 +106,7 @@ def test_a_batch_norm_of_tokens_counts_neither_padding_nor_special_tokens(
         torch.testing.assert_close(y[others], ((rows - mean) / deviation).float())
 
 
-def test_the_mask_of_a_context_is_taken_unless_one_is_passed() -> None:
+def test_the_mask_of_the_context_is_used_unless_one_is_passed() -> None:
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x, mask = some_input(), some_mask(1)
     expected, unmasked = copy.deepcopy(norm)(x, mask), copy.deepcopy(norm)(x)
@@ -133,7 +133,7 @@ def test_one_sequence_without_a_batch(batch_first: bool) -> None:
     torch.testing.assert_close(norm.tok_norm.running_mean, 1.8 + 0.1 * x[1:5].mean(0))
 
 
-def test_statistics_are_float32_whatever_the_input_and_weights_may_be_bfloat16() -> None:
+def test_statistics_are_float32_for_bfloat16_inputs_and_weights() -> None:
     """For bfloat16 activations with float32 weights, and for a network in bfloat16."""
     norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
     x = some_input().bfloat16()
@@ -181,7 +181,7 @@ def test_compiled_equals_eager() -> None:
     torch.testing.assert_close(inner.tok_norm.running_mean, eager.tok_norm.running_mean)
 
 
-def test_the_weights_of_one_norm_are_taken_by_all() -> None:
+def test_the_weights_of_one_norm_are_loaded_by_all() -> None:
     """The state of the old layer norm is loaded; other weights are not changed."""
     old = perturbed(nn.LayerNorm(WIDTH))
     network = nn.Sequential(MultiTokenSepNorm(WIDTH, special_tokens=2))
@@ -204,7 +204,7 @@ def test_a_batch_of_one_cannot_train_a_batch_norm() -> None:
     assert norm.eval()(some_input()[:1]).isfinite().all()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_refused() -> None:
     """Wrong numbers of special tokens, dimensions and slots, and wrong masks."""
     with pytest.raises(ConfigError, match="at least one special token; got special_tokens=0"):
         MultiTokenSepNorm(WIDTH, special_tokens=0)
@@ -240,7 +240,7 @@ class Reader(nn.Module):
         ([], {}, None),
     ],
 )
-def test_masks_are_found_by_name_and_by_place(
+def test_masks_are_found_by_name_and_by_position(
     positional: list, named: dict, expected: list | None
 ) -> None:
     """The mask of the last call is forgotten."""
@@ -254,7 +254,7 @@ def test_masks_are_found_by_name_and_by_place(
     assert copy.deepcopy(padding).real is None
 
 
-def test_masks_that_do_not_tell_the_padding_are_refused() -> None:
+def test_masks_without_the_padding_are_refused() -> None:
     """Such as a mask over pairs of slots. They are refused only if the mask is needed."""
     module, norm = Reader(), MultiTokenSepNorm(4, tok_norm=nn.BatchNorm1d)
     hook = PaddingHook(module, norm.padding)

@@ -59,7 +59,9 @@ def names(model: nn.Module) -> list[str]:
         (lambda name, module: isinstance(module, nn.RMSNorm), ["0.norm2", "1.norm2"]),
     ],
 )
-def test_where_is_exactly_what_is_replaced(where: object, expected: list[str]) -> None:
+def test_exactly_the_modules_that_where_selects_are_replaced(
+    where: object, expected: list[str]
+) -> None:
     """Rules are patterns or functions; the first site gets another kind of norm."""
     model = Network()
     conversion = convert_to_sepnorm(model, where=where)
@@ -68,7 +70,7 @@ def test_where_is_exactly_what_is_replaced(where: object, expected: list[str]) -
     model(torch.randn(BATCH, SLOTS, WIDTH)).sum().backward()
 
 
-def test_weights_and_epsilon_are_taken_over() -> None:
+def test_weights_and_epsilon_are_copied() -> None:
     """An ε that the factory sets is kept."""
     model = Network()
     with torch.no_grad():
@@ -93,7 +95,7 @@ def test_weights_and_epsilon_are_taken_over() -> None:
     assert model.layers[1].norm1.cls_norms[0].eps == 0.1
 
 
-def test_new_norms_are_where_the_old_one_was() -> None:
+def test_new_norms_are_on_the_device_of_the_old_one() -> None:
     """They have its device and mode, and are at least float32."""
     model = Network().to("meta").eval()
     convert_to_sepnorm(model, where="*norm1")
@@ -122,7 +124,7 @@ def test_the_mask_of_an_unknown_model_is_its_own_argument() -> None:
     torch.testing.assert_close(statistics, 0.1 * rows.mean(0))
 
 
-def test_a_norm_in_several_places_is_replaced_in_all() -> None:
+def test_a_norm_that_several_modules_share_is_replaced_in_all() -> None:
     """It stays a single norm, and `undo` restores it everywhere."""
     model = Network()
     shared = model.layers[1].norm1 = model.layers[0].norm1
@@ -134,7 +136,7 @@ def test_a_norm_in_several_places_is_replaced_in_all() -> None:
     assert model.layers[1].norm1 is shared
 
 
-def test_a_rule_inside_a_known_network_takes_its_facts() -> None:
+def test_a_rule_inside_a_known_network_uses_its_defaults() -> None:
     """Layout and first norms. Outside of it the defaults are used, and arguments override both."""
     layer = nn.TransformerEncoderLayer(WIDTH, 2, norm_first=True)
     encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -151,7 +153,7 @@ def test_a_rule_inside_a_known_network_takes_its_facts() -> None:
     assert "head" not in {site.name for site in conversion.sites}
 
 
-def test_first_sites_can_be_said() -> None:
+def test_first_sites_can_be_passed() -> None:
     """Several sites or none, by names or by a function."""
     rules = [
         (None, ["0.norm1"]),
@@ -169,7 +171,7 @@ def test_first_sites_can_be_said() -> None:
         convert_to_sepnorm(Network(), where="*norm1", first="*norm2")
 
 
-def test_patterns_pass_over_identities() -> None:
+def test_patterns_do_not_match_identities() -> None:
     """Identities take the place of norms that are left out."""
     model = Network()
     model.layers[0].norm2 = nn.Identity()
@@ -271,7 +273,7 @@ def test_the_fused_path_does_not_bypass_sepnorm(
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_undo_gives_the_fused_path_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_restores_the_fused_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is called before and afterwards, not in between; it stays enabled if no norm changed."""
     calls = []
     fused = torch._transformer_encoder_layer_fwd
@@ -297,7 +299,7 @@ def test_undo_gives_the_fused_path_back(monkeypatch: pytest.MonkeyPatch) -> None
     assert count() == 1
 
 
-def test_a_layer_alone_and_layers_in_a_list() -> None:
+def test_a_single_layer_and_layers_in_a_list_are_known() -> None:
     """Outside of an encoder, only the first layer of a stack has a first norm."""
     layer = encoder_layer(norm_first=True)
     [first, second] = convert_to_sepnorm(layer).sites
@@ -323,7 +325,7 @@ def test_a_layer_alone_and_layers_in_a_list() -> None:
     assert [site.name for site in conversion.sites if site.is_first] == ["0.0.norm1", "1.0.norm1"]
 
 
-def test_of_an_encoder_and_a_decoder_the_encoder_is_known() -> None:
+def test_only_the_encoder_of_a_torch_transformer_is_known() -> None:
     """The sequences of the decoder of `nn.Transformer` have no known special token."""
     model = nn.Transformer(WIDTH, 2, 2, 2, 12, dropout=0.0)
     before = dict(model.decoder.named_modules())
@@ -339,7 +341,7 @@ def test_of_an_encoder_and_a_decoder_the_encoder_is_known() -> None:
     assert torch.equal(real, ~padding)
 
 
-def test_one_sequence_without_a_batch_and_a_float_mask() -> None:
+def test_one_sequence_without_a_batch_may_have_a_float_mask() -> None:
     """(S, C) with a mask (S,) that is −∞ at padding, in evaluation."""
     for batch_first in (True, False):
         layer = nn.TransformerEncoderLayer(WIDTH, 2, 12, batch_first=batch_first)
@@ -357,7 +359,7 @@ def test_one_sequence_without_a_batch_and_a_float_mask() -> None:
 # --- what is refused ----------------------------------------------------------------------------
 
 
-def test_what_cannot_be_converted_is_refused_and_left_alone() -> None:
+def test_models_that_cannot_be_converted_are_refused_and_unchanged() -> None:
     """Each message says what to do, and the model is unchanged."""
 
     def no_module(width: int) -> object:
@@ -415,7 +417,7 @@ def test_a_converted_model_is_not_converted_again() -> None:
     assert names(model) == ["layers.0.norm1", "layers.1.norm1"]
 
 
-def test_layers_that_do_not_tell_their_layout() -> None:
+def test_layers_of_unknown_layout_are_refused() -> None:
     """A layer of an unknown class inside torch's encoder: the layout must be passed."""
     model = nn.TransformerEncoder(Block(), 2, enable_nested_tensor=False)
     with pytest.raises(ConfigError, match="layout of Block inside .* is unknown: pass"):
@@ -423,7 +425,7 @@ def test_layers_that_do_not_tell_their_layout() -> None:
     assert len(convert_to_sepnorm(model, batch_first=True).sites) == 4
 
 
-def test_layers_whose_norms_are_not_known() -> None:
+def test_layers_with_unknown_norms_are_refused() -> None:
     """They are reported, so that a conversion is never partial."""
 
     class Stranger(nn.TransformerEncoderLayer):
@@ -453,7 +455,7 @@ def test_a_model_in_ddp_is_refused(tmp_path: Path) -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_bert_as_a_decoder_and_in_pieces() -> None:
+def test_bert_decoders_and_chunked_feed_forward_are_refused() -> None:
     """The first token of a decoder attends only to itself, so it is no CLS. A feed-forward block
     that works in pieces would have several first tokens."""
     transformers = pytest.importorskip("transformers")
@@ -480,7 +482,7 @@ def test_a_nested_tensor_is_refused() -> None:
         norm(nested)
 
 
-def test_timm_before_its_first_block(timm: object) -> None:
+def test_norms_before_the_first_block_of_timm_are_first_sites(timm: object) -> None:
     """With `pre_norm`, two norms or more are called before a layer has mixed the tokens."""
     from timm.models import vision_transformer as vit
 
@@ -499,7 +501,7 @@ def test_timm_before_its_first_block(timm: object) -> None:
     assert [site.name for site in convert_to_sepnorm(none).sites] == ["norm"]
 
 
-def test_timm_without_a_class_token(timm: object) -> None:
+def test_timm_without_a_class_token_is_refused(timm: object) -> None:
     """It has no special token; registers are enough."""
     from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 
