@@ -21,13 +21,10 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 
 
 def epochs_within(trainer: Trainer, seconds: float) -> int:
-    """Return the number of epochs that fit, including validations and the final scores.
+    """Return the number of epochs that fit into these seconds, with validations and final scores.
 
-    Some steps and a validation are timed; the state of the run does not change.
-
-    Args:
-        trainer: the trainer before its first step.
-        seconds: the time from now to the end of the run.
+    Some steps and a validation are timed before the first step; the state of the run does not
+    change.
 
     Raises:
         ConfigError: not even one epoch fits, or several processes train together.

@@ -33,7 +33,7 @@ class EpochRecord:
     """Time of the steps in these epochs, without validation."""
     graphs_per_second: float
     best: bool
-    """Whether this model is the best so far."""
+    """True if this model is the best so far."""
     threads: int | None = None
     """Number of CPU threads at the end of these epochs."""
 

@@ -96,8 +96,7 @@ def train_on(
     Args:
         config: the configuration; its `data` section describes the data set and is not loaded.
         dataset: encoded molecules, labels and splits.
-        folder: the run folder as in `train`. None keeps the best model in memory: there is no
-            checkpoint, and `TrainingResult.folder` is None.
+        folder: the run folder as in `train`; None keeps the best model in memory.
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.

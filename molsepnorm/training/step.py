@@ -48,9 +48,7 @@ class TrainStep:
 
     Args:
         config: the configuration of the run.
-        objective: the modules to train and their loss.
-        average: the moving average of their weights, or None.
-        optimizer: the optimiser of their parameters.
+        objective, average, optimizer: what a step changes; the average may be None.
         train: int [n], the molecules from which batches are drawn.
         world: the processes that take each step together.
         warn: called with a message if steps cannot be taken as configured.
@@ -94,13 +92,7 @@ class TrainStep:
             yield StepBatch(part, layout, fixed)
 
     def __call__(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
-        """Take one step.
-
-        Args:
-            batch: the molecules.
-            rate: the learning rate.
-            weight: the weight of the new parameters in the average.
-        """
+        """Take a step at a learning rate; `weight` is that of the new parameters in the average."""
         self._weight.fill_(weight)
         for group, on_device in zip(self.optimizer.param_groups, self._rates, strict=True):
             own = rate * group["lr_factor"]
