@@ -22,6 +22,7 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.nn.init import current_name
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.optim import WeightAverage
 
@@ -29,6 +30,8 @@ __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""
+
+_WITHOUT_DIGEST = 2  # earlier files without a digest can still be read
 
 
 @dataclass
@@ -60,13 +63,15 @@ class Progress:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name in ("loss_sum", "best_score"):
-                if not math.isfinite(value or 0):
-                    raise ValueError("loss_sum and best_score must be finite")
-            elif value is not None and not 0 <= value < 2**63:
+            if value is not None and name not in _SIGNED and not 0 <= value < 2**63:
                 raise ValueError(f"{name} must be a number from 0 on; got {value!s:.40}")
+        if not all(math.isfinite(getattr(self, name) or 0) for name in _SIGNED):
+            raise ValueError(f"{' and '.join(_SIGNED)} must be finite")
         if self.epoch > self.epochs or (self.best_epoch or 0) > self.epoch:
             raise ValueError("epoch must not be above epochs, nor best_epoch above epoch")
+
+
+_SIGNED = ("loss_sum", "best_score")
 
 
 def save_checkpoint(
@@ -102,11 +107,12 @@ def load_checkpoint(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
-) -> tuple[Progress, dict[str, Tensor], bytes]:
+) -> tuple[Progress, dict[str, Tensor], bytes | None]:
     """Load the state into the objective, the optimiser and the average.
 
     Returns:
-        The position of the run; the random states, which are not set yet; and the history.
+        The position of the run; the random states, which are not set yet; and the history, or None
+        if the checkpoint is of an earlier version without it.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -116,17 +122,24 @@ def load_checkpoint(
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
             content = json.loads(file.metadata()["molsepnorm"])
-            if content["schema"] != SCHEMA:
+            if content["schema"] not in (SCHEMA, _WITHOUT_DIGEST):
                 raise ModelError(
-                    f"{path} was written by another version of molsepnorm, with schema "
-                    f"{content['schema']}, not {SCHEMA}: continue with that version, or start the "
-                    "run anew in another folder"
+                    f"{path} was written by another version of molsepnorm (schema "
+                    f"{content['schema']}, and this one reads {SCHEMA}): continue with that "
+                    "version, or start the run anew in another folder"
                 )
-            if check_sealed(path) is None:
+            if check_sealed(path) is None and content["schema"] == SCHEMA:
                 raise ValueError("it holds no digest")
             progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        objective.load_state(_under("network/", tensors), _under("objective/", tensors))
+        weights = {current_name(n): t for n, t in _under("network/", tensors).items()}
+        if converted := weights.keys() - objective.network.state_dict().keys():
+            raise ModelError(
+                f"{path} was written by another version of molsepnorm, whose network also has "
+                f"{min(converted)}: continue with that version, or start the run anew in another "
+                "folder"
+            )
+        objective.load_state(weights, _under("objective/", tensors))
         if average is not None:
             own = _under("average_objective/", tensors)
             average.module.load_state(_under("average/module.", tensors), own)
@@ -138,7 +151,8 @@ def load_checkpoint(
         random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, tensors["history"].numpy().tobytes()
+        history = tensors.get("history")
+        return progress, random, None if history is None else history.numpy().tobytes()
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:

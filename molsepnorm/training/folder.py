@@ -215,9 +215,9 @@ class RunFolder:
         with clear_errors(self.history, "read"):
             return self.history.read_bytes() if self.history.exists() else b""
 
-    def restore_history(self, content: bytes) -> None:
-        """Replace the history by the checkpoint's."""
-        if content != self.read_history():
+    def restore_history(self, content: bytes | None) -> None:
+        """Replace the history by the checkpoint's; a checkpoint of an earlier version has none."""
+        if content is not None and content != self.read_history():
             with replacing(self.history) as scratch:
                 scratch.write_bytes(content)
 
