@@ -6,7 +6,6 @@ import ast
 import os
 import re
 import runpy
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +33,11 @@ def test_every_named_test_exists(file: str) -> None:
     assert not missing, f"docs/correctness.md names tests that {file} does not have: {missing}"
 
 
-def test_every_claim_has_a_test_and_a_command_that_runs_it() -> None:
-    """A row has three cells; the command names the files of all its tests, and selects them."""
-    table = rows(CLAIMS)
+def test_every_claim_has_a_test() -> None:
+    table = [row for row in rows(CLAIMS) if row[0] not in ("claim", "---")]
     assert len(table) > 20
-    for claim, guards, command in table:
-        files = set(re.findall(r"`(tests/[\w/.]+)::test_\w+`", guards))
-        assert files, claim
-        words = shlex.split(command.strip("`"))
-        assert words[:3] == ["python", "-m", "pytest"], claim
-        paths = [word for word in words[3:] if word.startswith("tests/")]
-        assert paths, claim
-        assert all((TOP / path).exists() for path in paths), claim
-        assert all(file.startswith(tuple(paths)) for file in files), claim
-        if "-k" in words:
-            word = words[words.index("-k") + 1]
-            assert all(word in name for name in re.findall(r"::(\w+)`", guards)), claim
+    for claim, guards in table:
+        assert re.findall(r"`(tests/[\w/.]+)::test_\w+`", guards), claim
 
 
 def mutations() -> dict[str, Any]:

@@ -34,6 +34,7 @@ from gpu.trainers import (
     make_trainer,
     scale,
     scratch,
+    synchronize,
     take_losses,
     warnings_of,
 )
@@ -186,7 +187,7 @@ def _on_resuming(variant: Variant) -> list[Check]:
     one = make_trainer(variant)
     batches = first_batches(one, 8)
     one.take_steps(batches[:4])
-    one.wait()
+    synchronize(one.device)
     one.progress.step_in_epoch = 4  # the epoch loop counts them
     one.save()
     expected = take_losses(one, batches[4:])

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from gpu.jobs import run_jobs
-from gpu.trainers import Variant, first_batches, make_trainer, scale
+from gpu.trainers import Variant, first_batches, make_trainer, scale, synchronize
 
 __all__ = ["VARIANTS", "measure"]
 
@@ -37,12 +37,12 @@ def job(name: str) -> dict[str, Any]:
     trainer = make_trainer(Variant.of(name), settings={"optim.ema": 0.999})
     batches = first_batches(trainer, scale().molecules // scale().batch)
     trainer.take_steps(batches)  # compile or capture
-    trainer.wait()
+    synchronize(trainer.device)
     rates = []
     for _ in range(scale().rounds):
         begun = time.perf_counter()
         trainer.take_steps(batches)
-        trainer.wait()
+        synchronize(trainer.device)
         rates.append(len(batches) / (time.perf_counter() - begun))
     print(f"{name}: {statistics.median(rates):.1f} steps/s", flush=True)
     return {"variant": name, "steps_per_second": statistics.median(rates)}

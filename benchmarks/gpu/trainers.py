@@ -220,3 +220,9 @@ def warnings_of(trainer: Trainer) -> list[str]:
     """Return the warnings since the trainer was made."""
     assert isinstance(trainer.callback, Warnings)
     return trainer.callback.all
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has finished its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -176,6 +176,9 @@ class _PutBack:
         self._lines = chain([first], iter(rest.readline, ""))
         self.read = rest.read
 
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
     def readline(self, size: int = -1) -> str:
         return next(self._lines, "")
 

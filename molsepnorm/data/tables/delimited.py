@@ -15,6 +15,7 @@ from molsepnorm.errors import DataError
 
 __all__ = ["read_delimited", "read_stream"]
 
+_MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 
 
@@ -89,6 +90,7 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
         yield from lines
         at_end = True
 
+    csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(watched(), delimiter=separator)
     first = 1
     try:
