@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rdkit import Chem
+from rdkit.Chem import rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.cxsmiles import worked_in
@@ -33,7 +34,7 @@ def test_the_result_equals_what_rdkit_writes():
     """With positions, which hold the handedness a second time."""
     for smiles in ("C[C@H](O)F", "F/C=C/[C@@H](C)N", "c1cc[nH]c1"):
         mol = Chem.MolFromSmiles(smiles)
-        Chem.rdDepictor.Compute2DCoords(mol)
+        rdDepictor.Compute2DCoords(mol)
         plain, _, extension = Chem.MolToCXSmiles(mol).partition(" ")
         assert extension.startswith("|(")
         assert canonical_smiles(worked_in(plain, extension)) == canonical_smiles(smiles)
