@@ -23,7 +23,7 @@ from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Task

@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from molsepnorm.molecules.codes import SELF
-from molsepnorm.molecules.encodings.encode import EncodedGraphs
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 

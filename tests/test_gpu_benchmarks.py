@@ -102,11 +102,11 @@ def test_a_job_that_fails_dies_or_hangs_loses_only_itself(
     monkeypatch.syspath_prepend(str(tmp_path))
     job = module("some_jobs").job
     names = ["fails", "dies", "one", "hangs", "two"]
-    done = jobs.run_jobs(job, names, time.monotonic() + 60, 6.0)
+    done = jobs.run_jobs(job, names, time.monotonic() + 60, 3.0)
     assert list(done) == names
     assert done["fails"].error == "ValueError: a | b"
     assert done["dies"].error == "its process ended with status 9"
-    assert done["hangs"].error == "stopped after 6 s"
+    assert done["hangs"].error == "stopped after 3 s"
     assert done["one"].result != done["two"].result and not done["one"].error + done["two"].error
     late = jobs.run_jobs(job, ["one"], time.monotonic())["one"]
     assert late.error == "not begun: no time was left"

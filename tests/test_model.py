@@ -16,7 +16,7 @@ from molsepnorm.errors import ModelError, MolsepnormError, StorageError
 from molsepnorm.files.digests import json_digest
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import encode
+from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task

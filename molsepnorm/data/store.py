@@ -18,7 +18,7 @@ import numpy as np
 
 from molsepnorm.files.arrays import Streamed, array_bytes, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.writing import clear_errors, replacing, scratch_folder
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import PathMerger, PathVocabulary
 
 __all__ = ["SCHEMA", "GraphStore", "Rejected", "StoreWriter"]

@@ -19,7 +19,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, on_device, products_in
 from molsepnorm.devices.layers import check_fused_dropout
 from molsepnorm.devices.verdict import Results, Verdict, differences, judge, remembered
-from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import NO_BOND
 from molsepnorm.molecules.featurize.pyg import checked_offset, from_data
 

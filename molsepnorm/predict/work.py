@@ -17,7 +17,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import (
+from molsepnorm.molecules.encodings.encoding import (
     EncodedGraphs,
     EncodingSpec,
     encode,

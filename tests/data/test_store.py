@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
 from molsepnorm.errors import StorageError
 from molsepnorm.molecules.codes import SELF
-from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
 
 SPEC = EncodingSpec((3, 2), max_degree=7, max_distance=9, max_path_length=4)
@@ -370,7 +370,7 @@ def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs):
     """The next one into that folder removes what it left."""
     code = (
         "import os, signal, sys; from molsepnorm.data.store import StoreWriter; "
-        "from molsepnorm.molecules.encodings.encode import EncodingSpec; "
+        "from molsepnorm.molecules.encodings.encoding import EncodingSpec; "
         "writer = StoreWriter(sys.argv[1], EncodingSpec((3,)), 'zinc'); writer.__enter__(); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

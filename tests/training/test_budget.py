@@ -55,10 +55,10 @@ def clock(monkeypatch):
 def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):
     """This includes measuring and the final scores, and uses almost all of the time."""
     now = clock(step, validation)
-    config = configure({"run.budget": "300s", "run.epochs": 1, "run.validate_every": every})
+    config = configure({"run.budget": "240s", "run.epochs": 1, "run.validate_every": every})
     result = train(config, tmp_path / "run")
     assert result.metrics["epochs"] > 10
-    assert 300 - 0.08 * 300 - 3 * step - every * validation < now[0] + 2 * validation <= 300
+    assert 240 - 0.08 * 240 - 3 * step - every * validation < now[0] + 2 * validation <= 240
 
 
 def test_the_learning_rate_schedule_has_the_measured_number_of_epochs(

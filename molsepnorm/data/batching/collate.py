@@ -15,7 +15,7 @@ from torch import Tensor
 from molsepnorm.data.batching.bucketing import tight_layout
 from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
-from molsepnorm.molecules.encodings.encode import EncodedGraphs
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
@@ -28,7 +28,7 @@ class GraphTensors:
 
     >>> import molsepnorm
     >>> from molsepnorm.molecules.encodings import EncodingSpec, encode
-    >>> zinc = molsepnorm.molecules.featurize.get("zinc")
+    >>> zinc = molsepnorm.featurize.get("zinc")
     >>> encoded = encode([zinc("CCO"), zinc("c1ccccc1")], EncodingSpec(bond_sizes=(3,)))
     >>> batch = GraphTensors.of(encoded).cut([1, 0])
     >>> batch.groups, batch.graph_token.tolist()

@@ -9,7 +9,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
 from molsepnorm.data.datasets.ogb import SETS as OGB_SETS
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 

@@ -15,7 +15,7 @@ from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import REMEDY, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.writing import cache_folder, replacing
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.sound import require_sound
 from molsepnorm.molecules.featurize import SIZES, fingerprint
 from molsepnorm.molecules.molecule import MolGraph

@@ -18,7 +18,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, require_several
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["label_table", "memory_dataset"]

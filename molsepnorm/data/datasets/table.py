@@ -17,7 +17,7 @@ from molsepnorm.data.tables import as_file, is_stream, locate, read_chunks, requ
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["load_table"]

@@ -24,7 +24,7 @@ from molsepnorm.data.datasets.pickles import Tensor, read_molecules
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder, clear_errors, fingerprint, replacing
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ shortest path; `PathVocabulary` translates codes.
 'distance 2, bonds 0-1'
 """
 
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 
 __all__ = ["EncodedGraphs", "EncodingSpec", "PathVocabulary", "encode"]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from molsepnorm.molecules.codes import SELF
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
 
 __all__ = ["require_sound"]

@@ -20,7 +20,7 @@ from molsepnorm.data.batching.bucketing import (
     tight_layout,
 )
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.nn.batch import PaddedGroup
 
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)

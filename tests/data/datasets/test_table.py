@@ -604,7 +604,7 @@ def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
 @pytest.mark.parametrize("targets", [None, [f"t{i}" for i in range(40)]])
 def test_memory_of_labels_is_four_bytes_each(write, monkeypatch, targets):
     """And the SMILES, whatever else is in the table."""
-    rows, columns = 6000, 40
+    rows, columns = 3000, 40
     cells = ",".join(f"{{0}}.{i}25" for i in range(columns)) + f",{'x' * 200}"
     header = ",".join(["smiles", *(f"t{i}" for i in range(columns)), "note"])
     path = write(header + "\n" + "".join(f"C,{cells.format(i)}\n" for i in range(rows)))

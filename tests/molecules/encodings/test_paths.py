@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
-from molsepnorm.molecules.encodings.encode import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathMerger, PathVocabulary
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.molecules.codes import SELF, UNREACHABLE
-from molsepnorm.molecules.encodings.encode import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import PathMerger
 from molsepnorm.molecules.molecule import MolGraph
 

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.files import OgbFiles
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
 from molsepnorm.files.writing import fingerprint
-from molsepnorm.molecules.encodings.encode import EncodingSpec
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 

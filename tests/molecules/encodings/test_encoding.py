@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.codes import SELF
-from molsepnorm.molecules.encodings.encode import EncodingSpec, bond_labels, encode
+from molsepnorm.molecules.encodings.encoding import EncodingSpec, bond_labels, encode
 from molsepnorm.molecules.molecule import MolGraph
 
 
