@@ -54,6 +54,7 @@ class ThreadChooser:
         self._index = 0
         self._waiting: list[int] = []  # choices to try next, as indices
         self._trial: list[float] = []  # seconds per graph in the trial under way
+        self._started = False  # whether the trial has taken its first step
         self._recent: deque[float] = deque(maxlen=_WINDOW)
         self._skip = _WARM_UP
         self._largest = 0  # graphs of the largest batch
@@ -111,15 +112,18 @@ class ThreadChooser:
 
     def _record_trial(self, seconds: float, graphs: int) -> None:
         usual, (tried, *waiting) = median(self._recent), self._waiting
-        self._trial.append(seconds / graphs)
         self._cost += seconds - usual * graphs
+        if not self._started:  # the first step with more threads starts them
+            self._started = True
+            return
+        self._trial.append(seconds / graphs)
         if len(self._trial) < _TRIAL and self._trial[-1] < _SLOWER * usual:
             return
         if median(self._trial) < _FASTER * usual:
             waiting = self._neighbours(tried, 1 if tried > self._index else -1)
             self._index, self._lowest = tried, float("inf")
             self._recent = deque(self._trial, maxlen=_WINDOW)
-        self._trial, self._waiting = [], waiting
+        self._trial, self._waiting, self._started = [], waiting, False
         if not waiting:
             self.settled = True
             self._next = self._elapsed + max(self._cost, seconds / 2) / _COST
