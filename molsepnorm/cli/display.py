@@ -166,7 +166,8 @@ def _splits_table(dataset: Dataset) -> Table:
             present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
             first = (split, f"{len(labels):,}") if i == 0 else ("", "")
             counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
-            shape = _distribution(present, dataset.kinds[i], dataset.classes[i])
+            classes = dataset.classes[i] if dataset.classes else ()
+            shape = _distribution(present, dataset.kinds[i], classes)
             table.add_row(*first, name, *counts, shape)
     return table
 

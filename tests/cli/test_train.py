@@ -248,3 +248,22 @@ def test_training_from_a_model_says_what_was_loaded(
     message = refused(*args, *start, "--layers", 7)
     assert "another architecture or other features: model.layers is 1, not 7" in message
     assert "there is no folder" in refused(*args, "--from", tmp_path / "none", code=1)
+
+
+def test_a_named_data_set_is_trained_with_its_splits_shown(tmp_path, monkeypatch):
+    """It has no classes, unlike a table."""
+    import gzip
+
+    from click.testing import CliRunner
+
+    from molsepnorm.cli import main
+
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    for split in ("train", "val", "test"):
+        with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
+            file.write("smiles,y\n" + "".join(f"{'C' * n}O,{n}\n" for n in range(1, 9)))
+    small = ["--epochs", "1", "--layers", "1", "--set", "model.width=8", "--device", "cpu"]
+    command = ["train", "--dataset", "zinc-full", "--data-dir", str(tmp_path), *small]
+    result = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "distribution" in result.output and "Scores" in result.output
