@@ -78,7 +78,7 @@ def room_imports() -> dict[str, set[str]]:
 
 
 def test_arrows_of_the_data_flow_follow_imports(room_imports: dict[str, set[str]]) -> None:
-    """Of two rooms joined by an arrow, one imports the other; every room has an arrow."""
+    """One of the two rooms joined by an arrow imports the other, and every room has an arrow."""
     figure = ARCHITECTURE[ARCHITECTURE.index("```mermaid") : ARCHITECTURE.index("## Folders")]
     arrows = re.findall(r"^ +(\w+) -- \".+?\" --> (\w+)$", figure, re.MULTILINE)
     assert len(arrows) > 10

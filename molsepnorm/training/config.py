@@ -79,7 +79,7 @@ class OptimConfig(_Section):
 
 
 class ObjectiveConfig(_Section):
-    """What is learnt; each objective adds its own settings."""
+    """The training objective; each objective adds its own settings."""
 
     name: str = "supervised"
     """supervised: the labels. contrastive: embeddings without labels (SimCSE)."""

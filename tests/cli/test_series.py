@@ -80,7 +80,7 @@ def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
 
 
 def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_path, monkeypatch):
-    """The same command continues it."""
+    """Running the command again continues the series."""
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "mine.csv", y=NUMBERS)
     for _ in range(2):
