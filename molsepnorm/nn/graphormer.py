@@ -53,7 +53,8 @@ class Graphormer(nn.Module):
         self.readout = make_readout(config, parts)
         count = config.molecule_features
         self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
-        self.head = make_head(config, self.readout.width + count)
+        self.embedding_width = self.readout.width + count
+        self.head = make_head(config, self.embedding_width)
         self.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (B, outputs)

@@ -74,6 +74,9 @@ class Callback:
     def on_warning(self, message: str) -> None:
         """Called when something is not done as configured."""
 
+    def on_progress(self, done: int, of: int) -> None:
+        """Called before training, while so many of the molecules' targets are computed."""
+
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.
 
@@ -118,6 +121,9 @@ class Callbacks(Callback):
 
     def on_warning(self, message: str) -> None:
         self._call("on_warning", message)
+
+    def on_progress(self, done: int, of: int) -> None:
+        self._call("on_progress", done, of)
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool:
         return self._call("on_step", epoch, done, of, loss, rate)

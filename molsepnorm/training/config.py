@@ -36,6 +36,7 @@ __all__ = [
     "ContrastiveConfig",
     "ObjectiveConfig",
     "OptimConfig",
+    "PretrainingConfig",
     "RunConfig",
     "TrainConfig",
     "config_folder",
@@ -82,7 +83,8 @@ class ObjectiveConfig(_Section):
     """The training objective; each objective adds its own settings."""
 
     name: str = "supervised"
-    """supervised: the labels. contrastive: embeddings without labels (SimCSE)."""
+    """supervised: the labels. pretraining: structures without labels. contrastive: embeddings
+    without labels (SimCSE)."""
 
 
 class ContrastiveConfig(ObjectiveConfig):
@@ -93,9 +95,22 @@ class ContrastiveConfig(ObjectiveConfig):
     """Temperature of the contrastive loss."""
 
 
+class PretrainingConfig(ObjectiveConfig):
+    """Pre-training on structures: the weights of its losses."""
+
+    name: str = "pretraining"
+    descriptors: float = Field(1.0, ge=0, le=1000)
+    """Weight of the regression of RDKit's 2D descriptors."""
+    descriptor_share: float = Field(0.7, gt=0, le=1)
+    """Share of the descriptors of each molecule that count in a training step."""
+    fingerprint: float = Field(1.0, ge=0, le=1000)
+    """Weight of the prediction of the bits of Morgan fingerprints."""
+
+
 OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
     "supervised": ObjectiveConfig,
     "contrastive": ContrastiveConfig,
+    "pretraining": PretrainingConfig,
 }
 """The settings of each objective, by its name."""
 
@@ -183,11 +198,13 @@ class TrainConfig(_Section):
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables import is_stream
 
-        paths = {
+        paths: dict[str, Any] = {
             name: path.absolute() if is_stream(path) else path.resolve()
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }
+        if self.data.structures:
+            paths["structures"] = [each.resolve() for each in self.data.structures]
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": finetune.start.resolve()})

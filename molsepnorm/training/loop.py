@@ -69,6 +69,7 @@ class Trainer:
             GraphTensors.of(dataset.store, self.device),
             torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
+            {name: torch.from_numpy(a).to(self.device) for name, a in dataset.arrays.items()},
         )
         self.graphs = self.examples.graphs
         self.objective = make_objective(config, model, self.examples)

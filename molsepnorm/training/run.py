@@ -161,7 +161,9 @@ def _train(
         stack.enter_context(on_device(device))
         stack.enter_context(restored_threads())
         torch.manual_seed(config.run.seed)
-        task, dataset = OBJECTIVES[config.objective.name].fit_task(config, dataset)
+        kind, read = OBJECTIVES[config.objective.name], dataset
+        dataset = world.main_process_first(lambda: kind.prepare(config, read, callback.on_progress))
+        task, dataset = kind.fit_task(config, dataset)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
         features = dataset.store.features
         if features is not None and isinstance(network.molecule_features, MoleculeFeatures):

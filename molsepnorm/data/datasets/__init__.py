@@ -55,7 +55,11 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
             "these molecules were in memory and cannot be loaded: call molsepnorm.fit with the "
             "same molecules, labels and settings (and the run folder and resume=True to resume)"
         )
-    if config.dataset is None:
+    if config.structures:
+        from molsepnorm.data.datasets.structures import load_structures
+
+        dataset = load_structures(config, encoding)
+    elif config.dataset is None:
         from molsepnorm.data.datasets.table import load_table
 
         dataset = load_table(config, encoding, labelled)

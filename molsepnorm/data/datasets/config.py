@@ -89,6 +89,8 @@ class DataConfig(BaseModel):
     """Name of a data set; `molsepnorm data list` shows all names."""
     table: Annotated[_FilePath | None, "--data"] = None
     """File with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, optionally compressed."""
+    structures: Annotated[list[_FilePath], BeforeValidator(_ordered)] = []
+    """Files of molecules without labels, for pre-training: CSV, TSV, Parquet, SDF or .smi."""
     data_dir: Annotated[_FilePath | None, "--data-dir"] = None
     """Folder with the raw files of named data sets. By default $MOLSEPNORM_DATA; missing files are
     downloaded."""
@@ -159,8 +161,9 @@ class DataConfig(BaseModel):
         """A short name for folders: the set's, or the file's without its endings."""
         if self.dataset is not None:
             return self.dataset
-        assert self.table is not None
-        return self.table.name.split(".")[0] or "table"
+        file = self.structures[0] if self.structures else self.table
+        assert file is not None
+        return file.name.split(".")[0] or "table"
 
     def require_effect(self, given: Iterable[str]) -> None:
         """Refuse settings of the random split that another setting makes useless.
@@ -186,8 +189,12 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
-        if (self.dataset is not None) + (self.table is not None) + self.in_memory != 1:
-            raise ValueError("name one source: data.dataset (such as zinc) or data.table (a file)")
+        named = (self.dataset is not None, self.table is not None, bool(self.structures))
+        if sum(named) + self.in_memory != 1:
+            raise ValueError(
+                "name one source: data.dataset (such as zinc), data.table (a file), or "
+                "data.structures (files of molecules without labels)"
+            )
         if self.dataset is not None:
             for name in _OF_TABLES:
                 if getattr(self, name) != type(self).model_fields[name].get_default():

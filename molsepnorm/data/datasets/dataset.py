@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +47,14 @@ class Dataset:
     """The set's own evaluation by that metric, from predictions and labels (G, T)."""
     warnings: tuple[str, ...] = ()
     """Messages for the user: guesses about the source, and problems with its files."""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Further values that the objective computed for the molecules, by name."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the encoded molecules, their labels and their weights."""
-        arrays = (each for each in (self.labels, self.weights) if each is not None)
+        """Hash of the encoded molecules, their labels, their weights and the further values."""
+        values = (self.labels, self.weights, *self.arrays.values())
+        arrays = (each for each in values if each is not None)
         return fingerprint(
             self.store.digest, json.dumps(self.targets), *(each.tobytes() for each in arrays)
         )

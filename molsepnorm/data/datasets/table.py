@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["load_table"]
+__all__ = ["load_table", "read_molecules", "refusal"]
 
 _ROWS = 4096  # of a table, read together
 
@@ -55,12 +55,13 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         fingerprint(json.dumps(smiles)),
         config.featurizer,
         encoding,
-        _molecules(index, smiles, config, rejected),
+        read_molecules(smiles, config, rejected, lambda row: locate(path, index[row])),
         rejected,
         len(smiles),
     )
     if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
-        raise DataError(_refusal(store.rejected[0], index, config))
+        entry = store.rejected[0]
+        raise refusal(entry, locate(path, index[entry.row]))
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
@@ -68,9 +69,23 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     return labels.dataset(name, store, splits, weights, smiles)
 
 
-def _molecules(
-    index: np.ndarray, smiles: Sequence[str], config: DataConfig, rejected: list[Rejected]
+def read_molecules(
+    smiles: Sequence[str],
+    config: DataConfig,
+    rejected: list[Rejected],
+    location: Callable[[int], str],
 ) -> Iterator[tuple[int, MolGraph]]:
+    """Yield the molecules of all rows with their rows.
+
+    Args:
+        smiles: SMILES of every row.
+        config: the featuriser, and what is done with an invalid SMILES.
+        rejected: receives the rows that cannot be read.
+        location: returns the file and the position of a row.
+
+    Raises:
+        DataError: a row cannot be read and `on_invalid` is fail.
+    """
     featurizer = featurize.get(config.featurizer)
     for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(smiles), strict=True)):
         if isinstance(graph, MolGraph):
@@ -78,13 +93,13 @@ def _molecules(
             continue
         entry = Rejected(row, text, str(graph))
         if config.on_invalid == "fail":
-            raise DataError(_refusal(entry, index, config))
+            raise refusal(entry, location(row))
         rejected.append(entry)
 
 
-def _refusal(entry: Rejected, index: np.ndarray, config: DataConfig) -> str:
-    assert config.table is not None
-    return (
-        f"{locate(config.table, index[entry.row])}: {entry.reason}. Fix the row, or use "
-        "--on-invalid skip to leave such rows out and list them in rejected.csv"
+def refusal(entry: Rejected, location: str) -> DataError:
+    """Return the error for a row that cannot be read."""
+    return DataError(
+        f"{location}: {entry.reason}. Fix the row, or use --on-invalid skip to leave such rows out "
+        "and list them in rejected.csv"
     )

@@ -7,11 +7,16 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig, TrainConfig
 from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.objective import Examples, Objective, Results
+from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.objectives.supervised import Supervised
 
 __all__ = ["OBJECTIVES", "Examples", "Objective", "Results", "make_objective", "register"]
 
-OBJECTIVES: dict[str, type[Objective]] = {"supervised": Supervised, "contrastive": Contrastive}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "supervised": Supervised,
+    "contrastive": Contrastive,
+    "pretraining": Pretraining,
+}
 """Classes by the name in `objective.name`; `OBJECTIVE_SETTINGS` has their settings."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ class Examples:
     """float32 [G, T]."""
     weights: Tensor | None
     """float32 [G]; None if all molecules have the same weight."""
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)
+    """The arrays that `Objective.prepare` added to the data set."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Examples:
         """Return the same object: copies of an objective share the data."""
@@ -74,6 +76,19 @@ class Objective(nn.Module, ABC):
         super().__init__()
         self.network = model.network
         self.task, self.examples, self.config = model.task, examples, config
+
+    @staticmethod
+    def prepare(
+        config: TrainConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        """Return the data set with the arrays that the objective reads from `Examples`.
+
+        Args:
+            config: the configuration of the run.
+            dataset: the molecules and their splits.
+            progress: called with the number of molecules that are done, and that of all.
+        """
+        return dataset
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:

@@ -1,0 +1,61 @@
+"""Files of molecules without labels, for pre-training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from molsepnorm.data.datasets.cached import cached_store
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.table import read_molecules, refusal
+from molsepnorm.data.tables import locate, read_chunks, require_column
+from molsepnorm.errors import DataError
+from molsepnorm.files.writing import fingerprint
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
+
+__all__ = ["load_structures"]
+
+
+def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
+    """Load the SMILES of all `config.structures`, one file after the other, split at random.
+
+    Raises:
+        ConfigError: a file has no column of SMILES.
+        DataError: a file is empty, or too few molecules can be read.
+    """
+    smiles: list[str] = []
+    index: list[tuple[Path, int]] = []  # file and position in it, of every row
+    for path in config.structures:
+        for chunk in read_chunks(path, smiles_column=config.smiles_column):
+            require_column(chunk.columns, config.smiles_column, path)
+            smiles += chunk[config.smiles_column].tolist()
+            index += [(path, number) for number in chunk.index]
+    rejected: list[Rejected] = []
+    store = cached_store(
+        fingerprint(json.dumps(smiles)),
+        config.featurizer,
+        encoding,
+        read_molecules(smiles, config, rejected, lambda row: locate(*index[row])),
+        rejected,
+        len(smiles),
+    )
+    if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
+        entry = store.rejected[0]
+        raise refusal(entry, locate(*index[entry.row]))
+    name = " + ".join(path.name for path in config.structures)
+    if not len(store):
+        raise DataError(f"{name}: no molecule can be read: {store.rejected[0].reason}")
+    return Dataset(
+        name=name,
+        store=store,
+        labels=np.zeros((len(store), 0), dtype=np.float32),
+        targets=(),
+        kinds=(),
+        splits=make_splits(config, store.rows, smiles, None, name, range(len(smiles))),
+        rejected=store.rejected,
+        smiles=smiles,
+    )

@@ -1,0 +1,64 @@
+"""RDKit's 2D descriptors and Morgan fingerprints of molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from rdkit import Chem, rdBase
+from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
+
+__all__ = ["BITS", "DESCRIPTORS", "LEFT_OUT", "describe", "morgan_bits"]
+
+LEFT_OUT = ("qed", "Ipc")
+"""Descriptors of RDKit that are not computed: `qed` takes a fifth of the time of all others and is
+a function of eight of them; `Ipc` grows exponentially with the molecule (`AvgIpc` does not)."""
+
+BITS = 1024
+"""Number of bits of a fingerprint."""
+
+_FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
+    name: function for name, function in Descriptors.descList if name not in LEFT_OUT
+}
+_BCUT = [name for name in _FUNCTIONS if name.startswith("BCUT2D_")]
+_SINGLE = [name for name in _FUNCTIONS if name not in _BCUT]
+
+DESCRIPTORS = (*_SINGLE, *_BCUT)
+"""Names of the D descriptors that `describe` computes."""
+
+_MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
+
+
+def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
+    """Return the descriptors of a molecule, float32; NaN where RDKit cannot compute one.
+
+    The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time:
+    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors.
+
+    >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
+    >>> values["HeavyAtomCount"], values["NumHDonors"]
+    (3.0, 1.0)
+    """
+    values = np.full(len(DESCRIPTORS), np.nan)
+    with rdBase.BlockLogs():
+        for index, name in enumerate(_SINGLE):
+            values[index] = _value(_FUNCTIONS[name], mol)
+        values[len(_SINGLE) :] = _value(rdMolDescriptors.BCUT2D, mol)
+    single = values.astype(np.float32)
+    single[~np.isfinite(single)] = np.nan
+    return single
+
+
+def _value(function: Callable, mol: Chem.Mol) -> float:
+    try:
+        return function(mol)
+    except (RuntimeError, ValueError, ZeroDivisionError, OverflowError, KeyError, IndexError):
+        return np.nan  # such as the partial charges of an element without parameters
+
+
+def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)
+    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number.
+
+    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
+    """
+    return np.packbits(_MORGAN.GetFingerprintAsNumPy(mol))

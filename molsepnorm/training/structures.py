@@ -1,0 +1,108 @@
+"""Descriptors and fingerprints of a data set, computed once and mapped into memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from rdkit import rdBase
+
+from molsepnorm.errors import StorageError
+from molsepnorm.files.arrays import REMEDY, Streamed, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.writing import (
+    cache_folder,
+    clear_errors,
+    fingerprint,
+    replacing,
+    scratch_folder,
+)
+from molsepnorm.molecules.descriptors import BITS, DESCRIPTORS, describe, morgan_bits
+from molsepnorm.molecules.featurize.smiles import oriented_mol
+from molsepnorm.predict.workers import Workers
+
+__all__ = ["structure_targets"]
+
+_VERSION = 1
+_TASK = 256  # molecules of a task
+
+
+def structure_targets(
+    smiles: Sequence[str], progress: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, np.ndarray]:
+    """Return what can be computed from the structure of every molecule.
+
+    It is computed once, by one process per core, and read from the cache afterwards.
+
+    Args:
+        smiles: SMILES of G molecules.
+        progress: called with the number of molecules done, and G.
+
+    Returns:
+        `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fingerprint`, uint8
+        [G, BITS / 8]. Both are mapped into memory.
+
+    Raises:
+        StorageError: the cache cannot be written.
+    """
+    key = fingerprint("\n".join((f"{_VERSION} {rdBase.rdkitVersion}", *DESCRIPTORS, *smiles)))
+    path = cache_folder() / f"structures-{key}.targets"
+    if path.exists():
+        try:
+            return _open(path, len(smiles))
+        except StorageError:
+            path.unlink(missing_ok=True)
+    _write(path, smiles, progress)
+    return _open(path, len(smiles))
+
+
+def _open(path: Path, molecules: int) -> dict[str, np.ndarray]:
+    with refuse_damaged(path, "file of descriptors"):
+        arrays, _, _ = open_arrays(path)
+        for name, width in (("descriptors", len(DESCRIPTORS)), ("fingerprint", BITS // 8)):
+            if arrays[name].shape != (molecules, width):
+                raise ValueError(f"{name} has the shape {arrays[name].shape}")
+        return arrays
+
+
+def _write(path: Path, smiles: Sequence[str], progress: Callable[[int, int], None]) -> None:
+    """Compute the targets in worker processes, in memory that does not grow with the molecules."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder(path))
+        with clear_errors(path, "write"):
+            spools = [stack.enter_context((folder / name).open("w+b")) for name in ("d", "f")]
+        workers = stack.enter_context(Workers(cores or 1, _compute))
+        done = 0
+        tasks = (smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK))
+        for parts in workers.map(tasks):
+            with clear_errors(path, "write"):
+                for spool, part in zip(spools, parts, strict=True):
+                    spool.write(part.data)
+            done += len(parts[0])
+            progress(done, len(smiles))
+        shapes = (len(smiles), len(DESCRIPTORS)), (len(smiles), BITS // 8)
+        arrays = {
+            "descriptors": Streamed(np.dtype(np.float32), shapes[0], _pieces(spools[0])),
+            "fingerprint": Streamed(np.dtype(np.uint8), shapes[1], _pieces(spools[1])),
+        }
+        with replacing(path) as scratch:
+            write_arrays(scratch, arrays, {})
+
+
+def _compute(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    descriptors = np.full((len(smiles), len(DESCRIPTORS)), np.nan, dtype=np.float32)
+    bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
+    for row, text in enumerate(smiles):
+        mol = oriented_mol(text)
+        descriptors[row], bits[row] = describe(mol), morgan_bits(mol)
+    return descriptors, bits
+
+
+def _pieces(spool: BinaryIO) -> Iterator[bytes]:
+    spool.seek(0)
+    while piece := spool.read(1 << 20):
+        yield piece
