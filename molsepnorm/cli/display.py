@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
@@ -41,7 +48,7 @@ class TrainingDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         self.training = True
-        self._metric = model.task.metric
+        self._metric, self._predicts = model.task.metric, bool(model.task.targets)
         if self.quiet:
             return
         count = sum(p.numel() for p in model.network.parameters())
@@ -53,7 +60,7 @@ class TrainingDisplay(Callback):
         if len(targets) > _MAX_TARGETS:
             self.console.print(f"… {len(targets)} targets in all")
         print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
-        self.console.print(_splits_table(dataset))
+        self.console.print(_splits_table(dataset) if targets else _sizes(dataset))
         self.console.print(
             f"Model: layers {config.model.layers}, width {config.model.width}, "
             f"{count:,} parameters. Folder: {folder}"
@@ -70,6 +77,20 @@ class TrainingDisplay(Callback):
     def on_warning(self, warning: str) -> None:
         if not self.quiet:
             self.console.print(warning, style="yellow")
+
+    def on_progress(self, done: int, of: int) -> None:
+        if self.quiet:
+            return
+        if self._live is None and self.console.is_terminal:
+            columns = (TextColumn("Descriptors"), BarColumn(), MofNCompleteColumn())
+            self._live = Progress(*columns, TimeRemainingColumn(), console=self.console)
+            self._bar = self._live.add_task("descriptors", total=of)
+            self._live.start()
+        if self._live is not None:
+            self._live.update(self._bar, completed=done)
+        if done == of:
+            self.close()
+            self.console.print(f"Descriptors of {of:,} molecules are computed.")
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of
@@ -111,7 +132,11 @@ class TrainingDisplay(Callback):
         scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
         self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
         if not self.quiet:
-            self.console.print(f"Predict: molsepnorm predict --model {result.folder} --smiles CCO")
+            if self._predicts:
+                use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"
+            else:
+                use = f"Fine-tune: molsepnorm train --data FILE --from {result.folder}"
+            self.console.print(use)
 
     def close(self) -> None:
         """Remove the bar from the terminal; may be called at any time."""
@@ -141,7 +166,7 @@ class SeriesDisplay(Callback):
     ) -> None:
         if not self.quiet and not self.training:
             print_dataset(self.console, dataset)
-            self.console.print(_splits_table(dataset))
+            self.console.print(_splits_table(dataset) if targets else _sizes(dataset))
         self.training = True
 
     def on_end(self, result: TrainingResult) -> None:
@@ -154,6 +179,12 @@ class SeriesDisplay(Callback):
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
+
+
+def _sizes(dataset: Dataset) -> str:
+    """Return the number of molecules of each split, for a data set without labels."""
+    sizes = (f"{len(dataset.splits[split]):,} {split}" for split in SPLITS)
+    return f"Molecules: {', '.join(sizes)}"
 
 
 def _splits_table(dataset: Dataset) -> Table:

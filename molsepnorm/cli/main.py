@@ -16,6 +16,7 @@ from molsepnorm.errors import MolsepnormError
 
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
+    "pretrain": "Train a model on structures, to start from.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
     "data": "Check a table, list the named data sets, encode one.",

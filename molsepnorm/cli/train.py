@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,9 @@ from molsepnorm.cli.options import (
     training_options,
 )
 from molsepnorm.cli.signals import rank, stop_on_signal
+
+if TYPE_CHECKING:
+    from molsepnorm.training import TrainConfig
 
 
 @click.command(cls=GroupedCommand)
@@ -42,9 +45,28 @@ def train(
     molsepnorm train --resume runs/zinc-1
     torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """
+    run_training(ctx, None if resume else configuration(options), output, resume, quiet)
+
+
+def run_training(
+    ctx: click.Context,
+    config: TrainConfig | None,
+    output: Path | None,
+    resume: Path | None,
+    quiet: bool,
+) -> None:
+    """Train, or continue a run, until it is finished or a signal stops it; exit if stopped.
+
+    Args:
+        ctx: the command that was called.
+        config: the configuration; None for a run that is continued.
+        output: the run folder; None for the next free one.
+        resume: folder of the run to continue.
+        quiet: print only the final scores.
+    """
     from molsepnorm.cli.display import TrainingDisplay
     from molsepnorm.training import StopWhen
-    from molsepnorm.training import train as run_training
+    from molsepnorm.training import train as start
     from molsepnorm.training.folder import RunFolder
 
     silent = bool(rank())  # of torchrun's processes, only the first prints
@@ -52,13 +74,13 @@ def train(
     display.console.quiet = silent
     if resume is not None:
         _require_nothing_else(ctx)
-        config, folder = None, resume
+        folder = resume
     else:
-        config = configuration(options)
+        assert config is not None
         folder = output or RunFolder.numbered(config.data.label)
     with stop_on_signal(lambda: display.training) as stop:
         try:
-            result = run_training(
+            result = start(
                 config,
                 folder,
                 resume=resume is not None,
@@ -68,7 +90,8 @@ def train(
             display.close()
     if not result.finished:
         if not silent:
-            say(f"Stopped and saved. Continue: molsepnorm train --resume {result.folder}", err=True)
+            command = f"molsepnorm {ctx.info_name} --resume {result.folder}"
+            say(f"Stopped and saved. Continue: {command}", err=True)
         # without a signal here, another process received it
         sys.exit(128 + (stop.signal or signal.SIGTERM))
 

@@ -1,0 +1,67 @@
+"""`molsepnorm pretrain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from molsepnorm.cli.options import (
+    FILE,
+    GroupedCommand,
+    configuration,
+    option,
+    output_option,
+    recipe_options,
+    setting_options,
+)
+from molsepnorm.cli.train import run_training
+
+
+@click.command(cls=GroupedCommand)
+@option(
+    "--data",
+    "files",
+    heading="Data",
+    type=FILE,
+    multiple=True,
+    help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed; may be repeated.",
+)
+@setting_options("data.smiles_column", "data.featurizer", "data.on_invalid")
+@recipe_options
+@setting_options("model", "optim.lr", "run", without=("run.metric",))
+@output_option("Folder of the run. [default: runs/<name>-<number>]")
+@option("--resume", type=FILE, help="Continue the run in this folder.")
+@option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
+@click.pass_context
+def pretrain(
+    ctx: click.Context,
+    files: tuple[Path, ...],
+    output: Path | None,
+    resume: Path | None,
+    quiet: bool,
+    settings: dict[str, Any],
+    **options: Any,
+) -> None:
+    """Train a model on structures alone, from which `train --from` then starts.
+
+    The weights of the losses are settings: objective.descriptors, objective.fingerprint,
+    objective.masked and objective.contrastive.
+
+    \b
+    molsepnorm pretrain --data molecules.smi --output runs/pretrained
+    molsepnorm pretrain --data a.csv --data b.parquet --set objective.masked=1 --epochs 5
+    molsepnorm pretrain --resume runs/pretrained
+    molsepnorm train --data my.csv --targets logS --from runs/pretrained
+    """
+    config = None
+    if resume is None:
+        from molsepnorm.training.config import config_folder
+
+        if not files:
+            raise click.UsageError("name the molecules: --data FILE")
+        options["config"] = options["config"] or config_folder() / "pretrain.yaml"
+        structures = {"data.structures": [str(file) for file in files]}
+        config = configuration({**options, "settings": {**settings, **structures}})
+    run_training(ctx, config, output, resume, quiet)
