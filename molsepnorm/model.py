@@ -77,6 +77,15 @@ class PropertyModel:
         """The encoding of molecules that the network needs."""
         return encoding_of(self.network.config)
 
+    def require_targets(self) -> None:
+        """Raise a `ConfigError` if the model was pre-trained without targets."""
+        if not self.task.targets:
+            raise ConfigError(
+                "this model was pre-trained without targets, so it predicts nothing: fine-tune it "
+                "on your table (molsepnorm train --from MODEL), or use its embeddings (molsepnorm "
+                "embed)"
+            )
+
     def save_pretrained(self, folder: Path | str) -> None:
         """Write the model folder; an existing model folder is replaced.
 

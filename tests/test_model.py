@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 import json
 import os
 
@@ -12,13 +13,14 @@ import pytest
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ModelError, MolsepnormError, StorageError
+from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, StorageError
 from molsepnorm.files.digests import json_digest
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.tasks import Target, Task
 
 CONFIG = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}
@@ -115,6 +117,31 @@ def test_a_run_folder_is_read_like_its_model_folder(tmp_path):
     model.save_pretrained(tmp_path / "run" / "model")
     for folder in (tmp_path / "run", tmp_path / "run" / "model", str(tmp_path / "run")):
         assert PropertyModel.from_pretrained(folder).task == model.task
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+@pytest.mark.filterwarnings("error")
+def test_a_model_without_targets_is_read_back_and_predicts_nothing(tmp_path, head):
+    """Its network has no outputs; every other weight is equal to the bit."""
+    torch.manual_seed(0)
+    network = Graphormer(GraphormerConfig(**CONFIG, outputs=0, head=head)).eval()
+    model = PropertyModel(network, "zinc", Task((), "loss"), "pretraining")
+    model.save_pretrained(tmp_path)
+    again = PropertyModel.from_pretrained(tmp_path)
+    assert (again.task, again.objective) == (model.task, "pretraining")
+    here, there = model.network.state_dict(), again.network.state_dict()
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    assert _outputs(again).shape == (len(SMILES), 0)
+    predictor, refusal = Predictor(again), "pre-trained without targets, so it predicts nothing"
+    with pytest.raises(ConfigError, match=refusal):
+        predictor.predict(SMILES)
+    with pytest.raises(ConfigError, match=refusal):
+        predictor.predict_graphs([featurize.get("zinc")("CCO")])
+    out = io.StringIO()
+    with pytest.raises(ConfigError, match="fine-tune it on your table .*--from.* or use its embed"):
+        predict_rows(predictor, [{"smiles": SMILES}], out, smiles_column="smiles", source="rows")
+    assert out.getvalue() == ""
 
 
 def test_reading_does_not_change_the_random_state(tmp_path):

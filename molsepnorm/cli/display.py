@@ -166,7 +166,7 @@ class SeriesDisplay(Callback):
     ) -> None:
         if not self.quiet and not self.training:
             print_dataset(self.console, dataset)
-            self.console.print(_splits_table(dataset) if targets else _sizes(dataset))
+            self.console.print(_splits_table(dataset))
         self.training = True
 
     def on_end(self, result: TrainingResult) -> None:

@@ -26,7 +26,7 @@ from molsepnorm.cli.train import run_training
     heading="Data",
     type=FILE,
     multiple=True,
-    help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed; may be repeated.",
+    help="File with SMILES: CSV, TSV, Parquet, SDF or .smi; may be repeated.",
 )
 @setting_options("data.smiles_column", "data.featurizer", "data.on_invalid")
 @recipe_options

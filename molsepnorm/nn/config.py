@@ -144,7 +144,7 @@ class GraphormerConfig:
     molecule_features: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
-    """Number of outputs per molecule."""
+    """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 
     @property
     def norms(self) -> Norms:

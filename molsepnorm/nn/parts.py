@@ -62,7 +62,19 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     """Return the map from R channels to the outputs: linear, or two layers with a GELU."""
     if config.head == "linear":
-        return nn.Linear(width, config.outputs)
+        return _output_layer(width, config.outputs)
     return nn.Sequential(
-        nn.Linear(width, config.width), nn.GELU(), nn.Linear(config.width, config.outputs)
+        nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
     )
+
+
+class _NoOutputs(nn.Linear):
+    """A linear layer without outputs. torch would warn that it has no weights to draw."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+def _output_layer(width: int, outputs: int) -> nn.Linear:
+    """Return a linear layer; without outputs, there is nothing in it to train."""
+    return nn.Linear(width, outputs) if outputs else _NoOutputs(width, 0).requires_grad_(False)

@@ -99,12 +99,14 @@ class Predictor:
         """Return the predictions in the order of the SMILES.
 
         Raises:
-            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings.
+            ConfigError: the model was pre-trained without targets; or `smiles` is a string, a
+                mapping or a table, not a list of strings.
         """
         return list(self.stream(smiles))
 
     def stream(self, smiles: Iterable[str]) -> Iterator[Prediction]:
         """Yield the predictions one by one, in memory that does not grow with their number."""
+        self.model.require_targets()
         require_several(smiles, "smiles")  # now, not at the first prediction
         return (
             prediction
@@ -114,6 +116,7 @@ class Predictor:
 
     def outcomes(self, smiles: Iterable[str]) -> Iterator[Outcome]:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
+        self.model.require_targets()
         require_several(smiles, "smiles")
         return (outcome for _, outcome in self._parts(smiles))
 
@@ -124,9 +127,10 @@ class Predictor:
         is not finite, its row is NaN.
 
         Raises:
-            ConfigError: one is no `MolGraph`, or has other features than the model reads; the
-                message has its index.
+            ConfigError: the model was pre-trained without targets; or a graph is no `MolGraph`, or
+                has other features than the model reads (the message has its index).
         """
+        self.model.require_targets()
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 

@@ -52,9 +52,11 @@ def predict_rows(
         The number of rows, and the number of rows that failed.
 
     Raises:
-        ConfigError: there is no such column, or several, or the table has one of the new columns.
+        ConfigError: the model was pre-trained without targets; there is no such column, or several;
+            or the table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
     """
+    predictor.model.require_targets()
     chunks = iter(chunks)
     first = next(chunks, None)
     if first is None:

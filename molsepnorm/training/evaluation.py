@@ -63,7 +63,8 @@ def evaluate(
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
 
     Raises:
-        ConfigError: unknown split or device, or the data set lacks one of the model's targets.
+        ConfigError: unknown split or device, the data set lacks one of the model's targets, or the
+            model was pre-trained without targets.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: the folder does not hold a complete model.
     """
@@ -100,6 +101,8 @@ def select(
         folder, model = model, PropertyModel.from_pretrained(model)
         if data.table is not None:
             data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
+    if labelled:
+        model.require_targets()
     split = split or default
     data = _fit_to_model(data, model)
     if split == "all":

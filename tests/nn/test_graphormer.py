@@ -439,11 +439,16 @@ def test_a_removed_kind_of_norm_is_refused(kind: str) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["layers", "width", "ffn_width", "heads", "max_degree", "outputs"])
+@pytest.mark.parametrize("name", ["layers", "width", "ffn_width", "heads", "max_degree"])
 @pytest.mark.parametrize("size", [0, -3])
 def test_sizes_below_one_are_refused(name: str, size: int) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 1; got {size}"):
         GraphormerConfig(**{name: size})
+
+
+def test_a_negative_number_of_outputs_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model\.outputs must be at least 0; got -1"):
+        GraphormerConfig(outputs=-1)
 
 
 @pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes"])

@@ -14,6 +14,8 @@ from molsepnorm.cli.main import main
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.tasks import Task
 from molsepnorm.training import StopWhen, evaluate, load_config, train
 from molsepnorm.training.objectives.supervised import dataset_scores
 
@@ -100,6 +102,14 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     assert found.dataset.classes == ((), (), ("blue", "green", "red"))
     assert 0 <= found.scores["accuracy/c"] <= 1
     assert np.isnan(found.scores["roc_auc"])
+
+
+def test_a_model_without_targets_cannot_be_scored(coloured):
+    config, _ = coloured
+    network = Graphormer(GraphormerConfig(layers=1, width=16, heads=2, outputs=0))
+    model = PropertyModel(network, "zinc", Task((), "loss"), "pretraining")
+    with pytest.raises(ConfigError, match="this model was pre-trained without targets"):
+        evaluate(model, config.data)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,24 @@ def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path)
     assert torch.equal(new.network.head.weight, before)
 
 
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+def test_a_model_without_targets_gives_its_body_to_any_task(head):
+    """The head is new; a model without targets can be trained further, too."""
+    pretrained = replace(_model(head=head), objective="pretraining")
+    for targets in ((Target("y", "regression"), Target("z", "binary")), ()):
+        new = _model(*targets, head=head)
+        before = {name: tensor.clone() for name, tensor in new.network.state_dict().items()}
+        loaded = load_weights(new.network, new.task, pretrained)
+        old = pretrained.network.state_dict()
+        for name, tensor in new.network.state_dict().items():
+            expected = before if name.startswith("head.") else old
+            assert torch.equal(tensor, expected[name]), name
+        parameters = new.network.named_parameters()
+        in_head = sum(p.numel() for name, p in parameters if name.startswith("head."))
+        assert loaded.parameters - loaded.loaded == in_head
+        assert (loaded.same_targets, loaded.new_targets) == ((), new.task.names)
+
+
 def test_many_new_targets_are_summed_up():
     new = _model(*(Target(f"t{i}", "binary") for i in range(12)))
     loaded = load_weights(new.network, new.task, _model(Target("y", "binary")))
