@@ -111,9 +111,9 @@ class TrainingDisplay(Callback):
         due = self._last_printed == 0 or record.epoch // every > self._last_printed // every
         if due or record.epoch == epochs:
             self._last_printed = record.epoch
+            loss = "" if math.isnan(record.train_loss) else f"  loss {record.train_loss:.4f}"
             self.console.print(
-                f"epoch {record.epoch}/{epochs}  loss {record.train_loss:.4f}"
-                f"{self._score}{' *' if record.best else ''}  "
+                f"epoch {record.epoch}/{epochs}{loss}{self._score}{' *' if record.best else ''}  "
                 f"{record.graphs_per_second:,.0f} graphs/s  "
                 f"{self._time_left(record.epoch)}"
             )

@@ -15,12 +15,14 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import Body
+from molsepnorm.training.fitted_head import fit_head
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
@@ -47,6 +49,8 @@ class Trainer:
         folder: the storage of checkpoints and of the best model.
         callback: receives the events of training.
         world: the processes that train together.
+        new_targets: targets of a model that was trained before; their output weights are fitted,
+            and the model is validated before the first epoch.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Trainer:
         folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
+        new_targets: Sequence[str] = (),
     ) -> None:
         self.config, self.dataset, self.model = config, dataset, model
         self.folder, self.callback, self.world = folder, callback, world
@@ -82,6 +87,12 @@ class Trainer:
                 "finetune.freeze_epochs trains only the output weights, and the objective "
                 f"{config.objective.name} has none: leave it out"
             )
+        self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
+        self.has_fitted_head = bool(new_targets)
+        if new_targets:
+            if not config.finetune.freeze_epochs:
+                self._estimate_statistics(self.network)
+            fit_head(self.network, model.task, self.examples, train, new_targets)
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
@@ -90,7 +101,6 @@ class Trainer:
             config = settled(config, self.device, world, callback.on_warning)
         parts = (config, self.objective, self.average, self.optimizer, train, world)
         self.step = TrainStep(*parts, callback.on_warning)
-        self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         self.threads = ThreadChooser(thread_choices(config.run.threads, self.device, world.size))
         self.progress = Progress()
         self.set_epochs(config.run.epochs)
@@ -144,6 +154,13 @@ class Trainer:
             self.world.on_main_process(
                 lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
             )
+
+    def start(self) -> bool:
+        """Validate a model with a fitted head as epoch 0, and write the first checkpoint; return
+        whether a callback stops the run."""
+        stopped = self.has_fitted_head and self._end_epoch()
+        self.save()
+        return stopped
 
     def fit(self) -> bool:
         """Train to the last epoch, or until patience ends or a callback stops the run.
@@ -235,14 +252,18 @@ class Trainer:
     def validate(self) -> tuple[float, dict[str, float]]:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
-        objective, blocks = self.trained_objective(), self.config.run.blocks
+        objective = self.trained_objective()
         with self.threads.paused():
             if not self.body.frozen:
-                sample = self.schedule.statistics_batches()
-                shares = (self.world.share(each, min_size=1) for each in sample)
-                batches = (self.graphs.cut(each, blocks) for each in shares)
-                estimate_statistics(objective.network, batches)
+                self._estimate_statistics(objective.network)
             return objective.eval().validate(self.dataset.splits["val"], self.world)
+
+    def _estimate_statistics(self, network: Graphormer) -> None:
+        sample = self.schedule.statistics_batches()
+        shares = (self.world.share(each, min_size=1) for each in sample)
+        estimate_statistics(
+            network, (self.graphs.cut(each, self.config.run.blocks) for each in shares)
+        )
 
     def _end_epoch(self) -> bool:
         """Validate, keep the best model, write the history; return whether a callback stops."""
@@ -254,12 +275,12 @@ class Trainer:
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
-            lr=learning_rate(progress.step - 1, self.total_steps, self.config.optim),
-            train_loss=progress.loss_sum / max(progress.loss_count, TINY),
+            lr=learning_rate(max(progress.step - 1, 0), self.total_steps, self.config.optim),
+            train_loss=progress.loss_sum / progress.loss_count if progress.loss_count else math.nan,
             val_loss=val_loss,
             scores=scores,
             seconds=progress.epoch_seconds,
-            graphs_per_second=progress.graphs / progress.epoch_seconds,
+            graphs_per_second=progress.graphs / max(progress.epoch_seconds, TINY),
             best=best,
             threads=self.threads.threads,
         )

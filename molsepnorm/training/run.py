@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -181,7 +181,8 @@ def _train(
             )
         dataset = replace(dataset, warnings=tuple(warnings))
         world.spread_random(config.run.seed)
-        trainer = Trainer(config, dataset, model, run, callback, world)
+        fitted = loaded.new_targets if loaded and _fits_head(config) else ()
+        trainer = Trainer(config, dataset, model, run, callback, world, fitted)
         if resume:
             assert isinstance(run, RunFolder)
             run.require_same_data(dataset)
@@ -192,11 +193,11 @@ def _train(
                 trainer.set_epochs(epochs_within(trainer, left))
             adaptive = len(trainer.threads.choices) > 1
             world.on_main_process(lambda: run.begin(config, dataset, loaded, adaptive))
-            trainer.save()
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         callback.on_start(config.model_copy(update={"run": epochs}), dataset, model, run.path)
-        finished = trainer.fit()
-        best = run.best() if trainer.progress.best_epoch else None
+        stopped = not resume and trainer.start()
+        finished = not stopped and trainer.fit()
+        best = run.best() if trainer.progress.best_epoch is not None else None
         metrics: dict[str, Any] = {}
         if finished and best is not None:
             found = best
@@ -207,6 +208,12 @@ def _train(
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result
+
+
+def _fits_head(config: TrainConfig) -> bool:
+    """Return whether new output weights are fitted to the embeddings before training."""
+    linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
+    return config.finetune.head == "fitted" and linear and supervised
 
 
 def _start(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
