@@ -33,7 +33,7 @@ class Range(NamedTuple):
     le: int
 
 
-FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "outputs")
+FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "centers", "outputs")
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
 
 
@@ -128,8 +128,9 @@ class GraphormerConfig:
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
     them."""
-    head: Literal["linear", "mlp"] = "linear"
-    """Output head: one linear map, or two with a GELU in between."""
+    head: Literal["linear", "mlp", "kernel"] = "linear"
+    """Output head: one linear map, or two with a GELU in between. Fine-tuning can make a kernel
+    head, which compares a molecule with training molecules."""
 
     atom_sizes: tuple[int, ...] = (28,)
     """Number of values of each atom feature (ZINC has one feature)."""
@@ -143,6 +144,8 @@ class GraphormerConfig:
     """Number of bonds of a shortest path that are encoded (L)."""
     molecule_features: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
+    centers: Annotated[int, Range(0, 1_000_000)] = 0
+    """Number of training molecules in a kernel head."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 
@@ -210,6 +213,10 @@ class GraphormerConfig:
             raise ConfigError(
                 "model.urpe cannot be combined with model.pair_width: attention with pair vectors "
                 f"has no gates; got urpe={self.urpe}, pair_width={self.pair_width}. Leave one out"
+            )
+        if (self.head == "kernel") != (self.centers > 0):
+            raise ConfigError(
+                "model.head: kernel cannot be trained: fine-tuning makes it if finetune.probe is on"
             )
         if not 0 < self.norm_momentum <= 1:
             raise ConfigError(

@@ -10,6 +10,7 @@ from torch import nn
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.dropout import Dropout
+from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.nn.kernels.attention import FastSelfAttention
 from molsepnorm.nn.kernels.bias import FastAttentionBias
 from molsepnorm.nn.kernels.dropout import ByteDropout
@@ -60,9 +61,11 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
-    """Return the map from R channels to the outputs: linear, or two layers with a GELU."""
+    """Return the map from R channels to the outputs, as `config.head` says."""
     if config.head == "linear":
         return _output_layer(width, config.outputs)
+    if config.head == "kernel":
+        return KernelHead(width, config.centers, config.outputs)
     return nn.Sequential(
         nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -54,12 +54,12 @@ class FinetuneConfig(BaseModel):
     weights_sha256: str | None = None
     """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
     refuses a start with other weights."""
-    head: Literal["fitted", "random"] = "fitted"
-    """Initial output weights of new targets. fitted: those of a linear model of the embeddings,
-    see `molsepnorm.training.fitted_head`.
+    probe: bool = True
+    """Fit the head to the embeddings of the start before the first epoch.
 
-    The fitted model is also validated before the first epoch, as epoch 0, and can be the best one.
-    """
+    Training then begins with the output weights of a linear regression. A kernel regression of the
+    same embeddings is validated as epoch 0, and is the model if no epoch is better (see
+    `molsepnorm.training.probe`)."""
     freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
     """Number of epochs at the beginning that train only the output weights.
 

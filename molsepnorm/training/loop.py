@@ -22,12 +22,12 @@ from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_check
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import Body
-from molsepnorm.training.fitted_head import fit_head
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
+from molsepnorm.training.probe import Embedded, fit_kernel, fit_linear
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
 from molsepnorm.training.step import TrainStep
@@ -49,8 +49,7 @@ class Trainer:
         folder: the storage of checkpoints and of the best model.
         callback: receives the events of training.
         world: the processes that train together.
-        new_targets: targets of a model that was trained before; their output weights are fitted,
-            and the model is validated before the first epoch.
+        probed: targets whose output weights are fitted before training, see `finetune.probe`.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Trainer:
         folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
-        new_targets: Sequence[str] = (),
+        probed: Sequence[str] = (),
     ) -> None:
         self.config, self.dataset, self.model = config, dataset, model
         self.folder, self.callback, self.world = folder, callback, world
@@ -88,11 +87,11 @@ class Trainer:
                 f"{config.objective.name} has none: leave it out"
             )
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
-        self.has_fitted_head = bool(new_targets)
-        if new_targets:
-            if not config.finetune.freeze_epochs:
-                self._estimate_statistics(self.network)
-            fit_head(self.network, model.task, self.examples, train, new_targets)
+        self.probe: PropertyModel | None = None
+        if probed:
+            embedded = Embedded.by(self.network, self.examples, train)
+            fit_linear(self.network, model.task, embedded, probed)
+            self.probe = fit_kernel(model, embedded)
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
@@ -156,9 +155,14 @@ class Trainer:
             )
 
     def start(self) -> bool:
-        """Validate a model with a fitted head as epoch 0, and write the first checkpoint; return
+        """Validate the probe, if there is one, as epoch 0, and write the first checkpoint; return
         whether a callback stops the run."""
-        stopped = self.has_fitted_head and self._end_epoch()
+        stopped = False
+        if self.probe is not None:
+            objective = make_objective(self.config, self.probe, self.examples).eval()
+            with self.threads.paused():
+                validated = objective.validate(self.dataset.splits["val"], self.world)
+            stopped = self._end_epoch(self.probe, objective, *validated)
         self.save()
         return stopped
 
@@ -181,7 +185,10 @@ class Trainer:
             if not stopped:
                 progress.epoch, progress.step_in_epoch = epoch, 0
             if validate:
-                stopped = self._end_epoch()
+                started = time.perf_counter()
+                validated = self.validate()
+                progress.seconds += time.perf_counter() - started
+                stopped = self._end_epoch(self.model, self.trained_objective(), *validated)
             if validate or stopped:
                 self.save()
         return self._finished()
@@ -265,10 +272,11 @@ class Trainer:
             network, (self.graphs.cut(each, self.config.run.blocks) for each in shares)
         )
 
-    def _end_epoch(self) -> bool:
-        """Validate, keep the best model, write the history; return whether a callback stops."""
+    def _end_epoch(
+        self, model: PropertyModel, objective: Objective, val_loss: float, scores: dict[str, float]
+    ) -> bool:
+        """Keep the best model and write the history; return whether a callback stops."""
         progress, started = self.progress, time.perf_counter()
-        val_loss, scores = self.validate()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
         best = metric.better(score, progress.best_score)
@@ -287,9 +295,7 @@ class Trainer:
         if best:
             progress.best_score = None if math.isnan(score) else score
             progress.best_epoch = progress.epoch
-            self.world.on_main_process(
-                lambda: self.folder.keep_best(self.model, self.trained_objective())
-            )
+            self.world.on_main_process(lambda: self.folder.keep_best(model, objective))
         self.world.on_main_process(lambda: self.folder.append_history(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0

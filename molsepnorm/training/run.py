@@ -181,8 +181,8 @@ def _train(
             )
         dataset = replace(dataset, warnings=tuple(warnings))
         world.spread_random(config.run.seed)
-        fitted = loaded.new_targets if loaded and _fits_head(config) else ()
-        trainer = Trainer(config, dataset, model, run, callback, world, fitted)
+        probed = loaded.new_targets if loaded and _is_probed(config) else ()
+        trainer = Trainer(config, dataset, model, run, callback, world, probed)
         if resume:
             assert isinstance(run, RunFolder)
             run.require_same_data(dataset)
@@ -210,10 +210,10 @@ def _train(
         return result
 
 
-def _fits_head(config: TrainConfig) -> bool:
-    """Return whether new output weights are fitted to the embeddings before training."""
+def _is_probed(config: TrainConfig) -> bool:
+    """Return whether the head is fitted before training."""
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
-    return config.finetune.head == "fitted" and linear and supervised
+    return config.finetune.probe and linear and supervised
 
 
 def _start(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
