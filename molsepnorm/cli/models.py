@@ -25,6 +25,7 @@ def models(name: str | None, as_json: bool) -> None:
     \b
     molsepnorm models
     molsepnorm models molsepnorm-small
+    molsepnorm models molsepnorm-small --json
     molsepnorm train --data my.csv --targets logS --from molsepnorm-small
     """
     from dataclasses import asdict
