@@ -26,7 +26,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.pretrained import CARD, read_card, resolve, shipped_models
+from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -172,8 +172,7 @@ class PropertyModel:
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
-        if (folder / CARD).exists():
-            excludes |= read_card(folder).excludes
+        excludes |= read_exclusions(folder)
         objective = about.get("objective", SUPERVISED)
         return PropertyModel(network.eval(), featurizer, task, objective, excludes)
 

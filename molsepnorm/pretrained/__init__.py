@@ -5,7 +5,7 @@ The name of such a model can be given wherever a model folder is expected.
 
 from __future__ import annotations
 
-from molsepnorm.pretrained.card import CARD, ModelCard, Score, Source, read_card
+from molsepnorm.pretrained.card import CARD, ModelCard, Score, Source, read_card, read_exclusions
 from molsepnorm.pretrained.shipped import recorded_path, resolve, shipped_models
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Score",
     "Source",
     "read_card",
+    "read_exclusions",
     "recorded_path",
     "resolve",
     "shipped_models",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from molsepnorm.files.reading import check_types, read_json
 
-__all__ = ["CARD", "ModelCard", "Score", "Source", "read_card"]
+__all__ = ["CARD", "ModelCard", "Score", "Source", "read_card", "read_exclusions"]
 
 CARD = "card.json"
 """Name of the card in a model folder."""
@@ -103,6 +103,23 @@ def read_card(folder: Path) -> ModelCard:
     """
     path = folder / CARD
     return check_types(ModelCard, read_json(path), f"{path} is not a model card")
+
+
+def read_exclusions(folder: Path) -> dict[str, str]:
+    """Return `ModelCard.excludes` from the card in a model folder; empty without a card.
+
+    The other entries are not checked, because importing pydantic takes longer than loading a model.
+
+    Raises:
+        ModelError, StorageError: as in `read_card`.
+    """
+    if not (folder / CARD).exists():
+        return {}
+    content = read_json(folder / CARD)
+    excludes = content.get("excludes") if isinstance(content, dict) else None
+    if isinstance(excludes, dict) and all(isinstance(each, str) for each in excludes.values()):
+        return excludes
+    return read_card(folder).excludes  # raises an error that names the entry
 
 
 def _require_digest(text: str) -> None:

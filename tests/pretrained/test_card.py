@@ -33,14 +33,28 @@ def test_a_card_is_read_back(tmp_path):
     ],
 )
 def test_an_invalid_card_is_refused(tmp_path, entry, value, message):
-    """The message names the file and the entry, also when the model is loaded."""
+    """The message names the file and the entry. A model is loaded unless its exclusions are
+    invalid."""
     folder = tmp_path / "tiny"
-    write_model_with_card(folder)
+    card = write_model_with_card(folder)
     content = json.loads((folder / CARD).read_text())
     (folder / CARD).write_text(json.dumps({**content, entry: value}))
     with pytest.raises(ModelError, match=f"card.json is not a model card: .*{message}"):
         read_card(folder)
-    with pytest.raises(ModelError, match="card.json is not a model card: "):
+    if entry == "excludes":
+        with pytest.raises(ModelError, match=f"card.json is not a model card: .*{message}"):
+            PropertyModel.from_pretrained(folder)
+    else:
+        assert PropertyModel.from_pretrained(folder).excludes == card.excludes
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"excludes": null}'])
+def test_a_damaged_card_is_refused(tmp_path, text):
+    """A model is not loaded without its exclusions."""
+    folder = tmp_path / "tiny"
+    write_model_with_card(folder)
+    (folder / CARD).write_text(text)
+    with pytest.raises(ModelError, match="card.json is (damaged|not a model card): "):
         PropertyModel.from_pretrained(folder)
 
 
