@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -71,6 +72,9 @@ class PropertyModel:
     objective: str = SUPERVISED
     """Name of the training objective. Other objectives than supervised learning leave the head
     untrained."""
+    excludes: dict[str, str] = field(default_factory=dict)
+    """Data sets that the model must not be evaluated on, by name, each with the reason. They are
+    those of its card and of the models that it was fine-tuned from."""
 
     @property
     def encoding(self) -> EncodingSpec:
@@ -85,6 +89,25 @@ class PropertyModel:
                 "on your table (molsepnorm train --from MODEL), or use its embeddings (molsepnorm "
                 "embed)"
             )
+
+    def leak(self, dataset: str | None, allow: bool) -> str | None:
+        """Return why scores on a named data set would be too optimistic; None if they would not.
+
+        Args:
+            dataset: name of the data set; None for a table, which is not recognised.
+            allow: return the reason instead of raising an error.
+
+        Raises:
+            ConfigError: the model must not be evaluated on the data set.
+        """
+        reason = None if dataset is None else self.excludes.get(dataset)
+        if reason is None or allow:
+            return reason
+        raise ConfigError(
+            f"this model, or one that it was fine-tuned from, must not be evaluated on {dataset}: "
+            f"{reason}. Choose another model or data set. With --allow-leak it is used "
+            "nevertheless, and the results say so"
+        )
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write the model folder; an existing model folder is replaced.
@@ -105,6 +128,8 @@ class PropertyModel:
         }
         if self.objective != SUPERVISED:
             about["objective"] = self.objective
+        if self.excludes:
+            about["excludes"] = self.excludes
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -116,11 +141,14 @@ class PropertyModel:
 
         Both files are compared with the digests in `config.json`, if there are any.
 
+        Args:
+            folder: the folder, or the name of a model that comes with the package.
+
         Raises:
             ModelError: the folder is missing, incomplete or damaged, was written by a newer
                 molsepnorm, or holds a number that is not finite.
         """
-        folder = _find(Path(folder))
+        folder = _find(folder)
         about = _read_config(folder / _CONFIG)
         weights = _read_weights(folder / _WEIGHTS, about)
         try:
@@ -129,6 +157,7 @@ class PropertyModel:
             if task.outputs != config.outputs:
                 raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
+            excludes = dict(about.get("excludes", {}))
             _require_featurizer(folder / _CONFIG, about, config)
             _require_enough_weights(config, weights)
         except _WRONG_ENTRY as error:
@@ -143,7 +172,9 @@ class PropertyModel:
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
-        return PropertyModel(network.eval(), featurizer, task, about.get("objective", SUPERVISED))
+        excludes |= read_exclusions(folder)
+        objective = about.get("objective", SUPERVISED)
+        return PropertyModel(network.eval(), featurizer, task, objective, excludes)
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -178,16 +209,21 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
 
 def weights_digest(folder: Path | str) -> str:
     """Return the SHA-256 digest of the weights file in the folder of a model or a run."""
-    path = _find(Path(folder)) / _WEIGHTS
+    path = _find(folder) / _WEIGHTS
     with clear_errors(path, "read"):
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _find(folder: Path) -> Path:
+def _find(folder: Path | str) -> Path:
+    folder = resolve(folder)
     with clear_errors(folder, "read"):  # such as a name that is too long
         is_folder = folder.is_dir()
     if not is_folder:
-        raise ModelError(f"there is no folder {folder}: give a run's folder or its model/ folder")
+        message = f"there is no folder {folder}: give a run's folder or its model/ folder"
+        if folder.name == str(folder):
+            message += ", or the name of a model that comes with molsepnorm. "
+            message += did_you_mean(folder.name, shipped_models())
+        raise ModelError(message)
     if not (folder / _CONFIG).exists() and (folder / "model").is_dir():
         folder = folder / "model"
     missing = [name for name in (_CONFIG, _WEIGHTS) if not (folder / name).exists()]
@@ -209,6 +245,7 @@ class _Description:
     network: GraphormerConfig
     featurizer_version: str = "1"
     objective: str = SUPERVISED
+    excludes: dict[str, str] = field(default_factory=dict)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import os
 if "PYTEST_XDIST_WORKER" in os.environ:  # one thread for each worker, set before torch is imported
     os.environ["OMP_NUM_THREADS"] = "1"
 
+import gzip
 import shutil
 import subprocess
 import sys
@@ -27,11 +28,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from support import write_model_with_card
 
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.pretrained import ModelCard
 
 # Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
 if not torch.cuda.is_available():
@@ -67,6 +70,24 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOLSEPNORM_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
+    """The card of a tiny model that takes the place of the models in the package."""
+    monkeypatch.setattr("molsepnorm.pretrained.shipped._FOLDER", tmp_path / "shipped")
+    return write_model_with_card(tmp_path / "shipped" / "molsepnorm-tiny")
+
+
+@pytest.fixture
+def small_zinc(tmp_path: Path) -> Path:
+    """Folder of raw files of zinc-full, with twelve small molecules in each split."""
+    (tmp_path / "raw").mkdir()
+    for number, split in enumerate(("train", "val", "test")):
+        with gzip.open(tmp_path / "raw" / f"{split}.csv.gz", "wt") as file:
+            rows = (f"{'C' * n}{'O' * number}Cl,{n - number}\n" for n in range(1, 13))
+            file.write("smiles,y\n" + "".join(rows))
+    return tmp_path / "raw"
 
 
 @pytest.fixture

@@ -19,12 +19,13 @@ MAY_IMPORT = {
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
+    "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
-    "model": BASE | {"molecules", "nn", "tasks"},
+    "model": BASE | {"molecules", "nn", "tasks", "pretrained"},
     "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm"}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}

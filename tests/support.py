@@ -1,9 +1,12 @@
 """What several test files need: networks whose every weight matters, batches, renumbered atoms,
-other SMILES of a molecule."""
+other SMILES of a molecule, a small model with a card."""
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,10 +14,12 @@ from rdkit import Chem
 from torch import nn
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.model import encoding_of
+from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.pretrained import CARD, ModelCard, Score, Source
+from molsepnorm.tasks import Task
 
 SMALL = {
     "layers": 3,
@@ -81,3 +86,29 @@ def with_marks(smiles: str, seed: int, mapped: bool) -> str:
         else:
             atom.SetIsotope(2 * atom.GetAtomicNum() + 1)
     return Chem.MolToSmiles(mol, canonical=False)
+
+
+REASON = "its labels are computed from descriptors that the model has learnt"
+
+
+def write_model_with_card(folder: Path) -> ModelCard:
+    """A tiny model without targets for ZINC's features, which excludes two data sets."""
+    network = Graphormer(GraphormerConfig(**{**SMALL, "layers": 1, "outputs": 0}))
+    PropertyModel(network, "zinc", Task((), "loss"), "pretraining").save_pretrained(folder)
+    card = ModelCard(
+        name=folder.name,
+        version="1",
+        description="A tiny network.",
+        licence="MIT",
+        sources=(Source("a list of alkanes", 30, "0" * 64), Source("ethers", 1200, "1" * 64)),
+        objectives={"descriptors": 1.0, "fingerprint": 0.5},
+        architecture="1 layer of width 16",
+        parameters=sum(each.numel() for each in network.parameters()),
+        hours=0.1,
+        machine="1 CPU core",
+        weights_sha256=weights_digest(folder),
+        excludes={"zinc": REASON, "zinc-full": REASON},
+        scores=(Score("esol", "rmse", "fine-tuned", 0.78, 0.02, 5),),
+    )
+    (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
+    return card

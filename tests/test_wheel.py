@@ -10,6 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support import write_model_with_card
+
+from molsepnorm.pretrained import shipped_models
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +26,7 @@ def _pip(*args: str | Path) -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     """Made from a copy of the files that git knows or would know, so that nothing is left in the
-    checkout and nothing of it gets in."""
+    checkout and nothing of it gets in, and with one more model."""
     if not shutil.which("git") or not (ROOT / ".git").exists():
         pytest.skip("this is no checkout")
     folder = tmp_path_factory.mktemp("wheel")
@@ -38,6 +41,7 @@ def wheel(tmp_path_factory) -> Path:
         if (ROOT / name).is_file():
             (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "tree" / name)
+    write_model_with_card(folder / "tree" / "molsepnorm" / "pretrained" / "molsepnorm-tiny")
     _pip("wheel", folder / "tree", "--no-deps", "--no-build-isolation", "-w", folder / "dist")
     (made,) = (folder / "dist").glob("*.whl")
     return made
@@ -72,6 +76,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     for path in (ROOT / "configs").glob("*.yaml"):
         assert f"molsepnorm/configs/{path.name}" in names
     assert "molsepnorm/py.typed" in names
+    for model in (*shipped_models(), "molsepnorm-tiny"):
+        for file in ("card.json", "config.json", "model.safetensors"):
+            assert f"molsepnorm/pretrained/{model}/{file}" in names
     assert any(name.endswith("/LICENSE") for name in names)
     tops = {name.partition("/")[0] for name in names}
     assert len(tops) == 2
@@ -91,6 +98,17 @@ def test_the_installed_package_finds_its_recipes(installed, tmp_path):
     assert Path(file).is_relative_to(installed)
     assert Path(folder).is_relative_to(installed)
     assert (name, layers) == ("zinc", "12")
+
+
+def test_the_installed_package_finds_its_models(installed, tmp_path):
+    code = (
+        "from molsepnorm import PropertyModel\nfrom molsepnorm.pretrained import resolve\n"
+        "print(resolve('molsepnorm-tiny'))\n"
+        "print(PropertyModel.from_pretrained('molsepnorm-tiny').objective)\n"
+    )
+    folder, objective = _python(code, target=installed, cwd=tmp_path).splitlines()
+    assert Path(folder).is_relative_to(installed)
+    assert objective == "pretraining"
 
 
 def test_the_installed_command_trains_and_predicts(installed, tmp_path):

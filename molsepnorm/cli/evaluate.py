@@ -33,11 +33,17 @@ if TYPE_CHECKING:
     help="Split to score: train, val, test or all. [default: test; all for a table that the model "
     "was not trained on]",
 )
+@option(
+    "--allow-leak",
+    is_flag=True,
+    help="Score the model on a data set that its card excludes; the output then says so.",
+)
 @setting_options("run.device", "run.precision", defaults=True)
 @json_option
 def evaluate(
     model_folder: Path,
     split: str | None,
+    allow_leak: bool,
     device: str,
     precision: Precision,
     as_json: bool,
@@ -55,16 +61,20 @@ def evaluate(
 
     if (options["dataset"] is None) == (options["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    found = score(model_folder, configuration(options).data, split, device, precision)
+    data = configuration(options).data
+    found = score(model_folder, data, split, device, precision, allow_leak)
     scores = json_scores(found.scores)
     if as_json:
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
         about |= {"not_finite": found.not_finite} if found.not_finite else {}
+        about |= {"leak": found.leak} if found.leak else {}
         print_json({**about, **scores})
         return
     console = make_console()
     console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
     print_dataset(console, found.dataset)
+    if found.leak:
+        console.print(f"The scores are too optimistic: {found.leak}", style="yellow")
     if found.not_finite:
         console.print(
             f"{found.not_finite:,} molecule(s) have a prediction that is not a finite number, so "

@@ -106,6 +106,7 @@ def setting_options(
                 *setting["options"],
                 heading=setting["heading"],
                 type=choice or _TYPES.get(setting["type"]),
+                is_flag=setting["type"] == "yes or no",
                 callback=split_names if setting["type"] == "list" else None,
                 default=setting["default"] if defaults else None,
                 show_default=False,
@@ -213,7 +214,7 @@ model_option = option(
     heading="Model",
     required=True,
     type=FILE,
-    help="Folder of a run or of a saved model.",
+    help="Folder of a run or of a saved model, or a name that `molsepnorm models` lists.",
 )
 
 

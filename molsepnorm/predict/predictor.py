@@ -88,7 +88,7 @@ class Predictor:
         processes: int = 1,
         precision: Precision = "fp32",
     ) -> Predictor:
-        """Load the model from a run's folder, or a model folder.
+        """Load the model from a run's folder or a model folder, or by the name of a shipped one.
 
         Raises:
             ModelError: the folder is missing, incomplete, damaged or of a newer molsepnorm.

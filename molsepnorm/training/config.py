@@ -28,6 +28,7 @@ from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
+from molsepnorm.pretrained import recorded_path
 from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
@@ -207,7 +208,7 @@ class TrainConfig(_Section):
             paths["structures"] = [each.resolve() for each in self.data.structures]
         finetune = self.finetune
         if finetune.start is not None:
-            finetune = finetune.model_copy(update={"start": finetune.start.resolve()})
+            finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
         data = self.data.model_copy(update=paths)
         return self.model_copy(update={"data": data, "finetune": finetune})
 

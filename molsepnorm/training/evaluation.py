@@ -13,6 +13,7 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import Precision, pick_device, predict
+from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
@@ -32,6 +33,8 @@ class Evaluation(NamedTuple):
     """Number of molecules with a prediction that is not finite; its target has no scores."""
     scores: dict[str, float]
     """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
+    leak: str | None = None
+    """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
 
 
 class Selection(NamedTuple):
@@ -50,33 +53,36 @@ def evaluate(
     split: str | None = None,
     device: str = "auto",
     precision: Precision = "fp32",
+    allow_leak: bool = False,
 ) -> Evaluation:
     """Score a model on a split of a data set, or on all its molecules.
 
     Args:
-        model: a model, or its folder. With a run folder and the table of that run, the split is
-            the same as in training.
+        model: a model, its folder, or the name of a shipped one. With a run folder and the table
+            of that run, the split is the same as in training.
         data: the data set.
         split: train, val, test or all. The default is test; for a table that the run was not
             trained on it is all.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
+        allow_leak: score the model even on a data set that it must not be evaluated on.
 
     Raises:
-        ConfigError: unknown split or device, the data set lacks one of the model's targets, or the
-            model was pre-trained without targets.
+        ConfigError: unknown split or device, the data set lacks one of the model's targets, the
+            model was pre-trained without targets, or it must not be evaluated on the data set.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: the folder does not hold a complete model.
     """
     chosen = pick_device(device)
-    model, dataset, split, graphs = select(model, data, split)
+    model, dataset, split, graphs = select(model, data, split, allow_leak=allow_leak)
     labels = dataset.labels[graphs]
     check_labels(model.task.targets, labels)
     model.network.to(chosen)
     predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
-    return Evaluation(dataset, split, len(graphs), not_finite, scores)
+    leak = model.leak(data.dataset, allow=True)
+    return Evaluation(dataset, split, len(graphs), not_finite, scores, leak)
 
 
 def select(
@@ -85,24 +91,28 @@ def select(
     split: str | None = None,
     default: str = "test",
     labelled: bool = True,
+    allow_leak: bool = False,
 ) -> Selection:
     """Load a model and the molecules of a split, encoded for it; errors as in `evaluate`.
 
     Args:
         model, data, split: as in `evaluate`.
         default: the split if `split` is None and the data have splits.
-        labelled: whether a table must have the model's targets, as in `datasets.load`.
+        labelled: whether the molecules are scored, so that the model must have targets and a table
+            must have them too.
+        allow_leak: as in `evaluate`.
     """
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
     own_run = None
     if not isinstance(model, PropertyModel):
-        folder, model = model, PropertyModel.from_pretrained(model)
+        folder, model = resolve(model), PropertyModel.from_pretrained(model)
         if data.table is not None:
             data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
     if labelled:
         model.require_targets()
+        model.leak(data.dataset, allow_leak)
     split = split or default
     data = _fit_to_model(data, model)
     if split == "all":
@@ -110,7 +120,7 @@ def select(
     dataset = datasets.load(data, model.encoding, labelled)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
-    if dataset.targets != model.task.names:
+    if model.task.targets and dataset.targets != model.task.names:
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.targets)}"

@@ -20,6 +20,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.pretrained import recorded_path
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -46,7 +47,8 @@ class FinetuneConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     start: Annotated[Path | None, "--from", "Fine-tuning"] = None
-    """Folder of a run or a model to start from. Its architecture and featuriser are used.
+    """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
+    lists. Its architecture and featuriser are used.
 
     The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
     and model.norm_momentum may be set to other values. Targets with the same name, kind and classes
@@ -71,13 +73,15 @@ class FinetuneConfig(BaseModel):
     """Layer-wise decay of the learning rate: layer l of L is trained at layer_decay^(L - l) times
     the body's rate, the embeddings at layer_decay^L times this rate."""
 
+    allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
+    """Train and score the model on a data set that its card excludes; metrics.json then says so."""
+
     def origin(self) -> dict[str, dict[str, str | None]]:
         """Return where the weights came from, for the files of a run; empty without a start."""
         if self.start is None:
             return {}
-        return {
-            "start": {"model": str(self.start.resolve()), "weights_sha256": self.weights_sha256}
-        }
+        model = str(recorded_path(self.start))
+        return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
 
     def lr_factor(self, name: str, layers: int) -> float:
         """Return the factor on the learning rate of a parameter in a network of so many layers.
@@ -106,6 +110,8 @@ class LoadedWeights:
     """Targets whose outputs were loaded."""
     new_targets: tuple[str, ...]
     """Targets whose outputs start with new weights."""
+    excludes: Mapping[str, str]
+    """Data sets that the loaded weights must not be evaluated on, each with the reason."""
 
     def __str__(self) -> str:
         text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
@@ -168,14 +174,11 @@ def with_start(
     return content
 
 
-def open_start(
-    config: FinetuneConfig, architecture: GraphormerConfig, featurizer: str
-) -> PropertyModel | None:
+def open_start(config: FinetuneConfig) -> PropertyModel | None:
     """Read the model that a run starts from; None if it starts from random weights.
 
     Raises:
-        ConfigError: the model has another featuriser or architecture than the run, or there is none
-            and a setting of fine-tuning has no effect.
+        ConfigError: there is none, and a setting of fine-tuning has no effect.
         ModelError: the folder holds no model, a damaged one, or other weights than those named.
     """
     if config.start is None:
@@ -193,12 +196,11 @@ def open_start(
             f"finetune.weights_sha256 names {str(config.weights_sha256)[:12]}…: put that model "
             "back, or name this one as finetune.start again"
         )
-    require_fit(model, architecture, featurizer, str(config.start))
     return model
 
 
 def require_fit(
-    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str = "the start"
+    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str
 ) -> None:
     """Raise a `ConfigError` unless a model has this featuriser and this architecture."""
     if start.featurizer != featurizer:
@@ -262,6 +264,7 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
         parameters=sum(sizes.values()),
         same_targets=tuple(same),
         new_targets=tuple(name for name in task.names if name not in same),
+        excludes=start.excludes,
     )
 
 

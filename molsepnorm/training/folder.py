@@ -156,6 +156,14 @@ class RunFolder:
             "file, or start a new run"
         )
 
+    def excludes(self) -> dict[str, str]:
+        """Return the data sets that the weights which the run started from must not be evaluated
+        on, each with the reason."""
+        environment = read_json(self.environment)
+        loaded = environment.get("loaded_weights", {}) if isinstance(environment, dict) else {}
+        excludes = loaded.get("excludes", {}) if isinstance(loaded, dict) else {}
+        return check_types(dict[str, str], excludes, f"{self.environment} is damaged")
+
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
         if the run is not finished."""

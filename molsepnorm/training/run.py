@@ -168,12 +168,20 @@ def _train(
         features = dataset.store.features
         if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
             network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
-        model = PropertyModel(network, dataset.store.featurizer, task, config.objective.name)
+        excludes = {} if start is None else start.excludes
+        if resume:
+            assert isinstance(run, RunFolder)
+            excludes = run.excludes()
+        model = PropertyModel(
+            network, dataset.store.featurizer, task, config.objective.name, excludes
+        )
         warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
         if start is not None:
             loaded = load_weights(network, task, start)
             source = config.finetune.start or "a model in memory"
             warnings.append(f"Training starts from {source}: {loaded}.")
+        if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
+            warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
         if leaked:
             warnings.append(
                 f"{leaked:,} molecule{'s are' if leaked > 1 else ' is'} in more than one split, so "
@@ -219,10 +227,12 @@ def _is_probed(config: TrainConfig) -> bool:
 def _start(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
     """Return the model to start from, after checking that it fits the configuration."""
     network, featurizer = architecture(config), datasets.featurizer_of(config.data)
-    if model is None:
-        return open_start(config.finetune, network, featurizer)
-    require_fit(model, network, featurizer)
-    return model
+    start = open_start(config.finetune) if model is None else model
+    if start is not None:
+        start.leak(config.data.dataset, config.finetune.allow_leak)
+        name = str(config.finetune.start) if model is None else "the start"
+        require_fit(start, network, featurizer, name)
+    return start
 
 
 def _finish(
@@ -248,6 +258,8 @@ def _finish(
         **config.finetune.origin(),
         **results.scores,
     }
+    if leak := best.leak(config.data.dataset, allow=True):
+        metrics["leak"] = leak
     trainer.folder.finish(dataset, best.task, results, metrics)
     return metrics
 

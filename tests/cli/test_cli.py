@@ -75,7 +75,7 @@ def workspace(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "predict", "benchmark", "ablate", "convert"]
+    "command", ["train", "evaluate", "predict", "models", "benchmark", "ablate", "convert"]
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
@@ -91,6 +91,7 @@ def test_the_main_help_lists_every_command():
         "train Train a model on a data set",
         "evaluate Score a trained",
         "predict Predict the prop",
+        "models List the models that come",
         "data Check a table, list the na",
         "benchmark Train with several seeds",
         "ablate Compare variants of one",

@@ -25,6 +25,7 @@ SETTINGS = {
     if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
+TESTED_ELSEWHERE |= {"allow-leak"}  # a flag
 
 
 @pytest.fixture
@@ -101,6 +102,15 @@ def test_an_option_changes_only_its_setting(config_of, name):
     assert changed[section][key] == value != plain[section][key]
     changed[section][key] = plain[section][key]
     assert changed == plain
+
+
+def test_a_flag_switches_its_setting_on(config_of, tmp_path):
+    """Without the flag, a file of settings decides."""
+    file = tmp_path / "settings.yaml"
+    file.write_text("data: {table: x.csv}\nfinetune: {allow_leak: true}\n")
+    assert config_of("--data", "x.csv", "--allow-leak").finetune.allow_leak
+    assert config_of("--config", file).finetune.allow_leak
+    assert not config_of("--data", "x.csv").finetune.allow_leak
 
 
 def test_a_setting_can_also_be_given_by_its_name(config_of):

@@ -11,6 +11,7 @@ from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
+from molsepnorm.pretrained import resolve
 from molsepnorm.training.config import load_config
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.folder import RunFolder
@@ -43,7 +44,7 @@ def load_models(
         ModelError: a folder holds no complete model.
     """
     require_several(folders, "folders")
-    runs = [found for folder in folders for found in _runs_in(Path(folder))]
+    runs = [found for folder in folders for found in _runs_in(resolve(folder))]
     if not runs:
         raise ConfigError("there is no model to analyze")
     names = _names([run for run, _ in runs])

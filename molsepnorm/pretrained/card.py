@@ -1,0 +1,127 @@
+"""`ModelCard`: what a model was trained on, and what it must not be evaluated on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from molsepnorm.files.reading import check_types, read_json
+
+__all__ = ["CARD", "ModelCard", "Score", "Source", "read_card", "read_exclusions"]
+
+CARD = "card.json"
+"""Name of the card in a model folder."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Molecules that a model was trained on."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
+
+    name: str
+    """The data set and the part of it that was used."""
+    molecules: int
+    """Number of molecules."""
+    sha256: str
+    """SHA-256 digest of the file of SMILES."""
+
+    def __post_init__(self) -> None:
+        _require_digest(self.sha256)
+        if self.molecules < 1:
+            raise ValueError(f"a source has at least one molecule; got {self.molecules}")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean score of the model on a data set, over several seeds."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
+
+    dataset: str
+    metric: str
+    method: str
+    """How the model was used, such as fine-tuned."""
+    mean: float
+    sd: float
+    """Standard deviation over the seeds."""
+    seeds: int
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """The card of a model, the file `card.json` of its folder.
+
+    Raises:
+        ValueError: a digest is invalid, a number is too small, or sources or objectives are
+            missing.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
+
+    name: str
+    """Name of the model, which is also that of its folder."""
+    version: str
+    description: str
+    """One sentence."""
+    licence: str
+    sources: tuple[Source, ...]
+    objectives: dict[str, float]
+    """Weight of each training objective."""
+    architecture: str
+    """The network in a few words."""
+    parameters: int
+    """Number of parameters."""
+    hours: float
+    """Hours of training."""
+    machine: str
+    """Hardware of the training, in general terms."""
+    weights_sha256: str
+    """SHA-256 digest of `model.safetensors`."""
+    excludes: dict[str, str]
+    """Data sets that the model must not be evaluated on, by name, each with the reason. Only these
+    names are recognised: a table with the same molecules is not."""
+    scores: tuple[Score, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require_digest(self.weights_sha256)
+        if not self.sources or not self.objectives:
+            raise ValueError("a card names at least one source and one objective")
+        if self.parameters < 1 or self.hours < 0:
+            raise ValueError("a model has parameters, and its hours are not negative")
+
+
+def read_card(folder: Path) -> ModelCard:
+    """Read the card in a model folder.
+
+    Raises:
+        ModelError: the card is no valid JSON, or one of its entries is missing, unknown or wrong.
+        StorageError: the card cannot be read.
+    """
+    path = folder / CARD
+    return check_types(ModelCard, read_json(path), f"{path} is not a model card")
+
+
+def read_exclusions(folder: Path) -> dict[str, str]:
+    """Return `ModelCard.excludes` from the card in a model folder; empty without a card.
+
+    The other entries are not checked, because importing pydantic takes longer than loading a model.
+
+    Raises:
+        ModelError, StorageError: as in `read_card`.
+    """
+    if not (folder / CARD).exists():
+        return {}
+    content = read_json(folder / CARD)
+    excludes = content.get("excludes") if isinstance(content, dict) else None
+    if isinstance(excludes, dict) and all(isinstance(each, str) for each in excludes.values()):
+        return excludes
+    return read_card(folder).excludes  # raises an error that names the entry
+
+
+def _require_digest(text: str) -> None:
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(f"a SHA-256 digest has 64 hexadecimal digits; got '{text:.80}'")

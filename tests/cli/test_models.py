@@ -1,0 +1,94 @@
+"""`molsepnorm models`, and --allow-leak on the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.pretrained import resolve
+
+
+def test_the_models_are_listed(shipped, ok, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    text = " ".join(ok("models").split())
+    assert "name parameters size trained on objectives must not be scored on" in text
+    size = sum(path.stat().st_size for path in resolve(shipped.name).iterdir()) / 1e6
+    assert (
+        f"molsepnorm-tiny {shipped.parameters:,} {size:.1f} MB 30 of a list of alkanes, 1,200 of "
+        "ethers descriptors, fingerprint zinc, zinc-full" in text
+    )
+
+
+def test_a_card_is_printed(shipped, ok, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    text = " ".join(ok("models", shipped.name).replace("│", " ").split())
+    for part in (
+        "molsepnorm-tiny 1: A tiny network.",
+        "trained on 1,200 molecules of ethers (sha256 111111111111…)",
+        "objectives descriptors (1), fingerprint (0.5)",
+        f"network 1 layer of width 16; {shipped.parameters:,} parameters",
+        "training 0.1 hours on 1 CPU core",
+        f"weights sha256 {shipped.weights_sha256[:12]}…",
+        "licence MIT",
+        f"must not be scored on zinc-full: {shipped.excludes['zinc-full']}",
+        "recognised by name; a table with their molecules is not.",
+        "esol rmse fine-tuned 0.780 0.020 5",
+        "Fine-tune it: molsepnorm train --data my.csv --from molsepnorm-tiny",
+    ):
+        assert " ".join(part.split()) in text
+
+
+def test_json_holds_the_whole_card(shipped, ok):
+    size = sum(path.stat().st_size for path in resolve(shipped.name).iterdir())
+    expected = json.loads(json.dumps({**asdict(shipped), "bytes": size}))
+    assert json.loads(ok("models", shipped.name, "--json")) == expected
+    assert json.loads(ok("models", "--json")) == [expected]
+
+
+def test_an_unknown_model_gets_a_suggestion(shipped, refused):
+    message = refused("models", "molsepnorm-tyni")
+    assert message.startswith("no model 'molsepnorm-tyni' comes with molsepnorm. Did you mean")
+    assert "there is no folder molsepnorm-tyni" in refused(
+        *("train", "--data", "x.csv", "--from", "molsepnorm-tyni"), code=1
+    )
+
+
+def test_predicting_with_a_model_without_targets_is_refused(shipped, refused, tmp_path):
+    command = ("predict", "--model", shipped.name, "--smiles", "CCO", "-o", tmp_path / "out.csv")
+    assert "pre-trained without targets, so it predicts nothing: fine-tune it" in refused(*command)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_shipped_model_is_fine_tuned_by_name(shipped, ok, write_table, tmp_path):
+    table = write_table(tmp_path / "data.csv", y=[0.5, 2, -1.5, 3, 1])
+    args = ("--data", table, "--epochs", 1, "--batch-size", 8, "-o", tmp_path / "run")
+    text = " ".join(ok("train", *args, "--from", shipped.name).split())
+    assert f"Training starts from {shipped.name}: " in text
+    assert PropertyModel.from_pretrained(tmp_path / "run").excludes == shipped.excludes
+
+
+def test_a_leak_is_refused_unless_it_is_allowed(shipped, ok, refused, small_zinc, tmp_path):
+    data = ("--dataset", "zinc-full", "--data-dir", small_zinc)
+    train = ("train", *data, "--from", shipped.name, "--epochs", 1, "--device", "cpu")
+    train = (*train, "-o", tmp_path / "run")
+    reason = shipped.excludes["zinc-full"]
+    assert f"must not be evaluated on zinc-full: {reason}" in refused(*train)
+    text = " ".join(ok(*train, "--allow-leak").split())
+    assert f"The scores are too optimistic (finetune.allow_leak): {reason}." in text
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["leak"] == reason
+    evaluate = ("evaluate", "--model", tmp_path / "run", *data, "--device", "cpu")
+    assert f"must not be evaluated on zinc-full: {reason}" in refused(*evaluate)
+    assert f"The scores are too optimistic: {reason}" in ok(*evaluate, "--allow-leak")
+    found = json.loads(ok(*evaluate, "--allow-leak", "--json"))
+    assert found["leak"] == reason
+
+
+def test_a_model_without_exclusions_has_no_leak(ok, tiny, small_zinc, tmp_path):
+    data = ("--dataset", "zinc-full", "--data-dir", small_zinc, "--device", "cpu")
+    network = tiny[: tiny.index("--featurizer")]
+    ok("train", *data, *network, "-o", tmp_path / "run")
+    assert "leak" not in json.loads((tmp_path / "run" / "metrics.json").read_text())
+    evaluate = ("evaluate", "--model", tmp_path / "run", *data)
+    assert "leak" not in json.loads(ok(*evaluate, "--json"))
+    assert "too optimistic" not in ok(*evaluate)

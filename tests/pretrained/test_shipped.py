@@ -1,0 +1,140 @@
+"""The models that come with the package, and the names that stand for their folders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from molsepnorm.data.datasets import NAMES
+from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.model import PropertyModel, weights_digest
+from molsepnorm.predict import Predictor
+from molsepnorm.pretrained import read_card, recorded_path, resolve, shipped_models
+
+MODELS = shipped_models()
+
+
+def test_a_name_stands_for_its_folder(shipped, tmp_path):
+    folder = tmp_path / "shipped" / shipped.name
+    assert shipped_models() == {shipped.name: folder}
+    for name in (shipped.name, Path(shipped.name)):
+        assert resolve(name) == folder
+        assert recorded_path(name) == Path(shipped.name)
+        model = PropertyModel.from_pretrained(name)
+        assert (model.objective, model.task.targets) == ("pretraining", ())
+        assert model.excludes == shipped.excludes
+        assert weights_digest(name) == shipped.weights_sha256
+    with pytest.raises(ConfigError, match="this model was pre-trained without targets"):
+        Predictor.from_pretrained(shipped.name).predict(["CCO"])
+
+
+def test_a_folder_takes_precedence_over_a_name(shipped, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = PropertyModel.from_pretrained(shipped.name)
+    other.excludes = {"ogbg-molhiv": "it is another model"}
+    other.save_pretrained(shipped.name)
+    assert resolve(shipped.name) == Path(shipped.name)
+    assert recorded_path(shipped.name) == tmp_path / shipped.name
+    assert PropertyModel.from_pretrained(shipped.name).excludes == other.excludes
+
+
+def test_a_path_is_kept(shipped, tmp_path):
+    for path in (tmp_path, tmp_path / "none", Path("a") / shipped.name, f"./x/{shipped.name}"):
+        assert resolve(path) == Path(path)
+        assert recorded_path(path) == Path(path).resolve()
+
+
+def test_an_unknown_name_gets_a_suggestion(shipped):
+    with pytest.raises(
+        ModelError,
+        match="there is no folder molsepnorm-tny: .* or the name of a model that comes with "
+        "molsepnorm. Did you mean 'molsepnorm-tiny'. Known: molsepnorm-tiny.",
+    ):
+        PropertyModel.from_pretrained("molsepnorm-tny")
+
+
+def test_a_model_with_a_card_is_not_overwritten(shipped):
+    """Another model would keep the card."""
+    model = PropertyModel.from_pretrained(shipped.name)
+    with pytest.raises(StorageError, match="it holds card.json, which a model folder would"):
+        model.save_pretrained(resolve(shipped.name))
+
+
+def test_exclusions_are_saved_with_a_model(shipped, tmp_path):
+    """Those in config.json and those of a card beside it are merged."""
+    model = PropertyModel.from_pretrained(shipped.name)
+    model.excludes = {"ogbg-molhiv": "its labels were used"}
+    model.save_pretrained(tmp_path / "model")
+    assert PropertyModel.from_pretrained(tmp_path / "model").excludes == model.excludes
+    card = resolve(shipped.name) / "card.json"
+    (tmp_path / "model" / "card.json").write_bytes(card.read_bytes())
+    both = PropertyModel.from_pretrained(tmp_path / "model").excludes
+    assert both == {**model.excludes, **shipped.excludes}
+
+
+def test_only_named_data_sets_are_excluded(shipped):
+    model = PropertyModel.from_pretrained(shipped.name)
+    assert model.leak(None, allow=False) is None
+    assert model.leak("zinc-rich", allow=False) is None
+    assert model.leak("zinc", allow=True) == shipped.excludes["zinc"]
+    with pytest.raises(
+        ConfigError, match="must not be evaluated on zinc: its labels are computed .*--allow-leak"
+    ):
+        model.leak("zinc", allow=False)
+
+
+# The models of this version
+
+LOAD = """
+import sys
+from molsepnorm.model import PropertyModel
+
+def refuse(event, arguments):
+    if event.startswith(("socket.", "urllib.", "http.")):
+        raise RuntimeError(f"the network is used: {event}")
+
+sys.addaudithook(refuse)
+print(PropertyModel.from_pretrained(sys.argv[1]).objective)
+"""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_shipped_model_loads_without_network(name, tmp_path):
+    """In a fresh process, from any folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, name],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() != "supervised"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_shipped_model_has_a_card_that_fits(name):
+    card, model = read_card(MODELS[name]), PropertyModel.from_pretrained(name)
+    assert card.name == name
+    assert card.weights_sha256 == weights_digest(name)
+    assert card.parameters == sum(each.numel() for each in model.network.parameters())
+    assert set(card.excludes) <= set(NAMES)
+    assert not any(reason.endswith(".") for reason in card.excludes.values())
+    assert model.task.targets == ()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_shipped_model_is_small(name):
+    files = sorted(MODELS[name].iterdir())
+    assert [path.name for path in files] == ["card.json", "config.json", "model.safetensors"]
+    assert sum(path.stat().st_size for path in files) <= 4_000_000
+
+
+def test_the_check_of_the_network_notices_a_connection(tmp_path):
+    """The audit hook that the test above relies on stops a connection."""
+    code = LOAD.rpartition("print")[0] + "import socket\nsocket.create_connection(('x', 1))\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "the network is used: socket." in done.stderr
