@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -61,8 +62,10 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     """Return the map from R channels to the outputs: linear, or two layers with a GELU."""
-    if config.head == "linear":
-        return nn.Linear(width, config.outputs)
-    return nn.Sequential(
-        nn.Linear(width, config.width), nn.GELU(), nn.Linear(config.width, config.outputs)
-    )
+    with warnings.catch_warnings():  # torch warns of a layer without outputs
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        if config.head == "linear":
+            return nn.Linear(width, config.outputs)
+        return nn.Sequential(
+            nn.Linear(width, config.width), nn.GELU(), nn.Linear(config.width, config.outputs)
+        )

@@ -12,7 +12,7 @@ import numpy as np
 from rdkit import rdBase
 
 from molsepnorm.errors import StorageError
-from molsepnorm.files.arrays import REMEDY, Streamed, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.writing import (
     cache_folder,
     clear_errors,

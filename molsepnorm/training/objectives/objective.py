@@ -21,7 +21,7 @@ from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
-__all__ = ["TINY", "Examples", "Objective", "Results", "diverged"]
+__all__ = ["TINY", "Examples", "Objective", "Results", "diverged", "refuse_metric"]
 
 TINY = 1e-12
 """Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
@@ -96,11 +96,7 @@ class Objective(nn.Module, ABC):
 
         By default the model is chosen by the validation loss, and labels may be missing.
         """
-        if config.run.metric not in (None, "loss"):
-            raise ConfigError(
-                f"run.metric: {config.run.metric} needs the objective supervised; the objective "
-                f"{config.objective.name} selects the best epoch by its validation loss"
-            )
+        refuse_metric(config)
         names, kinds, classes = dataset.targets, dataset.kinds, dataset.classes
         labels = dataset.labels[dataset.splits["train"]]
         return Task.fit(names, kinds, labels, "loss", classes=classes, strict=False), dataset
@@ -159,6 +155,15 @@ class Objective(nn.Module, ABC):
     def load_state(self, network: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
         """Load the network's tensors and those of `own_state`."""
         self.load_state_dict({**{_NETWORK + name: each for name, each in network.items()}, **own})
+
+
+def refuse_metric(config: TrainConfig) -> None:
+    """Raise a `ConfigError` if the configuration selects the best epoch by a metric of labels."""
+    if config.run.metric not in (None, "loss"):
+        raise ConfigError(
+            f"run.metric: {config.run.metric} needs the objective supervised; the objective "
+            f"{config.objective.name} selects the best epoch by its validation loss"
+        )
 
 
 def diverged(what: str, optim: OptimConfig) -> MolsepnormError:

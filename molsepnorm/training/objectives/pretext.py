@@ -41,10 +41,13 @@ class Pretext(nn.Module, ABC):
         return dataset
 
     @abstractmethod
-    def forward(self, read: Tensor, batch: GraphBatch, graphs: Tensor) -> Tensor:  # ()
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:  # ()
         """Return the mean loss of a batch.
 
         Args:
+            network: the network, for further forward passes.
             read: (B, R), the network's embedding of every molecule.
             batch: the B molecules.
             graphs: int64 [B], their indices in `examples`.

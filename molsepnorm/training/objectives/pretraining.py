@@ -15,14 +15,19 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.descriptors import Descriptors
 from molsepnorm.training.objectives.fingerprint import Fingerprint
-from molsepnorm.training.objectives.objective import Examples, Objective
+from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 from molsepnorm.training.objectives.pretext import Pretext
 
 __all__ = ["PRETEXTS", "Pretraining"]
 
-PRETEXTS: dict[str, type[Pretext]] = {"descriptors": Descriptors, "fingerprint": Fingerprint}
+PRETEXTS: dict[str, type[Pretext]] = {
+    "descriptors": Descriptors,
+    "fingerprint": Fingerprint,
+    "contrastive": Contrastive,
+}
 """The losses, by the name of the setting that holds their weight."""
 
 
@@ -56,6 +61,7 @@ class Pretraining(Objective):
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
         """Return a task without targets. The model is chosen by the validation loss."""
+        refuse_metric(config)
         return Task((), "loss"), dataset
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,7 +72,7 @@ class Pretraining(Objective):
         """Return the weighted mean of each loss over a batch."""
         read = self.network.embed(batch)  # (B, R)
         return {
-            name: weight * self.losses[name](read, batch, graphs)
+            name: weight * self.losses[name](self.network, read, batch, graphs)
             for name, weight in self.weights.items()
         }
 
