@@ -18,6 +18,7 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.descriptors import Descriptors
 from molsepnorm.training.objectives.fingerprint import Fingerprint
+from molsepnorm.training.objectives.masked import Masked
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 from molsepnorm.training.objectives.pretext import Pretext
 
@@ -27,6 +28,7 @@ PRETEXTS: dict[str, type[Pretext]] = {
     "descriptors": Descriptors,
     "fingerprint": Fingerprint,
     "contrastive": Contrastive,
+    "masked": Masked,
 }
 """The losses, by the name of the setting that holds their weight."""
 
