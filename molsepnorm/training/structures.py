@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from rdkit import rdBase
 
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
@@ -20,7 +19,13 @@ from molsepnorm.files.writing import (
     replacing,
     scratch_folder,
 )
-from molsepnorm.molecules.descriptors import BITS, DESCRIPTORS, describe, morgan_bits
+from molsepnorm.molecules.featurize.descriptors import (
+    BITS,
+    DESCRIPTORS,
+    RDKIT_VERSION,
+    describe,
+    morgan_bits,
+)
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
@@ -48,7 +53,7 @@ def structure_targets(
     Raises:
         StorageError: the cache cannot be written.
     """
-    key = fingerprint("\n".join((f"{_VERSION} {rdBase.rdkitVersion}", *DESCRIPTORS, *smiles)))
+    key = fingerprint("\n".join((f"{_VERSION} {RDKIT_VERSION}", *DESCRIPTORS, *smiles)))
     path = cache_folder() / f"structures-{key}.targets"
     if path.exists():
         try:
