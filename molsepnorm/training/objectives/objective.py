@@ -125,8 +125,25 @@ class Objective(nn.Module, ABC):
             graphs: int64 [n], the molecules of the split.
             world: the processes that share the work; all of them return the same values.
         """
+        loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
+        return loss_sum / max(count, TINY), {}
+
+    def totals(
+        self,
+        sums: Callable[[GraphBatch, Tensor], Tensor],
+        width: int,
+        graphs: np.ndarray,
+        world: DistributedContext,
+    ) -> list[float]:
+        """Return the total of some sums over random batches, always the same ones.
+
+        Args:
+            sums: function that returns the sums of a batch, (width,); arguments as of `forward`.
+            width: number of sums.
+            graphs, world: as in `validate`.
+        """
         run, tensors = self.config.run, self.examples.graphs
-        totals = torch.zeros(2, dtype=torch.float64, device=self.examples.labels.device)
+        totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
         batches = epoch_batches(
             graphs, tensors.sizes, run.batch_size, rng, run.blocks, run.max_pairs
@@ -134,10 +151,9 @@ class Objective(nn.Module, ABC):
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():
-                totals += torch.stack(self(tensors.cut(batch, run.blocks), indices))
+                totals += sums(tensors.cut(batch, run.blocks), indices)
         world.sum(totals)
-        loss_sum, count = totals.tolist()
-        return loss_sum / max(count, TINY), {}
+        return totals.tolist()
 
     def results(self, dataset: Dataset) -> Results:
         """Return the final scores on the validation and test splits; by default the losses."""

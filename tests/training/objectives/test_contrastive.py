@@ -153,7 +153,7 @@ def test_a_run_is_selected_by_its_validation_loss_and_resumes_exactly(
     assert result.metrics["chosen_by"] == "loss"
     losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "whole" / "history.csv")]
     assert result.metrics["val"]["loss"] == pytest.approx(min(losses), rel=1e-6)
-    assert result.metrics["val"].keys() == result.metrics["test"].keys() == {"loss"}
+    assert result.metrics["val"].keys() == result.metrics["test"].keys() == {"loss", "contrastive"}
     assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     (tmp_path / "parts" / "predictions_test.csv").touch()  # there are no predictions
