@@ -80,9 +80,9 @@ def _write(path: Path, smiles: Sequence[str], progress: Callable[[int, int], Non
         folder = stack.enter_context(scratch_folder(path))
         with clear_errors(path, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in ("d", "f")]
-        workers = stack.enter_context(Workers(cores or 1, _compute))
-        done = 0
-        tasks = (smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK))
+        starts = range(0, len(smiles), _TASK)
+        workers = stack.enter_context(Workers(min(cores or 1, len(starts)), _compute))
+        done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
             with clear_errors(path, "write"):
                 for spool, part in zip(spools, parts, strict=True):
