@@ -33,6 +33,14 @@ SMALL = {
 }
 """Of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
 
+CONTRASTIVE = {
+    "objective.name": "pretraining",
+    "objective.descriptors": 0,
+    "objective.fingerprint": 0,
+    "objective.contrastive": 1,
+}
+"""Settings of a run whose only loss is the contrastive one."""
+
 
 def far_from_initial(config: GraphormerConfig) -> Graphormer:
     """A network whose every weight matters: random, of the order of one, norms included."""

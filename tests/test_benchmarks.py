@@ -308,6 +308,8 @@ def test_contrastive_learning_trains_every_norm(tmp_path: Path) -> None:
         done = CliRunner().invoke(command.main, options)
     assert done.exit_code == 0, done.output
     (((config, output, variants), more),) = calls
-    assert (config.objective.name, config.objective.temperature) == ("contrastive", 0.1)
+    objective = config.objective
+    assert (objective.name, objective.contrastive, objective.temperature) == ("pretraining", 1, 0.1)
+    assert (objective.descriptors, objective.fingerprint) == (0, 0)
     assert (config.run.epochs, config.optim.ema, output) == (3, None, tmp_path)
     assert variants == {"norm": ["shared", "sep", "sep-ln"]} and more == {"seeds": [0, 1]}

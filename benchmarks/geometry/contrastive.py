@@ -29,8 +29,15 @@ from molsepnorm.training import ablate, load_config  # noqa: E402
 @click.option("--temperature", type=float, default=0.05, show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True)
 def main(norms: str, seeds: list[int], epochs: int, temperature: float, output: Path) -> None:
-    contrastive = {"objective.name": "contrastive", "objective.temperature": temperature}
-    settings = {**contrastive, "run.epochs": epochs, "optim.ema": None}
+    settings = {
+        "objective.name": "pretraining",
+        "objective.descriptors": 0,
+        "objective.fingerprint": 0,
+        "objective.contrastive": 1,
+        "objective.temperature": temperature,
+        "run.epochs": epochs,
+        "optim.ema": None,
+    }
     config = load_config(config=HERE / "slim.yaml", overrides=settings)
     ablate(config, output, {"norm": norms.split(",")}, seeds=seeds)
 

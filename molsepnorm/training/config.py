@@ -34,7 +34,6 @@ from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
     "OBJECTIVE_SETTINGS",
-    "ContrastiveConfig",
     "ObjectiveConfig",
     "OptimConfig",
     "PretrainingConfig",
@@ -84,16 +83,7 @@ class ObjectiveConfig(_Section):
     """The training objective; each objective adds its own settings."""
 
     name: str = "supervised"
-    """supervised: the labels. pretraining: structures without labels. contrastive: embeddings
-    without labels (SimCSE)."""
-
-
-class ContrastiveConfig(ObjectiveConfig):
-    """Contrastive learning of two dropout views per molecule."""
-
-    name: str = "contrastive"
-    temperature: float = Field(0.05, gt=0, le=1000)
-    """Temperature of the contrastive loss."""
+    """supervised: the labels. pretraining: structures without labels."""
 
 
 class PretrainingConfig(ObjectiveConfig):
@@ -106,11 +96,18 @@ class PretrainingConfig(ObjectiveConfig):
     """Share of the descriptors of each molecule that count in a training step."""
     fingerprint: float = Field(1.0, ge=0, le=1000)
     """Weight of the prediction of the bits of Morgan fingerprints."""
+    contrastive: float = Field(0.0, ge=0, le=1000)
+    """Weight of the contrastive loss of two dropout views per molecule (SimCSE)."""
+    temperature: float = Field(0.05, gt=0, le=1000)
+    """Temperature of the contrastive loss."""
+    masked: float = Field(0.0, ge=0, le=1000)
+    """Weight of the prediction of masked atoms and bonds."""
+    mask_share: float = Field(0.15, gt=0, lt=1)
+    """Share of the atoms, and of the bonds, that are masked."""
 
 
 OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
     "supervised": ObjectiveConfig,
-    "contrastive": ContrastiveConfig,
     "pretraining": PretrainingConfig,
 }
 """The settings of each objective, by its name."""

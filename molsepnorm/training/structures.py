@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from rdkit import rdBase
 
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
@@ -20,7 +19,13 @@ from molsepnorm.files.writing import (
     replacing,
     scratch_folder,
 )
-from molsepnorm.molecules.descriptors import BITS, DESCRIPTORS, describe, morgan_bits
+from molsepnorm.molecules.featurize.descriptors import (
+    BITS,
+    DESCRIPTORS,
+    RDKIT_VERSION,
+    describe,
+    morgan_bits,
+)
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
@@ -48,7 +53,7 @@ def structure_targets(
     Raises:
         StorageError: the cache cannot be written.
     """
-    key = fingerprint("\n".join((f"{_VERSION} {rdBase.rdkitVersion}", *DESCRIPTORS, *smiles)))
+    key = fingerprint("\n".join((f"{_VERSION} {RDKIT_VERSION}", *DESCRIPTORS, *smiles)))
     path = cache_folder() / f"structures-{key}.targets"
     if path.exists():
         try:
@@ -75,9 +80,9 @@ def _write(path: Path, smiles: Sequence[str], progress: Callable[[int, int], Non
         folder = stack.enter_context(scratch_folder(path))
         with clear_errors(path, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in ("d", "f")]
-        workers = stack.enter_context(Workers(cores or 1, _compute))
-        done = 0
-        tasks = (smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK))
+        starts = range(0, len(smiles), _TASK)
+        workers = stack.enter_context(Workers(min(cores or 1, len(starts)), _compute))
+        done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
             with clear_errors(path, "write"):
                 for spool, part in zip(spools, parts, strict=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import CONTRASTIVE
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
@@ -141,12 +142,10 @@ def test_a_start_changes_everything_but_new_outputs():
 
 
 def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path):
-    """The contrastive objective trains the body only; the model folder names the objective."""
-    settings = {"objective.name": "contrastive", "run.epochs": 1, "model.dropout": 0.1}
-    pretrained = train(configure(settings), tmp_path / "pretrained").folder
-    model = PropertyModel.from_pretrained(pretrained)
-    assert model.objective == "contrastive"
-    assert PropertyModel.from_pretrained(start).objective == "supervised"
+    """Only a supervised objective trains the head; the model folder names the objective."""
+    model = PropertyModel.from_pretrained(start)
+    assert model.objective == "supervised"
+    model = replace(model, objective="another")
     new = PropertyModel(Graphormer(model.network.config), "zinc", model.task)
     before = new.network.head.weight.detach().clone()
     loaded = load_weights(new.network, new.task, model)
@@ -385,10 +384,10 @@ def test_settings_of_fine_tuning_need_a_start(configure, tmp_path, name, value):
 
 
 def test_an_objective_without_a_head_cannot_freeze_the_body(configure, start, tmp_path):
-    settings = {"finetune.start": str(start), "objective.name": "contrastive"}
+    settings = {"finetune.start": str(start), **CONTRASTIVE}
     config = configure({**settings, "finetune.freeze_epochs": 1})
     with pytest.raises(
-        ConfigError, match="trains only the output weights, and the objective contr"
+        ConfigError, match="trains only the output weights, and the objective pretr"
     ):
         train(config, tmp_path / "run")
     result = train(configure({**settings, "run.epochs": 1}), tmp_path / "other")

@@ -18,9 +18,9 @@ MAX_SEED = 2**63 - 1
 """The largest seed that every random generator accepts."""
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
+_OF_LABELS = ("targets", "task_type", "classes", "ignore_columns", "weight_column")
 _OF_TABLES = (
-    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "split", "split_type"),
-    *("split_seed", *_WAYS_TO_SPLIT, "fold", "featurizer"),
+    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "fold", "featurizer"),
 )
 
 
@@ -202,6 +202,12 @@ class DataConfig(BaseModel):
                         f"data.{name} is for tables: {self.dataset} has its own targets, splits "
                         "and features"
                     )
+        for name in (*_OF_LABELS, "splits_column") if self.structures else ():
+            if getattr(self, name) != type(self).model_fields[name].get_default():
+                raise ValueError(
+                    f"data.{name} is for tables of labels, and the only column that is read from "
+                    "data.structures is that of SMILES: leave it out"
+                )
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):
                 raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")

@@ -23,9 +23,12 @@ __all__ = ["load_structures"]
 def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     """Load the SMILES of all `config.structures`, one file after the other, split at random.
 
+    Rows are counted from 0 over all files; the reason of a rejected row names its file and line.
+
     Raises:
         ConfigError: a file has no column of SMILES.
-        DataError: a file is empty, or too few molecules can be read.
+        DataError: a file is empty, or too few molecules can be read. With `on_invalid` fail, an
+            invalid SMILES.
     """
     smiles: list[str] = []
     index: list[tuple[Path, int]] = []  # file and position in it, of every row
@@ -34,21 +37,25 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
             require_column(chunk.columns, config.smiles_column, path)
             smiles += chunk[config.smiles_column].tolist()
             index += [(path, number) for number in chunk.index]
+
+    def location(row: int) -> str:
+        return locate(*index[row])
+
     rejected: list[Rejected] = []
     store = cached_store(
         fingerprint(json.dumps(smiles)),
         config.featurizer,
         encoding,
-        read_molecules(smiles, config, rejected, lambda row: locate(*index[row])),
+        read_molecules(smiles, config, rejected, location),
         rejected,
         len(smiles),
     )
     if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
-        entry = store.rejected[0]
-        raise refusal(entry, locate(*index[entry.row]))
+        raise refusal(store.rejected[0], location(store.rejected[0].row))
+    found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
     name = " + ".join(path.name for path in config.structures)
     if not len(store):
-        raise DataError(f"{name}: no molecule can be read: {store.rejected[0].reason}")
+        raise DataError(f"no molecule can be read: {found[0].reason}")
     return Dataset(
         name=name,
         store=store,
@@ -56,6 +63,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         targets=(),
         kinds=(),
         splits=make_splits(config, store.rows, smiles, None, name, range(len(smiles))),
-        rejected=store.rejected,
+        rejected=found,
         smiles=smiles,
     )

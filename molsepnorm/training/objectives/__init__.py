@@ -5,7 +5,6 @@ from __future__ import annotations
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig, TrainConfig
-from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.objective import Examples, Objective, Results
 from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.objectives.supervised import Supervised
@@ -14,7 +13,6 @@ __all__ = ["OBJECTIVES", "Examples", "Objective", "Results", "make_objective", "
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "supervised": Supervised,
-    "contrastive": Contrastive,
     "pretraining": Pretraining,
 }
 """Classes by the name in `objective.name`; `OBJECTIVE_SETTINGS` has their settings."""

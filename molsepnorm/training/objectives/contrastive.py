@@ -1,30 +1,31 @@
-"""Contrastive learning of molecule embeddings, without labels."""
+"""Pre-training by contrastive learning of molecule embeddings."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.kernels import at_least_float32
-from molsepnorm.training.config import ContrastiveConfig, TrainConfig
-from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives.objective import Examples, Objective
+from molsepnorm.training.config import PretrainingConfig
+from molsepnorm.training.objectives.objective import Examples
+from molsepnorm.training.objectives.pretext import Pretext
 
 __all__ = ["Contrastive", "info_nce"]
 
 
-class Contrastive(Objective):
+class Contrastive(Pretext):
     """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
 
     Each view is a forward pass of its own, so that a batch norm in training sees one view at a time
-    and its statistics do not reveal the pairs; running statistics are updated twice per step. With
-    several processes, negatives come from the process's own molecules.
+    and its statistics do not reveal the pairs; running statistics are updated twice per step. The
+    first view is the pass that all losses share. In evaluation both views are computed anew, with
+    dropout, and batch norms keep their statistics. With several processes, negatives come from the
+    process's own molecules.
 
     Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
     arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
@@ -34,32 +35,24 @@ class Contrastive(Objective):
         ConfigError: the network has no dropout, so both views would be equal.
     """
 
-    def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
-        super().__init__(model, examples, config)
-        if not draws_at_random(model.network):
+    def __init__(
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+    ) -> None:
+        super().__init__(network, examples, settings)
+        if not draws_at_random(network):
             raise ConfigError(
                 "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
                 "without it both views of a molecule are the same"
             )
-        assert isinstance(config.objective, ContrastiveConfig)
-        self.temperature = config.objective.temperature
+        self.temperature = settings.temperature
 
-    def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = self.network.embed(batch), self.network.embed(batch)  # (B, R)
-        if len(graphs) < 2:  # a single molecule has no negatives
-            return 0.0 * first.sum(), first.new_zeros(())
-        loss = info_nce(first, second, self.temperature)
-        return loss * len(graphs), loss.new_full((), len(graphs))
-
-    def validate(
-        self, graphs: np.ndarray, world: DistributedContext
-    ) -> tuple[float, dict[str, float]]:
-        """Return the loss, with the same dropout masks at every validation."""
-        device = self.examples.labels.device
-        gpus = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(gpus), dropout_alone(self.network):
-            torch.manual_seed(self.config.run.seed)
-            return super().validate(graphs, world)
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
+        if self.training:
+            return info_nce(read, network.embed(batch), self.temperature)
+        with dropout_alone(network):
+            return info_nce(network.embed(batch), network.embed(batch), self.temperature)
 
 
 def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor:  # ()
@@ -71,7 +64,7 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
             + \log\frac{e_{ii}}{\sum_j e_{ji}} \Bigr], \qquad e_{ij} = e^{u_i \cdot v_j / \tau}
 
     with u and v the views (B, d), scaled to length one, in float32 or more. If all views are equal,
-    the loss is log B.
+    the loss is log B. It is 0 for a single molecule, which has no negatives.
 
     Source: van den Oord et al., "Representation Learning with Contrastive Predictive Coding",
     arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
@@ -83,7 +76,7 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
     tensor(4.)
 
     Args:
-        first: (B, d), one view of each of two or more molecules.
+        first: (B, d), one view of each molecule.
         second: (B, d), the other views in the same order.
         temperature: τ, above 0.
     """

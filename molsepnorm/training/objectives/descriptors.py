@@ -46,7 +46,9 @@ class Descriptors(Pretext):
     def prepare(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
         return with_structure_targets(dataset, progress)
 
-    def forward(self, read: Tensor, batch: GraphBatch, graphs: Tensor) -> Tensor:
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
         values = self.examples.arrays["descriptors"][graphs]  # (B, D)
         used = ~values.isnan()
         if self.training:

@@ -39,7 +39,9 @@ class Fingerprint(Pretext):
     def prepare(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
         return with_structure_targets(dataset, progress)
 
-    def forward(self, read: Tensor, batch: GraphBatch, graphs: Tensor) -> Tensor:
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
         packed = self.examples.arrays["fingerprint"][graphs]
         bits = (packed[:, :, None] >> self.shifts & 1).flatten(1)  # (B, bits)
         return F.binary_cross_entropy_with_logits(self.head(read).float(), bits.float())

@@ -21,7 +21,7 @@ from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
-__all__ = ["TINY", "Examples", "Objective", "Results", "diverged"]
+__all__ = ["TINY", "Examples", "Objective", "Results", "diverged", "refuse_metric"]
 
 TINY = 1e-12
 """Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
@@ -96,11 +96,7 @@ class Objective(nn.Module, ABC):
 
         By default the model is chosen by the validation loss, and labels may be missing.
         """
-        if config.run.metric not in (None, "loss"):
-            raise ConfigError(
-                f"run.metric: {config.run.metric} needs the objective supervised; the objective "
-                f"{config.objective.name} selects the best epoch by its validation loss"
-            )
+        refuse_metric(config)
         names, kinds, classes = dataset.targets, dataset.kinds, dataset.classes
         labels = dataset.labels[dataset.splits["train"]]
         return Task.fit(names, kinds, labels, "loss", classes=classes, strict=False), dataset
@@ -129,8 +125,25 @@ class Objective(nn.Module, ABC):
             graphs: int64 [n], the molecules of the split.
             world: the processes that share the work; all of them return the same values.
         """
+        loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
+        return loss_sum / max(count, TINY), {}
+
+    def totals(
+        self,
+        sums: Callable[[GraphBatch, Tensor], Tensor],
+        width: int,
+        graphs: np.ndarray,
+        world: DistributedContext,
+    ) -> list[float]:
+        """Return the total of some sums over random batches, always the same ones.
+
+        Args:
+            sums: function that returns the sums of a batch, (width,); arguments as of `forward`.
+            width: number of sums.
+            graphs, world: as in `validate`.
+        """
         run, tensors = self.config.run, self.examples.graphs
-        totals = torch.zeros(2, dtype=torch.float64, device=self.examples.labels.device)
+        totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
         batches = epoch_batches(
             graphs, tensors.sizes, run.batch_size, rng, run.blocks, run.max_pairs
@@ -138,10 +151,9 @@ class Objective(nn.Module, ABC):
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():
-                totals += torch.stack(self(tensors.cut(batch, run.blocks), indices))
+                totals += sums(tensors.cut(batch, run.blocks), indices)
         world.sum(totals)
-        loss_sum, count = totals.tolist()
-        return loss_sum / max(count, TINY), {}
+        return totals.tolist()
 
     def results(self, dataset: Dataset) -> Results:
         """Return the final scores on the validation and test splits; by default the losses."""
@@ -159,6 +171,15 @@ class Objective(nn.Module, ABC):
     def load_state(self, network: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
         """Load the network's tensors and those of `own_state`."""
         self.load_state_dict({**{_NETWORK + name: each for name, each in network.items()}, **own})
+
+
+def refuse_metric(config: TrainConfig) -> None:
+    """Raise a `ConfigError` if the configuration selects the best epoch by a metric of labels."""
+    if config.run.metric not in (None, "loss"):
+        raise ConfigError(
+            f"run.metric: {config.run.metric} needs the objective supervised; the objective "
+            f"{config.objective.name} selects the best epoch by its validation loss"
+        )
 
 
 def diverged(what: str, optim: OptimConfig) -> MolsepnormError:

@@ -41,10 +41,13 @@ class Pretext(nn.Module, ABC):
         return dataset
 
     @abstractmethod
-    def forward(self, read: Tensor, batch: GraphBatch, graphs: Tensor) -> Tensor:  # ()
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:  # ()
         """Return the mean loss of a batch.
 
         Args:
+            network: the network, for further forward passes.
             read: (B, R), the network's embedding of every molecule.
             batch: the B molecules.
             graphs: int64 [B], their indices in `examples`.
@@ -85,5 +88,5 @@ def robust_scaling(descriptors: np.ndarray, train: np.ndarray) -> np.ndarray:  #
     low, high = np.nanpercentile(values, _TAILS, axis=0)
     values = np.clip(values, low, high)
     scale = np.nanstd(values, axis=0)
-    constant = scale <= 1e-6 * np.maximum(np.abs(values).max(axis=0, initial=0), 1)
+    constant = scale <= 1e-6 * np.maximum(np.nanmax(np.abs(values), axis=0), 1)
     return np.stack([np.nanmean(values, axis=0), np.where(constant, 1.0, scale)]).astype(np.float32)

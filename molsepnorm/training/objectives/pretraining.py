@@ -15,14 +15,21 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives.contrastive import Contrastive
 from molsepnorm.training.objectives.descriptors import Descriptors
 from molsepnorm.training.objectives.fingerprint import Fingerprint
-from molsepnorm.training.objectives.objective import Examples, Objective
+from molsepnorm.training.objectives.masked import Masked
+from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 from molsepnorm.training.objectives.pretext import Pretext
 
 __all__ = ["PRETEXTS", "Pretraining"]
 
-PRETEXTS: dict[str, type[Pretext]] = {"descriptors": Descriptors, "fingerprint": Fingerprint}
+PRETEXTS: dict[str, type[Pretext]] = {
+    "descriptors": Descriptors,
+    "fingerprint": Fingerprint,
+    "contrastive": Contrastive,
+    "masked": Masked,
+}
 """The losses, by the name of the setting that holds their weight."""
 
 
@@ -56,28 +63,37 @@ class Pretraining(Objective):
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
         """Return a task without targets. The model is chosen by the validation loss."""
+        refuse_metric(config)
         return Task((), "loss"), dataset
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        loss = torch.stack([*self._terms(batch, graphs).values()]).sum()
+        losses = zip(self.weights.values(), self._means(batch, graphs), strict=True)
+        loss = torch.stack([weight * mean for weight, mean in losses]).sum()
         return loss * len(graphs), loss.new_full((), len(graphs))
 
-    def _terms(self, batch: GraphBatch, graphs: Tensor) -> dict[str, Tensor]:
-        """Return the weighted mean of each loss over a batch."""
+    def _means(self, batch: GraphBatch, graphs: Tensor) -> list[Tensor]:
+        """Return the mean of each loss over a batch."""
         read = self.network.embed(batch)  # (B, R)
-        return {
-            name: weight * self.losses[name](read, batch, graphs)
-            for name, weight in self.weights.items()
-        }
+        return [self.losses[name](self.network, read, batch, graphs) for name in self.weights]
 
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, with the same random numbers at every validation."""
+        """Return the loss, and the mean of each loss without its weight.
+
+        The random numbers are the same at every validation.
+        """
+
+        def sums(batch: GraphBatch, indices: Tensor) -> Tensor:
+            means = torch.stack(self._means(batch, indices))
+            return len(indices) * torch.cat([means, means.new_ones(1)])
+
         device = self.examples.labels.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(self.config.run.seed)
-            return super().validate(graphs, world)
+            *totals, count = self.totals(sums, len(self.weights) + 1, graphs, world)
+        scores = {name: total / count for name, total in zip(self.weights, totals, strict=True)}
+        return sum(self.weights[name] * score for name, score in scores.items()), scores
 
 
 def _settings(config: TrainConfig) -> PretrainingConfig:

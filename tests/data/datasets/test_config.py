@@ -43,7 +43,7 @@ def test_a_table_alone_is_split_at_random():
 
 @pytest.mark.parametrize("source", [{}, {"dataset": "zinc", "table": TABLE}])
 def test_exactly_one_source(source):
-    with pytest.raises(ValidationError, match="name one source: data.dataset .* or data.table"):
+    with pytest.raises(ValidationError, match="name one source: data.dataset .* data.table"):
         DataConfig(**source)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from support import SMALL, batch_of, far_from_initial
+from support import CONTRASTIVE, SMALL, batch_of, far_from_initial
 from torch.nn import functional as F
 
 from molsepnorm.data import datasets
@@ -14,11 +14,12 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
-from molsepnorm.nn import GraphormerConfig
+from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, load_config, train
-from molsepnorm.training.objectives.contrastive import Contrastive, info_nce
+from molsepnorm.training.objectives.contrastive import info_nce
+from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
 
@@ -59,21 +60,20 @@ def test_its_gradient_is_that_of_finite_differences():
     torch.autograd.gradcheck(lambda a, b: info_nce(a, b, 0.3), (first, second))
 
 
-def objective_of(config, **settings) -> tuple[Contrastive, torch.Tensor]:
-    network, batch = network_of(**settings)
-    model = PropertyModel(network, "zinc", Task((Target("y", "regression"),), "loss"))
-    return Contrastive(model, None, config), batch
+def objective_of(config, **settings) -> tuple[Pretraining, GraphBatch]:
+    network, batch = network_of(**{"outputs": 0, **settings})
+    return Pretraining(PropertyModel(network, "zinc", Task((), "loss")), None, config), batch
 
 
 @pytest.fixture
 def config():
-    return load_config("zinc", overrides={"objective.name": "contrastive"})
+    return load_config("zinc", overrides=CONTRASTIVE)
 
 
 def test_training_spreads_molecules_and_joins_views(config):
     """The embeddings nearly coincide at first; the objective separates the molecules."""
     objective, batch = objective_of(config, norm="shared")
-    objective.temperature = 0.2
+    objective.losses["contrastive"].temperature = 0.2
     objective.train()
     optimizer = torch.optim.Adam(objective.parameters(), lr=3e-3)
     losses = []
@@ -106,23 +106,54 @@ def test_a_network_without_dropout_is_refused(config):
             objective_of(config, **settings)
 
 
-def test_a_single_molecule_has_no_loss(config):
+@pytest.mark.parametrize("training", [False, True])
+def test_a_single_molecule_has_no_loss(config, training):
     objective, _ = objective_of(config, graph_norm="layer")
+    objective.train(training)
     one = batch_of(GRAPHS[:1], objective.network.config)
     loss_sum, count = objective(one, torch.arange(1))
-    assert (loss_sum.item(), count.item()) == (0, 0)
+    assert (loss_sum.item(), count.item()) == (0, 1)
     loss_sum.backward()
+    assert not any(each.grad.any() for each in objective.parameters() if each.grad is not None)
+
+
+def test_in_evaluation_the_views_have_dropout_and_other_losses_have_none(config):
+    """The views are drawn in the order of training, and the norms keep their statistics."""
+    objective, batch = objective_of(config, graph_norm="batch", node_norm="batch")
+    seen = []
+
+    class Spy(torch.nn.Module):
+        def forward(self, network, read, batch, graphs):
+            seen.append(read)
+            return read.sum()
+
+    objective.losses["descriptors"] = Spy()
+    objective.weights = {"descriptors": 0.0, "contrastive": 1.0}
+    objective.eval()
+    state = {name: value.clone() for name, value in objective.state_dict().items()}
+    with torch.no_grad():
+        torch.manual_seed(3)
+        loss_sum, count = objective(batch, torch.arange(5))
+        torch.manual_seed(3)
+        with dropout_alone(objective.network):
+            first, second = objective.network.embed(batch), objective.network.embed(batch)
+        assert torch.equal(seen[0], objective.network.embed(batch))
+    assert not torch.equal(first, second)
+    torch.testing.assert_close(loss_sum / count, info_nce(first, second))
+    assert not any(module.training for module in objective.modules())
+    for name, value in objective.state_dict().items():
+        assert torch.equal(value, state[name]), name
 
 
 def test_a_run_is_selected_by_its_validation_loss_and_resumes_exactly(
     configure, tmp_path, outcome, stop_at, rows_of
 ):
-    config = configure({"objective.name": "contrastive", "objective.temperature": 0.5})
+    config = configure({**CONTRASTIVE, "objective.temperature": 0.5})
     result = train(config, tmp_path / "whole")
     assert result.metrics["chosen_by"] == "loss"
     losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "whole" / "history.csv")]
     assert result.metrics["val"]["loss"] == pytest.approx(min(losses), rel=1e-6)
-    assert result.metrics["val"].keys() == result.metrics["test"].keys() == {"loss"}
+    assert result.metrics["val"].keys() == result.metrics["test"].keys() == {"loss", "contrastive"}
     assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     (tmp_path / "parts" / "predictions_test.csv").touch()  # there are no predictions
@@ -130,8 +161,8 @@ def test_a_run_is_selected_by_its_validation_loss_and_resumes_exactly(
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_metric_for_contrastive_learning_is_refused(configure, tmp_path):
-    config = configure({"objective.name": "contrastive", "run.metric": "mae"})
+def test_a_metric_for_pretraining_is_refused(configure, tmp_path):
+    config = configure({**CONTRASTIVE, "run.metric": "mae"})
     with pytest.raises(ConfigError, match=r"run.metric: mae needs the objective supervised"):
         train(config, tmp_path / "run")
 
@@ -175,7 +206,7 @@ def test_the_loss_under_autocast_is_exact():
 def test_training_without_labels_leaves_statistics_of_the_saved_weights(configure, tmp_path):
     """The loss falls, and the batch norms of the saved model have their statistics estimated."""
     settings = {
-        "objective.name": "contrastive",
+        **CONTRASTIVE,
         "objective.temperature": 0.2,
         "model.norm": "sep-rms-bn",
         "optim.lr": 5e-3,

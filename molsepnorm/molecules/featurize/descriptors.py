@@ -8,11 +8,14 @@ import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
 
-__all__ = ["BITS", "DESCRIPTORS", "LEFT_OUT", "describe", "morgan_bits"]
+__all__ = ["BITS", "DESCRIPTORS", "LEFT_OUT", "RDKIT_VERSION", "describe", "morgan_bits"]
 
 LEFT_OUT = ("qed", "Ipc")
 """Descriptors of RDKit that are not computed: `qed` takes a fifth of the time of all others and is
 a function of eight of them; `Ipc` grows exponentially with the molecule (`AvgIpc` does not)."""
+
+RDKIT_VERSION: str = rdBase.rdkitVersion
+"""The version of RDKit, on which the values may depend."""
 
 BITS = 1024
 """Number of bits of a fingerprint."""

@@ -1,0 +1,92 @@
+"""Descriptors and fingerprints equal those of RDKit's own functions."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from rdkit import Chem, rdBase
+from rdkit.Chem import Descriptors, rdFingerprintGenerator
+
+from molsepnorm.molecules.featurize.descriptors import (
+    BITS,
+    DESCRIPTORS,
+    LEFT_OUT,
+    describe,
+    morgan_bits,
+)
+from molsepnorm.molecules.featurize.smiles import oriented_mol
+
+UNUSUAL = [
+    *(
+        "C",
+        "[H][H]",
+        "[Na+].[Cl-]",
+        "CC(=O)[O-].[K+]",
+        "[13CH3]O",
+        "[2H]OC",
+        "C[N+](C)(C)CC([O-])=O",
+    ),
+    *("[Fe]", "C[Hg]Cl", "O=[Pt](Cl)Cl", "C[Si](C)(C)C", "OB(O)c1ccccc1", "[He]", "[Xe]", "CC.CC"),
+    *("N[C@@H](C)C(=O)O", "C/C=C/C", "F/C=C\\F", "[CH3:1]O", "c1ccc2c(c1)[nH]c1ccccc12"),
+    *("C" * 300, "F" + "C(F)(F)" * 20 + "F", "*CC", "[U]", "[O-][Cl+3]([O-])([O-])[O-]"),
+]
+
+
+def close(one: np.ndarray, other: np.ndarray) -> None:
+    np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-30)
+
+
+def by_rdkit(mol: Chem.Mol) -> np.ndarray:
+    with rdBase.BlockLogs():
+        values = Descriptors.CalcMolDescriptors(mol, missingVal=np.nan)
+    chosen = np.array([values[name] for name in DESCRIPTORS], dtype=np.float64)
+    with np.errstate(over="ignore"):
+        single = chosen.astype(np.float32)
+    return np.where(np.isfinite(single), single, np.nan)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_descriptors_of_unusual_molecules_are_those_of_rdkit(text):
+    mol = Chem.MolFromSmiles(text)
+    found = describe(mol)
+    assert found.dtype == np.float32
+    assert np.isnan(found).sum() < 60
+    assert np.isfinite(found[~np.isnan(found)]).all()
+    close(found, by_rdkit(mol))
+
+
+def test_descriptors_of_real_molecules_are_those_of_rdkit(datasets):
+    """Also those of the molecule as the featurisers read it, without stereo perception."""
+    smiles = []
+    for name in ("bace", "esol", "freesolv", "tox21"):
+        with open(datasets / "moleculenet" / f"{name}.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        smiles += [row["smiles"] for row in rows[:: len(rows) // 13]]
+    assert len(smiles) > 50
+    missing = 0
+    for text in smiles:
+        expected = by_rdkit(Chem.MolFromSmiles(text))
+        close(describe(Chem.MolFromSmiles(text)), expected)
+        read = describe(oriented_mol(text))
+        np.testing.assert_allclose(read, expected, rtol=1e-4, atol=1e-4, err_msg=text)
+        missing += np.isnan(expected).sum()
+    assert missing < 0.02 * len(smiles) * len(DESCRIPTORS)
+
+
+def test_all_descriptors_but_two_are_computed():
+    every = [name for name, _ in Descriptors.descList]
+    assert sorted((*DESCRIPTORS, *LEFT_OUT)) == sorted(every)
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_bits_are_those_of_rdkit_in_its_order(text):
+    """Bit k is in byte k // 8, and the first bit of a byte is its highest."""
+    mol = Chem.MolFromSmiles(text)
+    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS).GetFingerprint(mol)
+    packed = morgan_bits(mol)
+    assert (packed.shape, packed.dtype) == ((BITS // 8,), np.uint8)
+    found = [k for k in range(BITS) if int(packed[k // 8]) & (128 >> k % 8)]
+    assert found == list(morgan.GetOnBits())

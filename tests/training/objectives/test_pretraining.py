@@ -1,0 +1,384 @@
+"""Pre-training on structures: its losses, their sum, and runs."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from rdkit import Chem
+from rdkit.Chem import rdFingerprintGenerator
+from support import far_from_initial
+
+from molsepnorm.data import datasets
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
+from molsepnorm.tasks import Task
+from molsepnorm.training import Callback, StopWhen, load_config, train
+from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.objectives import pretext as module
+from molsepnorm.training.objectives.pretext import robust_scaling
+from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
+from molsepnorm.training.run import architecture
+
+NETWORK = {
+    "data.featurizer": "zinc",
+    **{f"model.{name}": 16 for name in ("width", "ffn_width")},
+    "model.layers": 2,
+    "model.heads": 2,
+    "model.max_path_length": 3,
+    "model.init": "xavier",
+    "model.dropout": 0.1,
+    "optim.lr": 3e-3,
+    "run.batch_size": 16,
+    "run.epochs": 3,
+    "objective.name": "pretraining",
+}
+ALL = {"descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25, "masked": 2.0}
+
+
+def weights(**values: float) -> dict[str, float]:
+    return {f"objective.{name}": values.get(name, 0.0) for name in PRETEXTS}
+
+
+@pytest.fixture
+def configure(tmp_path):
+    """`configure(molecules, settings)`: a small run on a file of so many molecules."""
+
+    def make(molecules: int, settings: dict) -> object:
+        path, empty = tmp_path / "molecules.csv", tmp_path / "empty.yaml"
+        ends = ("O", "N", "C(=O)O", "c1ccccc1", "C1CC1", "F", "C#N", "Cl", "N(C)C", "S")
+        middles = ("", "O", "C(C)", "C=C", "N", "C(=O)", "S", "C(F)", "c1ccc(cc1)", "C1CC(C1)")
+        with open(path, "w", newline="") as file:
+            rows = [[f"{'C' * n}{m}C{end}"] for n in (1, 2) for m in middles for end in ends]
+            csv.writer(file).writerows([["smiles"], *rows[:molecules]])
+        empty.write_text("")
+        source = {"data.structures": [str(path)]}
+        return load_config(config=empty, overrides={**source, **NETWORK, **settings})
+
+    return make
+
+
+def objective_of(config) -> tuple[Pretraining, object]:
+    dataset = datasets.load(config.data, encoding_of(architecture(config)))
+    dataset = Pretraining.prepare(config, dataset, lambda done, of: None)
+    arrays = {name: torch.from_numpy(np.array(a)) for name, a in dataset.arrays.items()}
+    examples = Examples(GraphTensors.of(dataset.store), torch.zeros(len(dataset.store), 0), None)
+    network = far_from_initial(replace(architecture(config), outputs=0))
+    model = PropertyModel(network, "zinc", Task((), "loss"))
+    return Pretraining(model, replace(examples, arrays=arrays), config), dataset
+
+
+# The losses of descriptors and fingerprints
+
+
+@pytest.fixture
+def descriptors():
+    """The loss of descriptors on 40 made-up molecules, with its values, an eighth missing."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(2, 3, size=(40, 12)).astype(np.float32)
+    values[rng.random(values.shape) < 0.125] = np.nan
+    values[0, 0], values[1, 1], values[4, 3] = 1000, -1000, np.nan
+    scaling = robust_scaling(values, np.arange(10, 40))
+    arrays = {"descriptors": values, "descriptor_scaling": scaling}
+    arrays = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    network = torch.nn.Module()
+    network.embedding_width = 5
+    torch.manual_seed(0)
+    settings = load_config(
+        "molecules.csv", overrides={"objective.name": "pretraining"}
+    ).objective.model_copy(update={"descriptor_share": 0.3})
+    loss = PRETEXTS["descriptors"](network, Examples(None, None, None, arrays), settings)
+    return loss, values, scaling
+
+
+def test_the_loss_of_descriptors_is_that_of_a_loop(descriptors):
+    """In evaluation: the mean over all values that are there, limited to ±6."""
+    loss, values, (mean, scale) = descriptors
+    loss.eval()
+    graphs, read = torch.tensor([1, 7, 0, 30]), torch.randn(4, 5)
+    outputs = loss.head(read)
+    errors, limited = [], 0
+    for row, graph in enumerate(graphs.tolist()):
+        for column in range(12):
+            if not math.isnan(values[graph, column]):
+                target = (values[graph, column] - mean[column]) / scale[column]
+                limited += abs(target) > 6
+                target = max(-6.0, min(6.0, float(target)))
+                errors.append((float(outputs[row, column].detach()) - target) ** 2)
+    assert limited == 2
+    assert len(errors) < 48
+    with torch.no_grad():
+        found = loss(None, read, None, graphs)
+    assert float(found) == pytest.approx(np.mean(errors), rel=1e-5)
+
+
+def test_in_training_a_share_of_the_descriptors_counts(descriptors):
+    """The gradient of the head's biases shows which ones do."""
+    loss, values, _ = descriptors
+    loss.train()
+    there = ~np.isnan(values[4])
+    assert 0 < there.sum() < 12
+    counts = np.zeros(12)
+    torch.manual_seed(1)
+    for _ in range(2000):
+        found = loss(None, torch.zeros(1, 5), None, torch.tensor([4]))
+        (gradient,) = torch.autograd.grad(found, loss.head.bias)
+        counts += (gradient != 0).numpy()
+    assert not counts[~there].any()
+    assert np.abs(counts[there] / 2000 - 0.3).max() < 0.05  # five standard deviations
+
+
+def test_a_molecule_without_any_descriptor_has_no_loss(descriptors):
+    loss, *_ = descriptors
+    loss.examples.arrays["descriptors"][2] = torch.nan
+    found = loss(None, torch.ones(1, 5), None, torch.tensor([2]))
+    found.backward()
+    assert found.item() == 0
+    assert not loss.head.weight.grad.any()
+
+
+def test_the_loss_of_fingerprints_is_that_of_rdkits_bits(configure):
+    objective, dataset = objective_of(configure(20, weights(fingerprint=1)))
+    loss = objective.losses["fingerprint"].eval()
+    graphs, read = torch.tensor([11, 2, 5]), torch.randn(3, 16)
+    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024)
+    terms = []
+    with torch.no_grad():
+        for row, logits in zip(graphs.tolist(), loss.head(read).double(), strict=True):
+            bits = morgan.GetFingerprint(Chem.MolFromSmiles(dataset.smiles[row]))
+            assert bits.GetNumOnBits() > 2
+            for bit, logit in zip(bits, logits.tolist(), strict=True):
+                p = 1 / (1 + math.exp(-logit))
+                terms.append(-math.log(p if bit else 1 - p))
+        found = loss(objective.network, read, None, graphs)
+    assert float(found) == pytest.approx(np.mean(terms), rel=1e-5)
+
+
+def scaling_by_hand(values: list[float]) -> tuple[float, float]:
+    there = [value for value in values if not math.isnan(value)]
+    if not there:
+        return 0.0, 1.0
+    ends = np.percentile(there, [0.1, 99.9])
+    limited = [min(max(value, ends[0]), ends[1]) for value in there]
+    mean = sum(limited) / len(limited)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in limited) / len(limited))
+    return mean, deviation if len({*there}) > 1 else 1.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_scaling_ignores_outliers_constants_and_missing_values():
+    rng = np.random.default_rng(0)
+    values = rng.normal(5, 2, size=(3000, 7)).astype(np.float32)
+    values[17, 0], values[18, 0] = 1e12, -1e9  # outliers
+    values[:, 1] = 0.1  # constant
+    values[:, 2] = np.nan
+    values[::2, 3] = np.nan
+    values[:, 4] = np.where(np.arange(3000) % 3, 7.7, np.nan)  # constant where it is there
+    values[:, 5] *= 1e6
+    train = rng.permutation(3000)[:2500]
+    values[2999 if 2999 not in train else 0, 6] = 1e30  # perhaps not in the training split
+    found = robust_scaling(values, train)
+    assert found.dtype == np.float32
+    for column in range(7):
+        expected = scaling_by_hand(values[train, column].astype(float).tolist())
+        assert found[:, column] == pytest.approx(expected, rel=1e-4), column
+    assert found[1, 0] < 3
+    assert np.isfinite(found).all()
+
+
+def test_the_scaling_is_estimated_from_a_sample_of_many_molecules(monkeypatch):
+    monkeypatch.setattr(module, "_SAMPLE", 400)
+    values = np.random.default_rng(1).normal(3, 2, size=(5000, 2)).astype(np.float32)
+    train = np.arange(1000, 5000)
+    values[:1000] = 1e6
+    found = robust_scaling(values, train)
+    assert np.array_equal(found, robust_scaling(values, train))
+    np.testing.assert_allclose(found, [[3, 3], [2, 2]], atol=0.4)
+    assert not np.array_equal(found, robust_scaling(values, train[:400]))
+
+
+# The sum
+
+
+def test_the_sum_is_that_of_the_parts(configure):
+    """Each loss alone, with the same network, heads and random numbers."""
+    objective, _ = objective_of(configure(40, weights(**ALL)))
+    objective.eval()
+    graphs = np.arange(30)
+    batch, indices = objective.examples.graphs.cut(graphs, 2), torch.arange(30)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        loss_sum, count = objective(batch, indices)
+        torch.manual_seed(0)
+        read, total = objective.network.embed(batch), 0.0
+        for name, weight in ALL.items():
+            total += weight * objective.losses[name](objective.network, read, batch, indices)
+    assert count == 30
+    torch.testing.assert_close(loss_sum / 30, total)
+
+
+def test_validation_returns_the_mean_of_each_loss(configure):
+    """Over all batches, whose sizes differ, always with the same random numbers."""
+    objective, _ = objective_of(configure(40, weights(**ALL)))
+    objective.eval()
+    state = torch.get_rng_state()
+    graphs = np.arange(37)
+    loss, scores = objective.validate(graphs, DistributedContext())
+    assert objective.validate(graphs, DistributedContext()) == (loss, scores)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert scores.keys() == ALL.keys()
+    assert loss == pytest.approx(sum(ALL[name] * score for name, score in scores.items()))
+    batch, sums = [], dict.fromkeys(ALL, 0.0)
+
+    def spy(name, plain):
+        def forward(network, read, each, graphs):
+            found = plain(network, read, each, graphs)
+            sums[name] += float(found) * len(graphs)
+            batch.append(len(graphs))
+            return found
+
+        return forward
+
+    for name, part in objective.losses.items():
+        part.forward = spy(name, part.forward)
+    objective.validate(graphs, DistributedContext())
+    assert len({*batch}) > 1
+    for name, score in scores.items():
+        assert score == pytest.approx(sums[name] / 37, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", PRETEXTS)
+def test_a_single_molecule_has_a_finite_loss(configure, name):
+    settings = {**weights(**{name: 1.0}), "model.norm": "shared"}
+    objective, _ = objective_of(configure(20, settings))
+    for training in (False, True):
+        objective.train(training)
+        batch = objective.examples.graphs.cut([4])
+        loss_sum, count = objective(batch, torch.tensor([4]))
+        assert (bool(loss_sum.isfinite()), count.item()) == (True, 1)
+        loss_sum.backward()
+
+
+def test_a_weight_of_zero_computes_nothing(configure, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("was computed")
+
+    monkeypatch.setattr(module, "structure_targets", refuse)
+    objective, dataset = objective_of(configure(20, weights(contrastive=1, masked=1)))
+    assert [*objective.losses] == ["contrastive", "masked"]
+    assert not dataset.arrays
+    _, scores = objective.eval().validate(np.arange(20), DistributedContext())
+    assert scores.keys() == {"contrastive", "masked"}
+
+
+def test_a_set_without_smiles_needs_no_descriptors(configure):
+    config = configure(20, weights(masked=1))
+    zinc = datasets.load(config.data, encoding_of(architecture(config)))
+    zinc = replace(zinc, name="zinc", smiles=None)
+    assert Pretraining.prepare(config, zinc, None) is zinc
+    for name in ("descriptors", "fingerprint"):
+        config = config.changed(weights(**{name: 1}))
+        with pytest.raises(ConfigError, match=r"no SMILES.*objective.masked or objective.contras"):
+            Pretraining.prepare(config, zinc, None)
+
+
+def test_weights_that_are_all_zero_are_refused(configure, tmp_path):
+    config = configure(20, weights())
+    with pytest.raises(ConfigError, match=r"all weights .* are 0.*objective.descriptors, .*mask"):
+        train(config, tmp_path / "run")
+
+
+# Runs
+
+
+def test_a_run_lowers_every_loss(configure, tmp_path, rows_of):
+    """The history has a column for each loss; the final scores are those of the best epoch."""
+    settings = {"run.epochs": 8, "optim.ema": None, "model.dropout": 0.1}
+    config = configure(200, {**weights(**ALL), **settings})
+    result = train(config, tmp_path / "run")
+    rows = rows_of(tmp_path / "run" / "history.csv")
+    for name in ("loss", *ALL):
+        values = [float(row[f"val_{name}"]) for row in rows]
+        assert values[-1] < 0.97 * values[0], name
+    best = rows[result.metrics["best_epoch"] - 1]
+    for name, score in result.metrics["val"].items():
+        assert score == pytest.approx(float(best[f"val_{name}"]), rel=1e-4)
+    assert result.metrics["test"].keys() == {"loss", *ALL}
+    assert not (tmp_path / "run" / "predictions_test.csv").exists()
+
+
+def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
+    config = configure(60, {**weights(**ALL), "optim.ema": 0.9})
+    train(config, tmp_path / "whole")
+    assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
+    assert train(folder=tmp_path / "parts", resume=True).finished
+    for name in ("whole", "parts"):
+        (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
+    state = outcome(tmp_path / "parts")["state"]
+    assert "average_objective/losses.masked.vector" in state
+    assert not any("losses.contrastive" in name for name in state)  # it has no weights
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+
+
+def test_the_progress_of_the_descriptors_is_reported_once(configure, tmp_path):
+    calls = []
+
+    class Spy(Callback):
+        def on_progress(self, done, of) -> None:
+            calls.append((done, of))
+
+    config = configure(33, weights(descriptors=1, fingerprint=1))
+    for name in ("first", "second"):
+        train(config, tmp_path / name, callback=[Spy(), StopWhen(lambda: True)])
+    assert calls == [(33, 33)]
+
+
+@pytest.fixture
+def pretrained(configure, tmp_path):
+    """The folder of a run of two epochs."""
+    config = configure(60, {**weights(descriptors=1, masked=1), "run.epochs": 2})
+    return train(config, tmp_path / "pretrained").folder
+
+
+def test_the_saved_model_is_the_body_alone(pretrained):
+    model = PropertyModel.from_pretrained(pretrained)
+    assert (model.objective, model.task.names) == ("pretraining", ())
+    assert model.network.config.outputs == 0
+    assert sum(each.numel() for each in model.network.head.parameters()) == 0
+    assert not any("losses" in name for name in model.network.state_dict())
+
+
+def test_a_run_starts_from_the_body(pretrained, tmp_path):
+    """The head is new; while the body is frozen, it alone is trained."""
+    table = tmp_path / "table.csv"
+    table.write_text("smiles,y\n" + "".join(f"{'C' * n}O,{n}.5\n" for n in range(1, 31)))
+    settings = {"finetune.start": str(pretrained), "run.epochs": 2, "run.batch_size": 8}
+    before = body_of(pretrained)
+    frozen = train(
+        load_config(table, overrides={**settings, "finetune.freeze_epochs": 2}), tmp_path / "frozen"
+    )
+    assert PropertyModel.from_pretrained(frozen.folder).task.names == ("y",)
+    after = body_of(frozen.folder)
+    assert after.keys() == before.keys()
+    for name, value in before.items():
+        assert torch.equal(after[name], value), name
+    free = body_of(train(load_config(table, overrides=settings), tmp_path / "free").folder)
+    changed = [name for name, value in before.items() if not torch.equal(free[name], value)]
+    assert len(changed) > 0.8 * len(before)
+
+
+def body_of(folder) -> dict[str, torch.Tensor]:
+    state = PropertyModel.from_pretrained(folder).network.state_dict()
+    return {name: value for name, value in state.items() if not name.startswith("head.")}
+
+
+def test_there_are_as_many_outputs_as_descriptors(configure):
+    objective, _ = objective_of(configure(20, weights(descriptors=1)))
+    assert objective.losses["descriptors"].head.out_features == len(DESCRIPTORS) > 200

@@ -1,0 +1,129 @@
+"""Descriptors and fingerprints of a data set: computed once, and then read from the cache."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from molsepnorm.molecules.featurize.descriptors import BITS, DESCRIPTORS, describe, morgan_bits
+from molsepnorm.training import structures
+from molsepnorm.training.structures import structure_targets
+
+SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def small_tasks(monkeypatch):
+    """Four molecules in each task, so that a few molecules have several tasks."""
+    monkeypatch.setattr(structures, "_TASK", 4)
+
+
+def refuse(*_):
+    raise AssertionError("was computed")
+
+
+def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
+    """Compared with a loop, in the order of the molecules, with the progress."""
+    calls = []
+    found = structure_targets(SMILES, lambda done, of: calls.append((done, of)))
+    assert found["descriptors"].shape == (25, len(DESCRIPTORS))
+    assert found["fingerprint"].shape == (25, BITS // 8)
+    for row, text in enumerate(SMILES):
+        mol = Chem.MolFromSmiles(text)
+        np.testing.assert_allclose(found["descriptors"][row], describe(mol), rtol=1e-6)
+        assert np.array_equal(found["fingerprint"][row], morgan_bits(mol))
+    assert calls == [*((done, 25) for done in range(4, 25, 4)), (25, 25)]
+
+
+def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
+    first = structure_targets(SMILES)
+    (path,) = own_cache.iterdir()
+    monkeypatch.setattr(structures, "_write", refuse)
+    second = structure_targets(SMILES, refuse)
+    for name, values in first.items():
+        np.testing.assert_array_equal(second[name], values)
+        base = second[name]
+        while not isinstance(base, np.memmap):
+            base = base.base  # of a view
+        assert base.filename == path
+    with pytest.raises(AssertionError, match="was computed"):
+        structure_targets(SMILES[1:])
+    with pytest.raises(AssertionError, match="was computed"):
+        structure_targets(SMILES[::-1])
+    monkeypatch.setattr(structures, "RDKIT_VERSION", "another")
+    with pytest.raises(AssertionError, match="was computed"):
+        structure_targets(SMILES)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "of other molecules"])
+def test_a_damaged_file_is_made_anew(own_cache, damage):
+    first = {name: values.copy() for name, values in structure_targets(SMILES).items()}
+    (path,) = own_cache.iterdir()
+    content = path.read_bytes()
+    if damage == "of other molecules":
+        structure_targets(SMILES[:3])
+        (other,) = {*own_cache.iterdir()} - {path}
+        other.replace(path)
+    else:
+        middle = len(content) // 2
+        changed = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        path.write_bytes({"cut": content[:middle], "changed": changed, "emptied": b""}[damage])
+    for name, values in structure_targets(SMILES).items():
+        np.testing.assert_array_equal(values, first[name])
+    assert path.read_bytes() == content
+
+
+def test_one_worker_and_two_give_the_same_file(own_cache, small_tasks, monkeypatch):
+    contents = []
+    for cores in (1, 2):
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False
+        )
+        structure_targets(SMILES)
+        (path,) = own_cache.iterdir()
+        contents.append(path.read_bytes())
+        path.unlink()
+    assert contents[0] == contents[1]
+
+
+def test_an_interruption_leaves_nothing(own_cache, small_tasks):
+    def interrupt(done, of):
+        if done > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        structure_targets(SMILES, interrupt)
+    assert not [*own_cache.iterdir()]
+
+
+KILLED = f"""
+import os, signal
+from molsepnorm.training import structures
+structures._TASK = 4
+def kill(done, of):
+    if done > 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+structures.structure_targets({SMILES!r}, kill)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
+def test_what_a_killed_process_left_is_removed_by_the_next(own_cache):
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=os.environ, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len([*own_cache.iterdir()]) == 1
+    structure_targets(SMILES)
+    (path,) = own_cache.iterdir()
+    assert path.suffix == ".targets"
