@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -66,13 +67,34 @@ class Graphormer(nn.Module):
         R is C, or 2 C if the graph token and the atoms are read out, plus the number of
         molecule-level features.
         """
+        return self.embed_with_atoms(batch)[0]
+
+    def embed_with_atoms(
+        self, batch: GraphBatch, alter: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
+        """Return the result of `embed`, and a vector for every slot.
+
+        `batch.mask` selects the vectors of the atoms. They are the output of the last norm. If the
+        last layer computes the graph token only, they are that layer's input, which is not
+        normalised in a pre-norm network.
+
+        Args:
+            batch: the molecules.
+            alter: function of the first layer's input (M, C) that returns what replaces it, for
+                instance with masked atoms.
+        """
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
+        if alter is not None:
+            x = alter(x)
         pairs = self.pair_encoding(batch, walks)  # bias per head, gates, vectors, neighbours
-        for layer in self.layers:
+        *others, last = self.layers
+        for layer in others:
             x, pairs = layer(x, pairs, batch)
-        read = self.readout(self.last_norm(x, batch.graph_token, batch.mask), batch)
-        return self.molecule_features(read, batch)
+        end, _ = last(x, pairs, batch)
+        end = self.last_norm(end, batch.graph_token, batch.mask)
+        slots = x if self.config.last_layer_is_token_only else end
+        return self.molecule_features(self.readout(end, batch), batch), slots
 
     def reset_parameters(self) -> None:
         """Initialise all parameters as `config.init` says."""

@@ -291,6 +291,59 @@ def test_the_head_maps_embeddings_to_outputs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "of_last_layer"),
+    [
+        ({}, False),
+        ({"layers": 1}, False),
+        ({"readout": "token+mean"}, True),
+        ({"norm_order": "post"}, False),
+        ({"norm_order": "post", "readout": "mean"}, True),
+        ({"norm": "shared-bn"}, True),
+    ],
+    ids=str,
+)
+def test_vectors_of_the_slots_equal_a_loop_over_the_layers(
+    options: dict, of_last_layer: bool
+) -> None:
+    """They are the last norm's output, or the last layer's input if it has the token only. `embed`
+    returns the same vectors of molecules bit by bit."""
+    model = far_from_initial(**options)
+    batch = batch_of(zinc_graphs(), model.config, blocks=3)
+    x, pairs = model.embedding(batch), model.pair_encoding(batch)
+    after = [x]
+    for layer in model.layers:
+        x, pairs = layer(x, pairs, batch)
+        after.append(x)
+    normalised = model.last_norm(x, batch.graph_token, batch.mask)
+    molecules, slots = model.embed_with_atoms(batch)
+    assert torch.equal(slots, normalised if of_last_layer else after[-2])
+    assert slots.shape == (len(batch.mask), 16)
+    assert torch.equal(molecules, model.embed(batch))
+
+
+@pytest.mark.parametrize("options", [{}, {"readout": "mean"}], ids=str)
+def test_the_input_of_the_first_layer_can_be_altered(options: dict) -> None:
+    """With the atoms of both erased, CCC and NNN have the same vectors."""
+    model = far_from_initial(**options)
+    one, other = (batch_of(zinc_graphs((text,)), model.config) for text in ("CCC", "NNN"))
+    seen = []
+
+    def erase(x: Tensor) -> Tensor:
+        seen.append(x)
+        return torch.where(one.mask[:, None], 0.5, x)
+
+    with torch.no_grad():
+        erased = [model.embed_with_atoms(batch, erase) for batch in (one, other)]
+        kept = [model.embed_with_atoms(batch, lambda x: x) for batch in (one, other)]
+        assert torch.equal(seen[0], model.embedding(one))
+        assert torch.equal(kept[0][0], model.embed(one))
+    for part in range(2):
+        torch.testing.assert_close(erased[0][part], erased[1][part], rtol=0, atol=0)
+        assert (kept[0][part] - kept[1][part]).abs().max() > 0.1
+        assert (kept[0][part] - erased[0][part]).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
     ("options", "first", "later", "last"),
     [
         ({"norm": "shared"}, ["LayerNorm"], ["LayerNorm"], ["LayerNorm"]),
