@@ -18,6 +18,7 @@ _COMMANDS = {
     "train": "Train a model on a data set or a table.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
+    "embed": "Write embeddings of molecules to a table.",
     "data": "Check a table, list the named data sets, encode one.",
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",

@@ -75,7 +75,7 @@ def workspace(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "predict", "benchmark", "ablate", "convert"]
+    "command", ["train", "evaluate", "predict", "embed", "benchmark", "ablate", "convert"]
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
@@ -91,6 +91,7 @@ def test_the_main_help_lists_every_command():
         "train Train a model on a data set",
         "evaluate Score a trained",
         "predict Predict the prop",
+        "embed Write embeddings",
         "data Check a table, list the na",
         "benchmark Train with several seeds",
         "ablate Compare variants of one",
@@ -775,7 +776,7 @@ def test_predict_on_a_terminal_needs_molecules(workspace):
         os.close(master)
         os.close(terminal)
     assert done.returncode == 2
-    assert "nothing to predict: give --smiles, --input, or SMILES on stdin" in done.stderr
+    assert "no molecules: give --smiles, --input, or SMILES on stdin" in done.stderr
 
 
 def test_a_closed_output_pipe_is_not_an_error(workspace, tmp_path):
