@@ -19,6 +19,7 @@ _COMMANDS = {
     "pretrain": "Train a model on structures, to start from.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
+    "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
     "data": "Check a table, list the named data sets, encode one.",
     "benchmark": "Train with several seeds or on several splits.",

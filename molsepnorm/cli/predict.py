@@ -2,77 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import gc
 import io
-import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Literal, TextIO, cast
 
 import click
 
-from molsepnorm.cli.console import escaped, say
-from molsepnorm.cli.options import (
-    FILE,
-    GroupedCommand,
-    model_option,
-    option,
-    output_option,
-    setting_options,
-)
+from molsepnorm.cli.console import escaped
+from molsepnorm.cli.options import GroupedCommand, model_option, output_option
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.errors import DataError, StorageError
+from molsepnorm.cli.sources import (
+    check_sources,
+    load_predictor,
+    molecules_of,
+    report,
+    source_options,
+)
+from molsepnorm.errors import StorageError
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
 
-_CHUNK_LINES = 1024  # lines of standard input that are predicted together
-
-
-def _check_encoding(
-    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    """A callback: refuse texts that cannot be written to the output."""
-    for text in texts:
-        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-            raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
-    return texts
-
 
 @click.command(cls=GroupedCommand)
 @model_option
-@option(
-    "--smiles",
-    heading="Molecules",
-    multiple=True,
-    callback=_check_encoding,
-    help="SMILES of a molecule; may be repeated.",
-)
-@option(
-    "-i",
-    "--input",
-    "source",
-    type=FILE,
-    help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed.",
-)
-@setting_options("data.smiles_column", defaults=True)
-@option(
-    "--on-invalid",
-    type=click.Choice(["keep", "fail"]),
-    default="keep",
-    help="Keep a row with an invalid SMILES and give the reason, or fail.",
-)
-@setting_options("run.device", "run.precision", defaults=True)
-@option(
-    "--processes",
-    type=click.IntRange(min=1, max=1024),
-    help="Number of worker processes; 1 runs everything in the main process. "
-    "[default: one per core]",
-)
+@source_options
 @output_option("CSV file. [default: standard output]")
 def predict(
     model_folder: Path,
@@ -95,33 +52,12 @@ def predict(
     molsepnorm predict --model runs/zinc-1 --input my.csv --output predicted.csv
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
-    if smiles and source:
-        raise click.UsageError("--smiles and --input are both sources: give one of them")
-    if not smiles and not source and sys.stdin.isatty():
-        raise click.UsageError("nothing to predict: give --smiles, --input, or SMILES on stdin")
+    check_sources(smiles, source)
     with stop_on_signal(lambda: False):
-        # Importing the libraries makes about 100,000 objects that live until the process ends. To
-        # search them for garbage takes a quarter of the time of predicting one SMILES.
-        gc.disable()
-        try:
-            from molsepnorm.predict import Predictor, predict_rows
+        predictor = load_predictor(model_folder, device, processes, precision)
+        from molsepnorm.predict import predict_rows
 
-            predictor = Predictor.from_pretrained(
-                model_folder, device, processes or _cores(), precision
-            )
-        finally:
-            gc.freeze()
-            gc.enable()
-        if source:
-            from molsepnorm.data.tables import read_chunks
-
-            name = str(source)
-            chunks: Iterable[Any] = read_chunks(source, smiles_column=smiles_column)
-        elif smiles:
-            name, chunks = "--smiles", [{smiles_column: smiles}]
-        else:
-            name = "standard input"
-            chunks = _chunks(sys.stdin, name, smiles_column)
+        name, chunks = molecules_of(smiles, source, smiles_column)
         with _opened(output) as out:
             rows, failed = predict_rows(
                 predictor,
@@ -132,55 +68,7 @@ def predict(
                 on_invalid=on_invalid,
             )
     if output or failed:
-        written = f" to {output}" if output else ""
-        failures = f"; {failed:,} could not be predicted, see the column error" if failed else ""
-        say(f"{rows:,} rows{written}{failures}", err=True)
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
-    """Yield rows of a stream: a CSV whose header has the column, or one SMILES per line."""
-    try:
-        first = stream.readline().removeprefix("\ufeff")
-        # the csv module refuses fields longer than its limit
-        short = len(first) < csv.field_size_limit()
-        names = next(csv.reader([first]), []) if short else first.strip().split(",")
-        if column in names:
-            from molsepnorm.data.tables import read_chunks
-
-            table = cast(TextIO, _PutBack(first, stream))
-            yield from read_chunks(table, name, smiles_column=column)
-            return
-        start = [first]
-        while start[-1].isspace():
-            start.append(stream.readline())
-        if not start[-1]:
-            raise click.UsageError("nothing to predict: standard input holds no SMILES")
-        lines = (line.rstrip("\n") for line in chain(start, stream))
-        while chunk := list(islice(lines, _CHUNK_LINES)):
-            yield {column: chunk}
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
-
-
-class _PutBack:
-    """A stream with its first line put back."""
-
-    def __init__(self, first: str, rest: TextIO) -> None:
-        self._lines = chain([first], iter(rest.readline, ""))
-        self.read = rest.read
-
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
-
-    def readline(self, size: int = -1) -> str:
-        return next(self._lines, "")
+        report(rows, failed, output, "predicted")
 
 
 class _Terminal(io.TextIOBase):

@@ -1,9 +1,9 @@
-"""`Predictor`: predictions of a trained model from SMILES."""
+"""`Predictor`: predictions and embeddings of a trained model from SMILES."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -14,7 +14,17 @@ from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, pick_device
-from molsepnorm.predict.work import Outcome, Predict, Prepare, Prepared, Run, encoded_groups
+from molsepnorm.predict.work import (
+    Embed,
+    Embeddings,
+    Outcome,
+    Predict,
+    Prepare,
+    Prepared,
+    Result,
+    Run,
+    encoded_groups,
+)
 from molsepnorm.predict.workers import Workers
 
 __all__ = ["Prediction", "Predictor"]
@@ -110,7 +120,7 @@ class Predictor:
         require_several(smiles, "smiles")  # now, not at the first prediction
         return (
             prediction
-            for texts, outcome in self._parts(smiles)
+            for texts, outcome in self._parts(smiles, self._prepare, self._run)
             for prediction in self._by_row(texts, outcome)
         )
 
@@ -118,7 +128,35 @@ class Predictor:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
         require_several(smiles, "smiles")
-        return (outcome for _, outcome in self._parts(smiles))
+        return (outcome for _, outcome in self._parts(smiles, self._prepare, self._run))
+
+    def embed(self, smiles: Iterable[str], atoms: bool = False) -> Embeddings:
+        """Return embeddings of the molecules, and with `atoms` also of their atoms.
+
+        The embedding of a molecule is the input of the network's head. A row with an invalid SMILES
+        is NaN, and has its reason in `errors`. Any model has embeddings, also one that was
+        pre-trained without labels. See `Embeddings` for shapes and `Graphormer.embed_with_atoms`
+        for the layer of the atoms.
+
+        >>> predictor.embed(["CCO", "not a molecule"]).molecules.shape    # doctest: +SKIP
+        (2, 80)
+
+        Raises:
+            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings.
+        """
+        parts = self.embed_stream(smiles, atoms)
+        none = self._embed(atoms)(Prepared([], []))
+        return Embeddings.joined([none, *parts])
+
+    def embed_stream(self, smiles: Iterable[str], atoms: bool = False) -> Iterator[Embeddings]:
+        """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
+        their number; see `embed`."""
+        require_several(smiles, "smiles")
+        prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
+        return (part for _, part in self._parts(smiles, prepare, self._embed(atoms)))
+
+    def _embed(self, atoms: bool) -> Embed:
+        return Embed(self.model, self.device, self._run.precision, atoms)
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Return predictions for molecular graphs: float32 (G, O), a column for each output.
@@ -134,12 +172,14 @@ class Predictor:
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 
-    def _parts(self, smiles: Iterable[str]) -> Iterator[tuple[list[str], Outcome]]:
-        """Cut the stream into tasks, and yield each with its outcome."""
+    def _parts(
+        self, smiles: Iterable[str], prepare: Prepare, run: Callable[[Prepared], Result]
+    ) -> Iterator[tuple[list[str], Result]]:
+        """Cut the stream into tasks, and yield each with its result."""
         blocks = self._blocks(iter(smiles))
         first = next(blocks, [])
         every = chain(first, chain.from_iterable(blocks))
-        both = Predict(self._prepare, self._run)
+        both = Predict(prepare, run)
         if len(first) <= 1:
             yield from ((texts, both(texts)) for texts in every)
             return
@@ -150,9 +190,9 @@ class Predictor:
                 pending.append(texts)
                 yield texts
 
-        with Workers(len(first), self._prepare if self._run_here else both) as workers:
+        with Workers(len(first), prepare if self._run_here else both) as workers:
             for result in workers.map(tasks()):
-                yield pending.popleft(), self._run(result) if self._run_here else result
+                yield pending.popleft(), run(result) if self._run_here else result
 
     def _blocks(self, smiles: Iterator[str]) -> Iterator[list[list[str]]]:
         """Cut the stream into tasks for all processes at a time, so that all have equal shares."""

@@ -18,11 +18,12 @@ from molsepnorm.predict.work import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["predict_rows"]
+__all__ = ["ERROR", "TableRows", "predict_rows"]
 
 Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[str]]"
 
-_ERROR = "error"
+ERROR = "error"
+"""Name of the column with the reasons why rows failed."""
 
 
 def predict_rows(
@@ -57,50 +58,88 @@ def predict_rows(
         DataError: a row failed and `on_invalid` is fail.
     """
     predictor.model.require_targets()
-    chunks = iter(chunks)
-    first = next(chunks, None)
-    if first is None:
+    table = TableRows(chunks, smiles_column, source, on_invalid)
+    if table.columns is None:
         return 0, 0
     task = predictor.model.task
     empty = Outcome(np.empty((0, task.outputs)), [])
-    added = [*chain.from_iterable(empty.columns(task)), _ERROR]
-    _check([str(name) for name in first], smiles_column, added, source)
+    added = [*chain.from_iterable(empty.columns(task)), ERROR]
+    table.check(added)
     writer = csv_writer(out, os.linesep)
-    writer.writerow([*first, *added])
-    pending: deque[tuple[Any, tuple[str, ...]]] = deque()  # label and cells of each row
-
-    def smiles() -> Iterator[str]:
-        for chunk in chain([first], chunks):
-            labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
-            cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
-            pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end
-            yield from chunk[smiles_column]
-
-    rows = failed = 0
-    for outcome in predictor.outcomes(smiles()):
+    writer.writerow([*table.columns, *added])
+    for outcome in predictor.outcomes(table.smiles()):
         tables = [columns.values() for columns in outcome.columns(task)]
         predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
         for error, *new in zip(outcome.errors, *predicted, strict=True):
-            label, cells = pending.popleft()
-            rows += 1
-            if error is not None:
-                failed += 1
-                if on_invalid == "fail":
-                    raise DataError(f"{_location(source, label, rows)}: {error}")
-            writer.writerow([*cells, *new, error or ""])
-    return rows, failed
+            writer.writerow([*table.take(error), *new, error or ""])
+    return table.rows, table.failed
 
 
-def _check(columns: list[str], smiles_column: str, added: list[str], source: str) -> None:
-    if columns.count(smiles_column) != 1:
-        from molsepnorm.data.tables import require_column
+class TableRows:
+    """The rows of a table, kept until their results are there.
 
-        require_column(columns, smiles_column, source)
-    if taken := [name for name in added if name in columns]:
-        raise ConfigError(
-            f"{source} has a column '{taken[0]}' already, which a prediction would replace: "
-            "rename or remove it"
-        )
+    Args:
+        chunks: see `predict_rows`.
+        smiles_column: name of the column of SMILES.
+        source: name of the table in errors.
+        on_invalid: keep a row that fails, or raise an error.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[Rows],
+        smiles_column: str,
+        source: str,
+        on_invalid: Literal["keep", "fail"],
+    ) -> None:
+        chunks = iter(chunks)
+        first = next(chunks, None)
+        self.columns = None if first is None else [str(name) for name in first]
+        """Names of the columns; None if there are no chunks."""
+        self.rows = self.failed = 0
+        """Number of rows taken so far, and of those that failed."""
+        self._chunks = chunks if first is None else chain([first], chunks)
+        self._smiles_column, self._source, self._on_invalid = smiles_column, source, on_invalid
+        self._pending: deque[tuple[Any, tuple[str, ...]]] = deque()  # label and cells of each row
+
+    def check(self, added: Sequence[str]) -> None:
+        """Check that there is one column of SMILES, and none of the columns to be added.
+
+        Raises:
+            ConfigError: there is no such column, or several, or one is to be added.
+        """
+        columns = self.columns or []
+        if columns.count(self._smiles_column) != 1:
+            from molsepnorm.data.tables import require_column
+
+            require_column(columns, self._smiles_column, self._source)
+        if taken := [name for name in added if name in columns]:
+            raise ConfigError(
+                f"{self._source} has a column '{taken[0]}' already, which a new column would "
+                "replace: rename or remove it"
+            )
+
+    def smiles(self) -> Iterator[str]:
+        """Yield the SMILES; chunks are read as they are needed."""
+        for chunk in self._chunks:
+            labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
+            cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
+            self._pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end
+            yield from chunk[self._smiles_column]
+
+    def take(self, error: str | None) -> tuple[str, ...]:
+        """Return the cells of the next row, given the reason why it failed, or None.
+
+        Raises:
+            DataError: it failed and `on_invalid` is fail.
+        """
+        label, cells = self._pending.popleft()
+        self.rows += 1
+        if error is not None:
+            self.failed += 1
+            if self._on_invalid == "fail":
+                raise DataError(f"{_location(self._source, label, self.rows)}: {error}")
+        return cells
 
 
 def _location(source: str, label: Any, line: int) -> str:

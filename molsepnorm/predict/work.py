@@ -1,16 +1,20 @@
 """Predict a list of SMILES: `Prepare` encodes the molecules, `Run` evaluates the network.
 
 On a CPU each worker process does both (`Predict`). If the network is on a GPU, worker processes
-prepare, and the main process runs.
+prepare, and the main process runs. `Embed` takes the place of `Run` for embeddings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
@@ -24,10 +28,22 @@ from molsepnorm.molecules.encodings.encoding import (
     require_graphs,
 )
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.inference import Precision, predict
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.predict.inference import Precision, infer, predict
 from molsepnorm.tasks import Task
 
-__all__ = ["Outcome", "Predict", "Prepare", "Prepared", "Run", "encoded_groups"]
+__all__ = [
+    "Embed",
+    "Embeddings",
+    "Outcome",
+    "Predict",
+    "Prepare",
+    "Prepared",
+    "Run",
+    "encoded_groups",
+]
+
+Result = TypeVar("Result")
 
 _GROUP = {"cpu": 128, "cuda": 1024}
 """Number of molecules of similar size that are encoded and run together. On a CPU it is small, so
@@ -65,22 +81,63 @@ class Outcome:
         return task.tables(self.values)
 
 
-class Prepare:
-    """Encodes SMILES with the model's featuriser and encoding, in groups for a device."""
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Embeddings of n molecules, in the order of their SMILES."""
 
-    def __init__(self, model: PropertyModel, device: torch.device) -> None:
+    molecules: np.ndarray
+    """float32 [n, R]: the input of the network's head; NaN in rows that failed."""
+    errors: list[str | None]
+    """For each SMILES the reason why its row failed, or None: it is invalid, or its embedding is
+    not finite."""
+    atoms: list[np.ndarray] | None = None
+    """float32 [N, C] for each molecule, with atoms in the order of the SMILES and without the
+    hydrogens that RDKit makes implicit; [0, C] in rows that failed. None if not wanted."""
+
+    @staticmethod
+    def joined(parts: Sequence[Embeddings]) -> Embeddings:
+        """Return one or more parts as one, in their order."""
+        atoms = [part.atoms for part in parts if part.atoms is not None]
+        return Embeddings(
+            np.concatenate([part.molecules for part in parts]),
+            list(chain.from_iterable(part.errors for part in parts)),
+            list(chain.from_iterable(atoms)) if atoms else None,
+        )
+
+
+class Prepare:
+    """Encodes SMILES with the model's featuriser and encoding, in groups for a device.
+
+    Args:
+        model: the model.
+        device: the device of the network.
+        smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
+            featuriser chooses their order.
+    """
+
+    def __init__(
+        self, model: PropertyModel, device: torch.device, smiles_order: bool = False
+    ) -> None:
         self._featurizer = featurize.get(model.featurizer)
+        self._smiles_order = smiles_order
         self._spec = model.encoding
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
     def __call__(self, smiles: Sequence[str]) -> Prepared:
-        made = self._featurizer.many(smiles)
+        made = self._graphs(smiles)
         errors = [str(each) if isinstance(each, InvalidMolecule) else None for each in made]
         graphs = [each for each in made if not isinstance(each, InvalidMolecule)]
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
         groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
         return Prepared(errors, [(valid[index], encoded) for index, encoded in groups])
+
+    def _graphs(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
+        if not self._smiles_order:
+            return self._featurizer.many(smiles)
+        from molsepnorm.molecules.featurize.atom_order import in_smiles_order
+
+        return in_smiles_order(self._featurizer, smiles)
 
 
 @dataclass(frozen=True)
@@ -109,21 +166,61 @@ class Run:
         task = self.model.task
         columns = zip(task.targets, task.columns(), strict=True)
         names = [target.name for target, column in columns if not finite[column].all()]
-        overflow = "" if self.precision == "fp32" else f", or {self.precision} overflows"
-        return (
-            f"the prediction of {', '.join(names)} is not a finite number: the model's weights are "
-            f"damaged{overflow}, or the molecule is too unlike the training molecules"
-        )
+        return _not_finite(f"the prediction of {', '.join(names)}", self.precision)
 
 
 @dataclass(frozen=True)
-class Predict:
+class Embed:
+    """Embeds encoded molecules with a model whose network is on the device.
+
+    With `atoms`, the embeddings of the atoms are returned too; see `Graphormer.embed_with_atoms`.
+    """
+
+    model: PropertyModel
+    device: torch.device
+    precision: Precision = "fp32"
+    atoms: bool = False
+
+    def __call__(self, prepared: Prepared) -> Embeddings:
+        network, errors = self.model.network, list(prepared.errors)
+        width, read = network.config.width, network.readout.width + network.config.molecule_features
+        molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
+        atoms = [np.empty((0, width), dtype=np.float32)] * len(errors)
+        for rows, encoded in prepared.groups:
+            found = self._infer(encoded)
+            of_atoms = found[:, read:].reshape(len(rows), -1, width)
+            for index, row in enumerate(rows):
+                molecule, own = found[index, :read], of_atoms[index, : encoded.sizes[index]]
+                if np.isfinite(molecule).all() and np.isfinite(own).all():
+                    molecules[row], atoms[row] = molecule, own
+                else:
+                    errors[row] = _not_finite("the embedding", self.precision)
+        return Embeddings(molecules, errors, atoms if self.atoms else None)
+
+    def _infer(self, encoded: EncodedGraphs) -> np.ndarray:  # float32 (G, R) or (G, R + N C)
+        """Return each molecule's embedding, followed by those of its atoms, padded."""
+        network, largest = self.model.network, int(encoded.sizes.max())
+
+        def with_atoms(batch: GraphBatch) -> Tensor:  # (B, R + N C)
+            molecules, slots = network.embed_with_atoms(batch)
+            (group,) = batch.groups
+            atoms = slots.unflatten(0, (group.graphs, group.slots))[batch.order, 1:]
+            atoms = F.pad(atoms, (0, 0, 0, largest + 1 - group.slots))
+            return torch.cat([molecules, atoms.flatten(1)], dim=1)
+
+        tensors, every = GraphTensors.of(encoded, self.device), np.arange(len(encoded))
+        call = with_atoms if self.atoms else network.embed
+        return infer(network, tensors, every, precision=self.precision, call=call).numpy()
+
+
+@dataclass(frozen=True)
+class Predict(Generic[Result]):
     """Encodes SMILES, and evaluates the network on them."""
 
     prepare: Prepare
-    run: Run
+    run: Callable[[Prepared], Result]
 
-    def __call__(self, smiles: Sequence[str]) -> Outcome:
+    def __call__(self, smiles: Sequence[str]) -> Result:
         return self.run(self.prepare(smiles))
 
 
@@ -144,3 +241,11 @@ def encoded_groups(
         (index, encode([graphs[i] for i in index], spec, atom_sizes, index))
         for index in size_sorted_batches(np.arange(len(graphs)), sizes, group)
     ]
+
+
+def _not_finite(what: str, precision: Precision) -> str:
+    overflow = "" if precision == "fp32" else f", or {precision} overflows"
+    return (
+        f"{what} is not a finite number: the model's weights are damaged{overflow}, or the "
+        "molecule is too unlike the training molecules"
+    )

@@ -75,7 +75,18 @@ def workspace(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "evaluate", "predict", "models", "benchmark", "ablate", "convert"]
+    "command",
+    [
+        "train",
+        "pretrain",
+        "evaluate",
+        "predict",
+        "embed",
+        "models",
+        "benchmark",
+        "ablate",
+        "convert",
+    ],
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_has_help_with_examples(command, flag):
@@ -89,8 +100,10 @@ def test_the_main_help_lists_every_command():
     text = " ".join(_ok("--help").split())
     for line in (
         "train Train a model on a data set",
+        "pretrain Train a model on structures",
         "evaluate Score a trained",
         "predict Predict the prop",
+        "embed Write embeddings",
         "models List the models that come",
         "data Check a table, list the na",
         "benchmark Train with several seeds",
@@ -776,7 +789,7 @@ def test_predict_on_a_terminal_needs_molecules(workspace):
         os.close(master)
         os.close(terminal)
     assert done.returncode == 2
-    assert "nothing to predict: give --smiles, --input, or SMILES on stdin" in done.stderr
+    assert "no molecules: give --smiles, --input, or SMILES on stdin" in done.stderr
 
 
 def test_a_closed_output_pipe_is_not_an_error(workspace, tmp_path):

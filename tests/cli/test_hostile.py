@@ -136,7 +136,7 @@ def test_an_output_that_is_a_folder_is_refused():
 
 def test_a_first_line_longer_than_csv_fields_is_read():
     """It is a header if it has a column of that name; otherwise it is a SMILES."""
-    from molsepnorm.cli.predict import _chunks
+    from molsepnorm.cli.sources import _chunks
 
     (chunk,) = _chunks(io.StringIO("C" * 200_000 + "\n"), "standard input", "smiles")
     assert list(chunk["smiles"]) == ["C" * 200_000]

@@ -263,6 +263,7 @@ def test_help_lists_every_option_under_its_heading(ok, command):
         (("data", "check"), ("--targets", "--split-seed"), ("--preset", "--dataset", "--layers")),
         (("evaluate",), ("--dataset", "--precision"), ("--folds", "--task-type", "--epochs")),
         (("benchmark",), ("--seeds", "--replicates"), ("--seed INT", "--resume")),
+        (("embed",), ("--smiles", "-i", "--atoms", "--device"), ("--targets", "--epochs")),
     ],
 )
 def test_help_lists_only_the_options_that_a_command_reads(ok, command, shown, absent):
@@ -272,7 +273,8 @@ def test_help_lists_only_the_options_that_a_command_reads(ok, command, shown, ab
 
 
 def test_no_help_prints_a_default_twice(ok):
-    for command in ("train", "evaluate", "predict", "benchmark", "ablate", "analyze", "convert"):
+    commands = ("train", "evaluate", "predict", "embed", "benchmark", "ablate", "analyze")
+    for command in (*commands, "convert"):
         for entry in ok(command, "--help").split("\n  -"):
             assert " ".join(entry.split()).lower().count("[default") <= 1, entry
             assert not ("[default" in entry and "By default" in entry), entry

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from molsepnorm.cli import predict as module
+from molsepnorm.cli import sources as module
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
@@ -116,7 +116,7 @@ def test_binary_input_gives_a_clear_error(workspace):
 def test_only_blank_lines_are_refused(workspace, stdin):
     done = subprocess.run(_command(workspace), input=stdin, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "nothing to predict: standard input holds no SMILES" in done.stderr
+    assert "no molecules: standard input holds no SMILES" in done.stderr
 
 
 def test_blank_lines_before_the_first_smiles_are_rows(workspace):

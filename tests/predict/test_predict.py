@@ -237,7 +237,7 @@ def test_a_table_in_pieces_has_one_header(predictor, rows):
 
 @pytest.mark.parametrize("name", ["y_pred", "z_pred", "error"])
 def test_a_column_that_would_be_replaced_is_refused(predictor, name):
-    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a predic"):
+    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a new"):
         _table(predictor, f"smiles,{name}\nCCO,1\n")
 
 

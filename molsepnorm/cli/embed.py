@@ -1,0 +1,67 @@
+"""`molsepnorm embed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from molsepnorm.cli.options import GroupedCommand, model_option, option, output_option
+from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.cli.sources import (
+    check_sources,
+    load_predictor,
+    molecules_of,
+    report,
+    source_options,
+)
+
+if TYPE_CHECKING:
+    from molsepnorm.predict.inference import Precision
+
+
+@click.command(cls=GroupedCommand)
+@model_option
+@source_options
+@output_option("Parquet or CSV file (.parquet, .csv).", required=True)
+@option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
+def embed(
+    model_folder: Path,
+    smiles: tuple[str, ...],
+    source: Path | None,
+    smiles_column: str,
+    output: Path,
+    atoms: bool,
+    on_invalid: Literal["keep", "fail"],
+    device: str,
+    precision: Precision,
+    processes: int | None,
+) -> None:
+    """Write embeddings of molecules, from a file, --smiles or standard input.
+
+    The embedding of a molecule is the input of the network's head. Standard input has one SMILES
+    per line, or is a CSV. The output keeps all rows, their order and all columns, and adds the
+    column embedding (in a CSV embedding_0, embedding_1, …). Failed rows have the reason in the
+    column error.
+
+    \b
+    molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
+    molsepnorm embed --model runs/zinc-1 --smiles CCO --atoms --output ethanol.parquet
+    """
+    check_sources(smiles, source)
+    with stop_on_signal(lambda: False):
+        predictor = load_predictor(model_folder, device, processes, precision)
+        from molsepnorm.predict import embed_rows
+
+        name, chunks = molecules_of(smiles, source, smiles_column)
+        rows, failed = embed_rows(
+            predictor,
+            chunks,
+            output,
+            smiles_column=smiles_column,
+            source=name,
+            atoms=atoms,
+            on_invalid=on_invalid,
+        )
+    report(rows, failed, output, "embedded")

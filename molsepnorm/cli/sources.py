@@ -1,0 +1,163 @@
+"""What `predict` and `embed` share: their options, and the molecules that they read."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import click
+
+from molsepnorm.cli.console import say
+from molsepnorm.cli.options import FILE, option, setting_options
+from molsepnorm.errors import DataError
+
+if TYPE_CHECKING:
+    from molsepnorm.predict import Predictor
+    from molsepnorm.predict.inference import Precision
+
+__all__ = ["check_sources", "load_predictor", "molecules_of", "report", "source_options"]
+
+_CHUNK_LINES = 1024  # lines of standard input that are read together
+
+
+def _check_encoding(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """A callback: refuse texts that cannot be written to the output."""
+    for text in texts:
+        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+            raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
+    return texts
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a command that reads molecules, from --smiles to --processes."""
+    options = (
+        option(
+            "--smiles",
+            heading="Molecules",
+            multiple=True,
+            callback=_check_encoding,
+            help="SMILES of a molecule; may be repeated.",
+        ),
+        option(
+            "-i",
+            "--input",
+            "source",
+            type=FILE,
+            help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed.",
+        ),
+        setting_options("data.smiles_column", defaults=True),
+        option(
+            "--on-invalid",
+            type=click.Choice(["keep", "fail"]),
+            default="keep",
+            help="Keep a row with an invalid SMILES and give the reason, or fail.",
+        ),
+        setting_options("run.device", "run.precision", defaults=True),
+        option(
+            "--processes",
+            type=click.IntRange(min=1, max=1024),
+            help="Number of worker processes; 1 runs everything in the main process. "
+            "[default: one per core]",
+        ),
+    )
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
+def check_sources(smiles: tuple[str, ...], source: Path | None) -> None:
+    """Raise a usage error unless molecules come from one source."""
+    if smiles and source:
+        raise click.UsageError("--smiles and --input are both sources: give one of them")
+    if not smiles and not source and sys.stdin.isatty():
+        raise click.UsageError("no molecules: give --smiles, --input, or SMILES on stdin")
+
+
+def load_predictor(
+    folder: Path, device: str, processes: int | None, precision: Precision
+) -> Predictor:
+    """Load a model; the default number of processes is the number of cores."""
+    # Importing the libraries makes about 100,000 objects that live until the process ends. To
+    # search them for garbage takes a quarter of the time of predicting one SMILES.
+    gc.disable()
+    try:
+        from molsepnorm.predict import Predictor
+
+        return Predictor.from_pretrained(folder, device, processes or _cores(), precision)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def molecules_of(
+    smiles: tuple[str, ...], source: Path | None, smiles_column: str
+) -> tuple[str, Iterable[Any]]:
+    """Return the name of the source for errors, and its rows in chunks."""
+    if source:
+        from molsepnorm.data.tables import read_chunks
+
+        return str(source), read_chunks(source, smiles_column=smiles_column)
+    if smiles:
+        return "--smiles", [{smiles_column: smiles}]
+    return "standard input", _chunks(sys.stdin, "standard input", smiles_column)
+
+
+def report(rows: int, failed: int, output: Path | None, done: str) -> None:
+    """Print on standard error how many rows were written, and how many could not be `done`."""
+    written = f" to {output}" if output else ""
+    failures = f"; {failed:,} could not be {done}, see the column error" if failed else ""
+    say(f"{rows:,} rows{written}{failures}", err=True)
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
+    """Yield rows of a stream: a CSV whose header has the column, or one SMILES per line."""
+    try:
+        first = stream.readline().removeprefix("\ufeff")
+        # the csv module refuses fields longer than its limit
+        short = len(first) < csv.field_size_limit()
+        names = next(csv.reader([first]), []) if short else first.strip().split(",")
+        if column in names:
+            from molsepnorm.data.tables import read_chunks
+
+            table = cast(TextIO, _PutBack(first, stream))
+            yield from read_chunks(table, name, smiles_column=column)
+            return
+        start = [first]
+        while start[-1].isspace():
+            start.append(stream.readline())
+        if not start[-1]:
+            raise click.UsageError("no molecules: standard input holds no SMILES")
+        lines = (line.rstrip("\n") for line in chain(start, stream))
+        while chunk := list(islice(lines, _CHUNK_LINES)):
+            yield {column: chunk}
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+
+
+class _PutBack:
+    """A stream with its first line put back."""
+
+    def __init__(self, first: str, rest: TextIO) -> None:
+        self._lines = chain([first], iter(rest.readline, ""))
+        self.read = rest.read
+
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def readline(self, size: int = -1) -> str:
+        return next(self._lines, "")

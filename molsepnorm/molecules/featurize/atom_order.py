@@ -1,0 +1,90 @@
+"""`in_smiles_order`: molecules whose atoms are in the order of the SMILES, for any featuriser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from rdkit import Chem, rdBase
+
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize.featurizer import Featurizer
+from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.molecules.molecule import MolGraph
+
+__all__ = ["in_smiles_order"]
+
+_ROUNDS = 5  # after one or two, RDKit nearly always writes the same text again
+_PLACE = "molsepnorm_place"
+
+
+def in_smiles_order(
+    featurizer: Featurizer, smiles: Sequence[str]
+) -> list[MolGraph | InvalidMolecule]:
+    """Return a graph or an error for each SMILES, with the atoms in the order of the SMILES.
+
+    A featuriser may read a SMILES in canonical form, for instance if it has chirality tags, and its
+    atoms are then in the order of that form. Here it receives SMILES that are their own canonical
+    form. Their atoms have the same order either way, and are then put into the order of the given
+    SMILES. Hydrogens that RDKit makes implicit are left out. The featuriser must keep the order of
+    the SMILES or of its canonical form, as those of this package do.
+    """
+    forms = [_stable_form(text) for text in smiles]
+    made = iter(featurizer.many([form[0] for form in forms if isinstance(form, tuple)]))
+    return [
+        _reordered(next(made), form[1], featurizer) if isinstance(form, tuple) else form
+        for form in forms
+    ]
+
+
+def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
+    """Return a SMILES that is its own canonical form, and the place of each of its atoms in the
+    given SMILES, or None if they are equal. If there is none, return the reason."""
+    text, places = smiles, None
+    try:
+        for _ in range(_ROUNDS):
+            if canonical_smiles(text) == text:
+                return text, places
+            text, order = _rewritten(text.strip())
+            places = order if places is None else [places[atom] for atom in order]
+    except InvalidMolecule as error:
+        return error
+    except Chem.MolSanitizeException:  # RDKit also reads a few molecules with wrong valences
+        pass
+    return InvalidMolecule(
+        "the order of its atoms cannot be traced through RDKit's canonical SMILES"
+    )
+
+
+def _rewritten(text: str) -> tuple[str, list[int]]:
+    """Return a canonical SMILES, and the place of each of its atoms in the text."""
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(text, sanitize=False)  # keeps hydrogens
+        Chem.SanitizeMol(mol, Chem.SanitizeFlags.SANITIZE_CLEANUP)  # nitro groups, for instance
+        for atom in mol.GetAtoms():
+            atom.SetIntProp(_PLACE, atom.GetIdx())
+        mol = Chem.RemoveHs(mol)  # also sanitises
+        Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
+        for atom in mol.GetAtoms():
+            atom.SetIsotope(0)
+            atom.SetAtomMapNum(0)
+        written = Chem.MolToSmiles(mol)
+    order = mol.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
+    return written, [mol.GetAtomWithIdx(index).GetIntProp(_PLACE) for index in order]
+
+
+def _reordered(
+    graph: MolGraph | InvalidMolecule, places: list[int] | None, featurizer: Featurizer
+) -> MolGraph | InvalidMolecule:
+    """Return the graph with its atoms sorted by their places."""
+    if isinstance(graph, InvalidMolecule) or places is None:
+        return graph
+    if graph.num_atoms != len(places):
+        return InvalidMolecule(
+            f"the order of its atoms cannot be traced: featuriser '{featurizer.name}' returned "
+            f"{graph.num_atoms} atoms for {len(places)} atoms in the SMILES"
+        )
+    order = np.argsort(places)
+    new = np.argsort(order)  # atom i becomes new[i]
+    return replace(graph, atom_features=graph.atom_features[order], bonds=new[graph.bonds])

@@ -1,0 +1,87 @@
+"""`molsepnorm embed`, from a table, --smiles and standard input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import SMALL, far_from_initial
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.predict import Predictor
+from molsepnorm.tasks import Target, Task
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that was trained without labels."""
+    folder = tmp_path_factory.mktemp("embed") / "model"
+    network = far_from_initial(GraphormerConfig(**SMALL | {"outputs": 1}))
+    task = Task((Target("y", "regression"),), "mae")
+    PropertyModel(network, "zinc", task, "contrastive").save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_table_is_embedded(run, model, tmp_path, processes):
+    smiles = [f"{'C' * length}O" for length in range(1, 31)] * 10
+    smiles[7] = "C1CC"
+    table = pd.DataFrame({"id": range(300), "smi": smiles})
+    table.to_csv(tmp_path / "in.csv", index=False)
+    out = tmp_path / "new/out.parquet"
+    given = ("--model", model, "-i", tmp_path / "in.csv", "--smiles-column", "smi", "-o", out)
+    result = run("embed", *given, "--processes", processes, "--atoms")
+    assert result.exit_code == 0, result.output
+    assert "300 rows to " in result.stderr
+    assert "; 1 could not be embedded, see the column error" in result.stderr
+    written = pd.read_parquet(out)
+    assert written["smi"].tolist() == smiles
+    assert written["id"].tolist() == [str(row) for row in range(300)]
+    expected = Predictor.from_pretrained(model).embed(smiles).molecules
+    np.testing.assert_allclose(np.stack(written["embedding"]), expected, rtol=1e-4, atol=1e-5)
+    assert [len(atoms) for atoms in written["atom_embeddings"][:8]] == [2, 3, 4, 5, 6, 7, 8, 0]
+
+
+def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
+    ok("embed", "--model", model, "--smiles", "CCO", "--smiles", "C", "-o", tmp_path / "a.csv")
+    command = [sys.executable, "-c", "from molsepnorm.cli import main; main()", "embed"]
+    done = subprocess.run(
+        [*command, "--model", model, "-o", tmp_path / "b.csv"],
+        input="CCO\nC\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    assert len(pd.read_csv(tmp_path / "a.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        (("-o", "out.txt"), 2, "out.txt: embeddings are written as Parquet or CSV"),
+        (("-o", "out.csv", "--atoms"), 2, "a CSV has no lists for the embeddings of atoms"),
+        ((), 2, "Missing option '-o' / '--output'"),
+        (("-o", "out.csv", "-i", "in.csv"), 2, "--smiles and --input are both sources"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_clear_errors(refused, model, tmp_path, monkeypatch, given, code, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused("embed", "--model", model, "--smiles", "C", *given, code=code)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_in_a_place_that_is_no_folder_is_refused(refused, model, tmp_path):
+    (tmp_path / "file").touch()
+    message = refused(
+        *("embed", "--model", model, "--smiles", "C", "-o", tmp_path / "file/out.csv"), code=1
+    )
+    assert "cannot write" in message

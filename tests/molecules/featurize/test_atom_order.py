@@ -1,0 +1,119 @@
+"""The order of atoms, compared with RDKit's on the SMILES itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rdkit import Chem
+from support import spelling
+
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize import Featurizer, get
+from molsepnorm.molecules.featurize import atom_order as module
+from molsepnorm.molecules.featurize.atom_order import in_smiles_order
+from molsepnorm.molecules.featurize.smiles import canonical_mol
+from molsepnorm.molecules.molecule import MolGraph
+
+MOLECULES = (
+    "C[C@H](N)C(=O)O",
+    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
+    "F/C=C\\Cl",
+    "c1ccc2[nH]ccc2c1",
+    "CC(=O)[O-].C[NH3+]",
+    "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS",
+    "N#CC1CC1",
+    "CN->[Pt]",
+)
+
+
+class _Elements(Featurizer):
+    """Atomic numbers, in the order of the canonical SMILES as the documentation recommends."""
+
+    name = "elements"
+    atom_sizes, bond_sizes = (119,), (1,)
+
+    def __call__(self, smiles: str) -> MolGraph:
+        return _graph(canonical_mol(smiles))
+
+
+def _graph(mol: Chem.Mol) -> MolGraph:
+    ends = [[bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()] for bond in mol.GetBonds()]
+    bonds = np.array(ends, dtype=np.int32).reshape(-1, 2)
+    atoms = [[atom.GetAtomicNum()] for atom in mol.GetAtoms()]
+    return MolGraph(np.array(atoms), bonds, np.zeros((len(bonds), 1), dtype=int))
+
+
+def _pairs(graph: MolGraph) -> set[frozenset[int]]:
+    return {frozenset(bond) for bond in graph.bonds.tolist()}
+
+
+@pytest.mark.parametrize("smiles", MOLECULES)
+def test_atoms_are_in_the_order_of_the_smiles(smiles):
+    """Elements and bonds equal those of RDKit's molecule of the same text, for any featuriser."""
+    texts = [smiles, *(spelling(smiles, seed) for seed in range(8))]
+    for text, graph in zip(texts, in_smiles_order(_Elements(), texts), strict=True):
+        expected = _graph(Chem.MolFromSmiles(text))
+        assert graph.atom_features.tolist() == expected.atom_features.tolist()
+        assert _pairs(graph) == _pairs(expected)
+
+
+@pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
+def test_only_the_order_differs_from_the_featurisers_graph(name):
+    """The same rows of features, and the same features at both ends of every bond."""
+    texts = [spelling(smiles, seed) for smiles in MOLECULES[:7] for seed in range(3)]
+    for one, other in zip(get(name).many(texts), in_smiles_order(get(name), texts), strict=True):
+        assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
+        assert _described(one) == _described(other)
+
+
+def _described(graph: MolGraph) -> list:
+    rows = graph.atom_features.tolist()
+    ends = ([rows[a], rows[b]] for a, b in graph.bonds.tolist())
+    return sorted(
+        [*sorted(pair), kind] for pair, kind in zip(ends, graph.bond_features.tolist(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("smiles", "elements"),
+    [
+        ("[2H]O[C@]([2H])(F)Cl", [8, 6, 9, 17]),
+        ("[H]OC", [8, 6]),
+        ("[H:1][C@](F)(Cl)Br", [6, 9, 17, 35]),
+        ("[CH3:2][18OH:1]", [6, 8]),
+        (" OCC ", [8, 6, 6]),
+        ("[H][H]", [1, 1]),
+        ("C", [6]),
+        ("[H]N(=O)=O", [7, 8, 8]),
+    ],
+)
+def test_hydrogens_isotopes_and_maps_do_not_shift_atoms(smiles, elements):
+    (graph,) = in_smiles_order(_Elements(), [smiles])
+    assert graph.atom_features[:, 0].tolist() == elements
+
+
+@pytest.mark.parametrize("smiles", ["C1CC", "", None, "CC é", "C[Si](C)(C)C"])
+def test_invalid_smiles_have_the_featurisers_error(smiles):
+    (expected,) = get("zinc").many([smiles])
+    before, error, after = in_smiles_order(get("zinc"), ["OC", smiles, "NC"])
+    assert isinstance(error, InvalidMolecule)
+    assert str(error) == str(expected)
+    assert before.num_atoms == after.num_atoms == 2
+
+
+def test_an_order_that_cannot_be_traced_is_an_error_of_its_row(monkeypatch):
+    """A featuriser with other atoms than the SMILES, a valence that only RDKit accepts, and
+    a form that is never stable."""
+
+    class _WithHydrogens(_Elements):
+        def __call__(self, smiles: str) -> MolGraph:
+            return _graph(Chem.AddHs(canonical_mol(smiles)))
+
+    (error,) = in_smiles_order(_WithHydrogens(), ["OC"])
+    assert "featuriser 'elements' returned 6 atoms for 2 atoms in the SMILES" in str(error)
+    message = "the order of its atoms cannot be traced through RDKit's canonical SMILES"
+    (error,) = in_smiles_order(_Elements(), ["O=Cl(=O)(=O)[H]"])
+    assert str(error) == message
+    monkeypatch.setattr(module, "canonical_smiles", lambda text: f"{text} again")
+    (error,) = in_smiles_order(_Elements(), ["OC"])
+    assert str(error) == message

@@ -1,0 +1,290 @@
+"""Embeddings from SMILES: equal to the network's, in the order of rows and atoms."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+from support import SMALL, batch_of, far_from_initial, spelling
+
+import molsepnorm.predict.predictor as module
+from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize import get
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.predict import Embeddings, Predictor, embed_rows
+from molsepnorm.predict.work import Predict
+from molsepnorm.tasks import Target, Task
+
+DRUGS = [
+    "CC(=O)Oc1ccccc1C(=O)O",
+    "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
+    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
+    "C",
+    "FC(F)(F)c1ccc(Cl)cc1",
+    "N#CC1CC1",
+]
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+SETTINGS = [{}, {"readout": "token+mean"}, {"norm_order": "post", "readout": "mean"}]
+
+
+def _predictor(featurizer: str = "ogb", processes: int = 1, **settings: object) -> Predictor:
+    made = get(featurizer)
+    sizes = {"atom_sizes": made.atom_sizes, "bond_sizes": made.bond_sizes}
+    network = far_from_initial(GraphormerConfig(**SMALL | sizes | settings))
+    task = Task((Target("y", "regression"), Target("z", "binary")), "loss")
+    return Predictor(PropertyModel(network, featurizer, task, "contrastive"), "cpu", processes)
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    """A model that was trained without labels, with ogb features and chirality."""
+    return _predictor()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_embeddings_equal_those_of_the_network(settings):
+    """Molecule by molecule, with the atoms of each in the slots after its graph token."""
+    predictor = _predictor(**settings)
+    texts = [Chem.MolToSmiles(Chem.MolFromSmiles(text)) for text in DRUGS]  # order of any graph
+    found = predictor.embed(texts, atoms=True)
+    network = predictor.model.network
+    assert found.molecules.dtype == found.atoms[0].dtype == np.float32
+    assert found.molecules.shape == (len(texts), 32 if "token+mean" in str(settings) else 16)
+    assert found.errors == [None] * len(texts)
+    for text, molecule, atoms in zip(texts, found.molecules, found.atoms, strict=True):
+        batch = batch_of([get("ogb")(text)], network.config)
+        with torch.no_grad():
+            expected, slots = network.embed_with_atoms(batch)
+        np.testing.assert_allclose(molecule, expected[0], **CLOSE)
+        np.testing.assert_allclose(atoms, slots[batch.mask], **CLOSE)
+    plain = predictor.embed(texts)
+    np.testing.assert_allclose(plain.molecules, found.molecules, **CLOSE)
+    assert plain.atoms is None
+
+
+@pytest.mark.parametrize("featurizer", ["zinc", "ogb", "rich"])
+@pytest.mark.parametrize("smiles", DRUGS[:3])
+def test_atoms_are_in_the_order_of_the_smiles(featurizer, smiles):
+    """For other SMILES of a molecule they are permuted as RDKit numbers its atoms, also if the
+    featuriser reads the canonical SMILES because of chirality."""
+    predictor = _predictor(featurizer)
+    texts = [smiles, *(spelling(smiles, seed) for seed in range(5))]
+    found = predictor.embed(texts, atoms=True)
+    first = Chem.MolFromSmiles(smiles)
+    for text, molecule, atoms in zip(texts, found.molecules, found.atoms, strict=True):
+        match = Chem.MolFromSmiles(text).GetSubstructMatch(first, useChirality=True)
+        np.testing.assert_allclose(molecule, found.molecules[0], **CLOSE)
+        np.testing.assert_allclose(atoms[list(match)], found.atoms[0], **CLOSE)
+    assert np.abs(found.atoms[0] - found.atoms[0][::-1]).max() > 0.1
+
+
+def test_rows_that_fail_are_nan_with_the_reason(predictor):
+    texts = ["C1CC", "CCO", "", "O"]
+    found = predictor.embed(texts, atoms=True)
+    assert np.isnan(found.molecules[[0, 2]]).all() and np.isfinite(found.molecules[[1, 3]]).all()
+    assert "unclosed ring" in found.errors[0]
+    assert found.errors[1:] == [None, "empty SMILES", None]
+    assert [atoms.shape for atoms in found.atoms] == [(0, 16), (3, 16), (0, 16), (1, 16)]
+    assert predictor.embed(["x"]).molecules.shape == (1, 16)
+
+
+def test_no_smiles_give_no_rows(predictor):
+    assert predictor.embed([]).molecules.shape == (0, 16)
+    assert predictor.embed([], atoms=True).atoms == []
+
+
+def test_an_embedding_that_is_not_finite_is_an_error_of_its_row():
+    predictor = _predictor("zinc")
+    with torch.no_grad():
+        predictor.model.network.embedding.atoms[1] = np.inf  # oxygen
+    found = predictor.embed(["CC", "CO", "C1CC"], atoms=True)
+    assert np.isfinite(found.molecules[0]).all() and np.isnan(found.molecules[1:]).all()
+    assert found.errors[1].startswith("the embedding is not a finite number: the model's weights")
+    assert "unclosed ring" in found.errors[2]
+    assert [len(atoms) for atoms in found.atoms] == [2, 0, 0]
+
+
+@pytest.mark.parametrize("call", ["embed", "embed_stream"])
+def test_a_single_smiles_is_refused(predictor, call):
+    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
+        getattr(predictor, call)("CCO")
+
+
+# --- streams and processes ------------------------------------------------------------------------
+
+
+def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
+    """No more SMILES are read than the current piece needs, and pieces hold a few rows each."""
+    monkeypatch.setattr(module, "_TASK", 3)
+    taken = []
+
+    def source():
+        for number in range(100):
+            taken.append(number)
+            yield "C" * (1 + number % 5)
+
+    parts = predictor.embed_stream(source(), atoms=True)
+    assert taken == []
+    assert next(parts).molecules.shape == (3, 16)
+    assert len(taken) <= 6
+    assert sum(len(part.errors) for part in parts) == 97
+
+
+def test_two_processes_give_the_same_rows(monkeypatch):
+    monkeypatch.setattr(module, "_TASK", 150)
+    texts = [*DRUGS, "C1CC", "CCO"] * 60
+    one, two = (_predictor(processes=processes).embed(texts, atoms=True) for processes in (1, 2))
+    np.testing.assert_allclose(one.molecules, two.molecules, **CLOSE)
+    assert one.errors == two.errors
+    for alone, shared in zip(one.atoms, two.atoms, strict=True):
+        np.testing.assert_allclose(alone, shared, **CLOSE)
+
+
+def test_the_work_of_a_worker_can_be_pickled(predictor):
+    work = Predict(predictor._prepare, predictor._embed(atoms=True))
+    again = pickle.loads(pickle.dumps(work))(DRUGS)
+    assert isinstance(again, Embeddings)
+    assert np.array_equal(again.molecules, work(DRUGS).molecules)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+TABLE = {
+    "id": ["7", "8", "9", "x"],
+    "smiles": ["CCO", "C1CC", "OC", "C"],
+    "note": ["", "a,b", "", "c"],
+}
+
+
+def _write(predictor: Predictor, path, **options) -> tuple[int, int]:
+    chunks = options.pop("chunks", [TABLE])
+    return embed_rows(predictor, chunks, path, smiles_column="smiles", source="my.csv", **options)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".PQ"])
+@pytest.mark.parametrize("atoms", [False, True])
+def test_parquet_is_read_by_pandas(predictor, tmp_path, monkeypatch, suffix, atoms):
+    """All columns and rows in order, float32 bit by bit, in several row groups."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(module, "_TASK", 3)
+    path = tmp_path / f"new folder/out{suffix}"
+    assert _write(predictor, path, atoms=atoms) == (4, 1)
+    parts = list(predictor.embed_stream(TABLE["smiles"], atoms))
+    expected = Embeddings.joined(parts)
+    table = pd.read_parquet(path, engine="pyarrow")
+    columns = ["embedding", *(["atom_embeddings"] if atoms else []), "error"]
+    assert list(table) == [*TABLE, *columns]
+    for name, cells in TABLE.items():
+        assert table[name].tolist() == cells
+    vectors = np.stack(table["embedding"])
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, expected.molecules)
+    assert table["error"].notna().tolist() == [False, True, False, False]
+    assert "unclosed ring" in table["error"][1]
+    if atoms:
+        for cell, wanted in zip(table["atom_embeddings"], expected.atoms, strict=True):
+            assert len(cell) == len(wanted)
+            assert all(map(np.array_equal, cell, wanted))
+    file = parquet.ParquetFile(path)
+    assert file.num_row_groups == len(parts) == 2
+    assert str(file.schema_arrow.field("embedding").type).startswith("fixed_size_list<")
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_csv_has_a_column_for_each_channel(predictor, tmp_path):
+    assert _write(predictor, tmp_path / "out.csv") == (4, 1)
+    with open(tmp_path / "out.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = [f"embedding_{index}" for index in range(16)]
+    assert list(rows[0]) == [*TABLE, *names, "error"]
+    assert [row["note"] for row in rows] == TABLE["note"]
+    expected = predictor.embed(TABLE["smiles"])
+    for row, wanted, error in zip(rows, expected.molecules, expected.errors, strict=True):
+        assert row["error"] == (error or "")
+        cells = [row[name] for name in names]
+        if error:
+            assert cells == [""] * 16
+        else:
+            np.testing.assert_allclose(np.array(cells, dtype=np.float32), wanted, rtol=1e-5)
+
+
+def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
+    """A table larger than the memory can be embedded."""
+    monkeypatch.setattr(module, "_TASK", 3)
+    taken, ahead = [], []
+    embed = Predictor.embed_stream
+
+    def chunks():
+        for number in range(20):
+            taken.append(number)
+            yield {"smiles": ["CCO"] * 3}
+
+    def watched(*args):
+        for done, part in enumerate(embed(*args)):
+            ahead.append(len(taken) - done)
+            yield part
+
+    monkeypatch.setattr(Predictor, "embed_stream", watched)
+    assert _write(predictor, tmp_path / "out.parquet", chunks=chunks()) == (60, 0)
+    assert len(ahead) == 20
+    assert max(ahead) <= 3
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_a_file_is_replaced_only_when_it_is_complete(predictor, tmp_path, name):
+    path = tmp_path / name
+    path.write_text("old")
+    with pytest.raises(DataError, match="my.csv, line 2: .*unclosed ring"):
+        _write(predictor, path, on_invalid="fail")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == [name]
+    _write(predictor, path)
+    assert path.read_bytes() != b"old"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("out.txt", {}, ConfigError, "out.txt: embeddings are written as Parquet or CSV"),
+        ("out", {}, ConfigError, "end the name with .parquet or .csv"),
+        ("out.csv", {"atoms": True}, ConfigError, "a CSV has no lists for the embeddings of atoms"),
+        ("folder.csv", {}, StorageError, "there is a folder of that name"),
+        (
+            "out.parquet",
+            {"chunks": [{"smiles": ["C"], "embedding": ["1"]}]},
+            ConfigError,
+            "my.csv has a column 'embedding' already, which a new column would replace",
+        ),
+        ("out.csv", {"chunks": [{"smile": ["C"]}]}, ConfigError, "has no column 'smiles'"),
+        (
+            "out.parquet",
+            {"chunks": [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]},
+            ConfigError,
+            "several columns called 'a', which Parquet files cannot have",
+        ),
+    ],
+    ids=str,
+)
+def test_mistakes_are_clear_errors(predictor, tmp_path, name, options, error, message):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(error, match=message):
+        _write(predictor, tmp_path / name, **options)
+    assert os.listdir(tmp_path) == ["folder.csv"]
+
+
+def test_parquet_needs_pyarrow(predictor, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install pyarrow, or end the name with .csv"):
+        _write(predictor, tmp_path / "out.parquet")
+
+
+def test_a_source_without_chunks_writes_nothing(predictor, tmp_path):
+    assert _write(predictor, tmp_path / "out.csv", chunks=[]) == (0, 0)
+    assert os.listdir(tmp_path) == []
