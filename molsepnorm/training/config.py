@@ -29,7 +29,12 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.training.finetuning import FinetuneConfig, with_start
+from molsepnorm.training.finetuning import (
+    NO_START,
+    FinetuneConfig,
+    is_architecture,
+    with_start,
+)
 from molsepnorm.training.settings import parse_yaml, seconds_of, shown
 
 __all__ = [
@@ -42,6 +47,7 @@ __all__ = [
     "config_folder",
     "load_config",
     "read_recipe",
+    "table_recipe",
 ]
 
 _MAX_PATH_LENGTH = 4096
@@ -247,7 +253,7 @@ def load_config(
 
     Args:
         source: name of a data set, or path of a table. Without `config`, its default recipe is
-            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, `configs/table.yaml`
+            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
             for a table.
         config: a YAML file.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
@@ -270,7 +276,7 @@ def load_config(
         )
     content = _read_yaml(Path(config)) if config is not None else {}
     if source is not None:
-        content = content if config is not None else read_recipe(source)
+        content = content if config is not None else read_recipe(source, overrides, preset)
         data = {**content.get("data", {}), "dataset": None, "table": None}
         content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
     if preset is not None:
@@ -301,13 +307,30 @@ def _check_name_or_path(argument: str, value: object) -> None:
     raise ConfigError(f"{argument} must be a name or a path; got {got}")
 
 
-def read_recipe(source: str | Path) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table, as sections of plain values."""
+def read_recipe(
+    source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
+) -> dict[str, Any]:
+    """Read the default recipe of a data set or a table, as sections of plain values.
+
+    The overrides and the preset decide whether a table is trained on from random weights.
+    """
     name = "ogbg" if str(source).startswith("ogbg-") else str(source)
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
-        path = config_folder() / "table.yaml"
+        path = table_recipe(overrides or {}, preset)
     return _read_yaml(path)
+
+
+def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
+    """Return the recipe for a table: fine-tuning, or training from random weights.
+
+    The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
+    without a model to start from, since the one of the recipe has its own.
+    """
+    start = overrides.get("finetune.start")
+    own = [name for name in overrides if is_architecture(str(name))]
+    scratch = start == NO_START or (start is None and (preset is not None or own))
+    return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
 
 
 def config_folder() -> Path:

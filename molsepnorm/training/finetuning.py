@@ -10,11 +10,11 @@ loaded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
@@ -24,14 +24,19 @@ from molsepnorm.pretrained import recorded_path
 from molsepnorm.tasks import Task
 
 __all__ = [
+    "NO_START",
     "Body",
     "FinetuneConfig",
     "LoadedWeights",
+    "is_architecture",
     "load_weights",
     "open_start",
     "require_fit",
     "with_start",
 ]
+
+NO_START = "none"
+"""As `finetune.start`: train from random weights, also where the recipe has a start."""
 
 _HEAD = "head"  # name of the head in a Graphormer
 _FREE = {
@@ -41,14 +46,18 @@ _FREE = {
 """Settings of a network that decide how it is trained, not what its weights mean."""
 
 
+def _start_or_none(value: Any) -> Any:
+    return None if str(value) == NO_START else value
+
+
 class FinetuneConfig(BaseModel):
     """Fine-tuning: where the initial weights come from, and how far they may change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    start: Annotated[Path | None, "--from", "Fine-tuning"] = None
+    start: Annotated[Path | None, BeforeValidator(_start_or_none), "--from", "Fine-tuning"] = None
     """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
-    lists. Its architecture and featuriser are used.
+    lists; none for random weights. By default a table starts from molsepnorm-small.
 
     The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
     and model.norm_momentum may be set to other values. Targets with the same name, kind and classes
@@ -127,6 +136,12 @@ def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:5])}{more}"
 
 
+def is_architecture(name: str) -> bool:
+    """Return whether a setting, such as model.layers, is fixed by a model to start from."""
+    section, _, key = name.partition(".")
+    return name == "data.featurizer" or (section == "model" and key not in _FREE)
+
+
 def with_start(
     content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
 ) -> dict[str, Any]:
@@ -145,6 +160,8 @@ def with_start(
     if "finetune.start" in overrides:
         finetune = {**finetune, "start": overrides["finetune.start"], "weights_sha256": None}
     start = finetune.get("start")
+    if start is not None and str(start) == NO_START:
+        return {key: section for key, section in content.items() if key != "finetune"}
     content = {**content, "finetune": finetune} if finetune else {**content}
     if not isinstance(start, str | Path):
         return content
@@ -157,7 +174,7 @@ def with_start(
     if finetune.get("weights_sha256") is None:
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
-        architecture = asdict(model.network.config)
+        architecture = asdict(_trained(model.network.config))
         content["model"] = {k: v for k, v in architecture.items() if k not in FROM_DATA}
         if is_table:
             data = content["data"] = {**data, "featurizer": model.featurizer}
@@ -172,6 +189,11 @@ def with_start(
     if wrong:
         raise _other_architecture(start, wrong)
     return content
+
+
+def _trained(config: GraphormerConfig) -> GraphormerConfig:
+    """Return the architecture that is trained from a model: a kernel head is replaced."""
+    return replace(config, head="linear", centers=0) if config.head == "kernel" else config
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
@@ -208,7 +230,7 @@ def require_fit(
             f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
             f"'{featurizer}': start from a model with the features of the data"
         )
-    own, other = asdict(start.network.config), asdict(architecture)
+    own, other = asdict(_trained(start.network.config)), asdict(architecture)
     wrong = [
         f"model.{key} is {value}, not {other[key]}"
         for key, value in own.items()
@@ -236,7 +258,7 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
         task: targets of the network.
         start: trained model, on the CPU.
     """
-    if start.objective == SUPERVISED:
+    if start.objective == SUPERVISED and start.network.config.head != "kernel":
         targets = zip(start.task.targets, start.task.columns(), strict=True)
         known = {(each.name, each.kind, each.classes): (each, rows) for each, rows in targets}
     else:

@@ -10,7 +10,7 @@ from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
 from molsepnorm.training.callback import Callback, TrainingResult
-from molsepnorm.training.config import config_folder, load_config
+from molsepnorm.training.config import load_config, table_recipe
 from molsepnorm.training.run import architecture, train_on
 
 __all__ = ["fit"]
@@ -55,7 +55,8 @@ def fit(
         splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
             left out. By default `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
-        config: a YAML file of settings. [default: the recipe for tables, configs/table.yaml]
+        config: a YAML file of settings. By default the recipe for tables, which fine-tunes a model
+            that comes with molsepnorm unless the overrides set an architecture.
         preset: see `load_config`.
         overrides: single settings by their dotted names, such as {"data.split_type": "scaffold",
             "run.epochs": 50}. `data.on_invalid` is "fail" here unless set to "skip".
@@ -77,7 +78,7 @@ def fit(
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
     settings = load_config(
-        config=config_folder() / "table.yaml" if config is None else config,
+        config=table_recipe(overrides or {}, preset) if config is None else config,
         preset=preset,
         overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
     )
