@@ -89,6 +89,8 @@ class Trainer:
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         self.probe: PropertyModel | None = None
         if probed:
+            if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
+                self._estimate_statistics(self.network)
             embedded = Embedded.by(self.network, self.examples, train)
             fit_linear(self.network, model.task, embedded, probed)
             self.probe = fit_kernel(model, embedded)
