@@ -24,16 +24,20 @@ def _write(folder, text: str):
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_loads(path):
-    """mini, slim and base are presets; table and ogbg need a source."""
+    """mini, slim and base are presets; the recipes of tables, structures and ogbg need a source."""
     if path.stem in PRESETS:
         config = load_config("zinc", preset=path.stem)
     elif path.stem == "table":
         config = load_config("my.csv")
+    elif path.stem == "scratch":
+        config = load_config("my.csv", overrides={"finetune.start": "none"})
+    elif path.stem == "pretrain":
+        config = load_config(config=path, overrides={"data.structures": ["my.smi"]})
     elif path.stem == "ogbg":
         config = load_config("ogbg-molhiv")
     else:
         config = load_config(config=path)
-    written = yaml.safe_load(path.read_text(encoding="utf-8"))["model"]
+    written = yaml.safe_load(path.read_text(encoding="utf-8")).get("model", {})
     assert {key: asdict(config.model)[key] for key in written} == written
     assert path.read_text(encoding="utf-8").startswith("#")
 
@@ -295,3 +299,32 @@ def test_every_setting_of_version_0_1_still_loads(tmp_path):
     config = load_config(config=Path(__file__).parent / "data" / "config-0.1.yaml")
     config.save(tmp_path / "config.yaml")
     assert load_config(config=tmp_path / "config.yaml") == config.resolved()
+
+
+@pytest.mark.parametrize(
+    ("settings", "preset", "start"),
+    [
+        ({}, None, "molsepnorm-small"),
+        ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-small"),
+        ({"finetune.start": "none"}, None, None),
+        ({"model.layers": 2}, None, None),
+        ({"data.featurizer": "rich"}, None, None),
+        ({}, "slim", None),
+    ],
+)
+def test_a_table_starts_from_the_model_of_the_package(settings, preset, start):
+    """It does not if a setting names another architecture or other features."""
+    config = load_config("my.csv", preset=preset, overrides=settings)
+    assert config.finetune.start == (start and Path(start))
+    assert (config.model.local == "gine") == (start is not None)
+
+
+def test_the_start_of_a_file_of_settings_can_be_removed(tmp_path):
+    path = _write(tmp_path, "finetune: {start: molsepnorm-small, probe: false}")
+    config = load_config("my.csv", config=path, overrides={"finetune.start": "none"})
+    assert config.finetune == type(config.finetune)()
+
+
+def test_an_architecture_cannot_differ_from_that_of_a_named_start():
+    with pytest.raises(ConfigError, match="model.layers is 6, not 2"):
+        load_config("my.csv", overrides={"finetune.start": "molsepnorm-small", "model.layers": 2})

@@ -192,8 +192,8 @@ class DataConfig(BaseModel):
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
         if sum(named) + self.in_memory != 1:
             raise ValueError(
-                "name one source: data.dataset (such as zinc), data.table (a file), or "
-                "data.structures (files of molecules without labels)"
+                "name one source: data.dataset (such as zinc) or data.table (a file); files of "
+                "molecules without labels are data.structures"
             )
         if self.dataset is not None:
             for name in _OF_TABLES:
