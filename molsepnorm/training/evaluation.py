@@ -107,7 +107,7 @@ def select(
     dataset = datasets.load(data, model.encoding, labelled)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
-    if dataset.targets != model.task.names:
+    if model.task.targets and dataset.targets != model.task.names:
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.targets)}"
@@ -145,6 +145,9 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
             )
         return data
     names = data.targets or list(model.task.names)
+    if not names:  # of a model from pre-training: the SMILES are enough
+        found = {"table": None, "structures": [data.table], "featurizer": model.featurizer}
+        return data.model_copy(update=found)
     known = [target for target in model.task.targets if target.name in names]
     return data.model_copy(
         update={
