@@ -10,7 +10,7 @@ from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
 
 __all__ = ["FROM_DATA", "NORMS", "GraphormerConfig", "NormName", "Norms", "ReadoutKind"]
 
-ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum"]
+ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum", "layers"]
 
 NormName = Literal["sep", "sep-ln", "sep-bn", "sep-ln-bn", "sep-rms-bn", "shared", "shared-bn"]
 
@@ -127,10 +127,10 @@ class GraphormerConfig:
 
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
-    them."""
+    them. layers is the token and the mean after every layer."""
     head: Literal["linear", "mlp", "kernel"] = "linear"
-    """Output head: one linear map, or two with a GELU in between. Fine-tuning can make a kernel
-    head, which compares a molecule with training molecules."""
+    """Output head: one linear map, or two with a GELU in between. A kernel head compares a molecule
+    with training molecules; fine-tuning makes it."""
 
     atom_sizes: tuple[int, ...] = (28,)
     """Number of values of each atom feature (ZINC has one feature)."""

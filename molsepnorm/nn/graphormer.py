@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
@@ -54,7 +55,8 @@ class Graphormer(nn.Module):
         self.readout = make_readout(config, parts)
         count = config.molecule_features
         self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
-        self.embedding_width = self.readout.width + count
+        sites = config.layers if config.readout == "layers" else 1
+        self.embedding_width = sites * self.readout.width + count
         self.head = make_head(config, self.embedding_width)
         self.reset_parameters()
 
@@ -65,8 +67,8 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C if the graph token and the atoms are read out, plus the number of
-        molecule-level features.
+        R is C, or 2 C if the graph token and the atoms are read out, times the number of layers if
+        `config.readout` is layers, plus the number of molecule-level features.
         """
         return self.embed_with_atoms(batch)[0]
 
@@ -90,12 +92,16 @@ class Graphormer(nn.Module):
             x = alter(x)
         pairs = self.pair_encoding(batch, walks)  # bias per head, gates, vectors, neighbours
         *others, last = self.layers
+        read = []
         for layer in others:
             x, pairs = layer(x, pairs, batch)
+            if self.config.readout == "layers":
+                read.append(self.readout(x, batch))
         end, _ = last(x, pairs, batch)
         end = self.last_norm(end, batch.graph_token, batch.mask)
         slots = x if self.config.last_layer_is_token_only else end
-        return self.molecule_features(self.readout(end, batch), batch), slots
+        read.append(self.readout(end, batch))
+        return self.molecule_features(torch.cat(read, dim=1), batch), slots
 
     def reset_parameters(self) -> None:
         """Initialise all parameters as `config.init` says."""

@@ -54,10 +54,11 @@ def make_attention(
 
 
 def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphTokenReadout:
-    """Return the read-out of a network."""
+    """Return the read-out of a network, or with `layers` of each of its layers."""
     if config.last_layer_is_token_only:
         return GraphTokenReadout(config.width)
-    return parts.readout(config.readout, config.width)
+    kind = "token+mean" if config.readout == "layers" else config.readout
+    return parts.readout(kind, config.width)
 
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:

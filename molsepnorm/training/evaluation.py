@@ -158,6 +158,9 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
             )
         return data
     names = data.targets or list(model.task.names)
+    if not names:  # of a model from pre-training: the SMILES are enough
+        found = {"table": None, "structures": [data.table], "featurizer": model.featurizer}
+        return data.model_copy(update=found)
     known = [target for target in model.task.targets if target.name in names]
     return data.model_copy(
         update={

@@ -27,7 +27,7 @@ from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
-from molsepnorm.training.probe import Embedded, fit_kernel, fit_linear
+from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.schedule import Schedule
 from molsepnorm.training.statistics import estimate_statistics
 from molsepnorm.training.step import TrainStep
@@ -91,9 +91,8 @@ class Trainer:
         if probed:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
-            embedded = Embedded.by(self.network, self.examples, train)
-            fit_linear(self.network, model.task, embedded, probed)
-            self.probe = fit_kernel(model, embedded)
+            fit_linear(model, self.examples, train, probed)
+            self.probe = fit_kernel(model, self.examples, train)
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:

@@ -6,7 +6,6 @@ ridge regression has in closed form, so neither validation molecules nor several
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
@@ -16,19 +15,18 @@ from torch import nn
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead
+from molsepnorm.nn.kernel_head import KernelHead, matern
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives.objective import Examples
 
-__all__ = ["Embedded", "fit_kernel", "fit_linear"]
+__all__ = ["fit_kernel", "fit_linear"]
 
 _MAX_MOLECULES = 20_000
 """A head is fitted to so many training molecules, drawn at random if there are more."""
 _MAX_CENTERS = 1500
 """A molecule is compared with so many of them. With fewer molecules the regression is exact."""
 _PENALTIES = np.logspace(-4, 5, 28)
-_GAMMAS = (0.1, 0.3, 1.0)  # of the kernel, per channel
 _SMALL = 1e-9  # eigenvalues below this fraction of the largest are zero up to rounding
 
 
@@ -49,7 +47,13 @@ class Embedded:
 
     @staticmethod
     def by(network: Graphormer, examples: Examples, train: np.ndarray) -> Embedded:
-        """Embed the training molecules (n,) in evaluation mode."""
+        """Embed training molecules in evaluation mode.
+
+        Args:
+            network: network on the device of the examples.
+            examples: all molecules and labels.
+            train: int64 [n], the training molecules.
+        """
         if len(train) > _MAX_MOLECULES:
             train = np.random.default_rng(0).choice(train, _MAX_MOLECULES, replace=False)
         inputs = infer(network, examples.graphs, train, call=network.embed).double().numpy()
@@ -63,19 +67,21 @@ class Embedded:
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights)
 
 
-def fit_linear(network: Graphormer, task: Task, embedded: Embedded, names: Collection[str]) -> None:
+def fit_linear(
+    model: PropertyModel, examples: Examples, train: np.ndarray, names: Collection[str]
+) -> None:
     """Set the output weights of some targets to those of a linear model of the embeddings.
 
     Source: Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform
     Out-of-Distribution", ICLR 2022, arXiv 2202.10054: fine-tuning should start from such a head.
 
     Args:
-        network: network with a linear head.
-        task: targets of the network.
-        embedded: embeddings by this network.
+        model: a model whose network has a linear head.
+        examples, train: as in `Embedded.by`.
         names: targets whose weights are set.
     """
-    head = network.head
+    head, task = model.network.head, model.task
+    embedded = Embedded.by(model.network, examples, train)
     assert isinstance(head, nn.Linear)
     fits = _fits(embedded.inputs, task, embedded)
     for name, rows, fit in zip(task.names, task.columns(), fits, strict=True):
@@ -87,8 +93,9 @@ def fit_linear(network: Graphormer, task: Task, embedded: Embedded, names: Colle
                 head.bias[rows] = torch.from_numpy(offsets).to(head.bias)
 
 
-def fit_kernel(model: PropertyModel, embedded: Embedded) -> PropertyModel:
-    """Return a model with the body of another one and a `KernelHead`.
+def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
+    """Return a model with the body of another one, which is read after every layer, and a
+    `KernelHead`.
 
     With more than `_MAX_CENTERS` training molecules the solution is restricted to the span of the
     kernels of some of them.
@@ -98,42 +105,40 @@ def fit_kernel(model: PropertyModel, embedded: Embedded) -> PropertyModel:
 
     Args:
         model: the model; it is not changed.
-        embedded: embeddings by its network.
+        examples, train: as in `Embedded.by`.
     """
-    inputs, task = embedded.inputs, model.task
-    centers = inputs
+    body, task = _read_by_layer(model.network), model.task
+    embedded = Embedded.by(body, examples, train)
+    inputs = centers = torch.from_numpy(embedded.inputs)
     if len(inputs) > _MAX_CENTERS:
-        centers = inputs[np.random.default_rng(0).choice(len(inputs), _MAX_CENTERS, replace=False)]
-    best: tuple[float, float, list[_Fit], np.ndarray] | None = None
-    for gamma in _GAMMAS:
-        values, vectors = np.linalg.eigh(_kernel(centers, centers, gamma))
-        large = values > _SMALL * values[-1]
-        basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
-        fits = list(_fits(_kernel(inputs, centers, gamma) @ basis, task, embedded))
-        error = sum(fit.error for fit in fits)
-        if best is None or error < best[0]:
-            best = error, gamma, fits, basis
-    assert best is not None
-    _, gamma, fits, basis = best
-    config = replace(model.network.config, head="kernel", centers=len(centers))
+        chosen = np.random.default_rng(0).choice(len(inputs), _MAX_CENTERS, replace=False)
+        centers = inputs[chosen]
+    values, vectors = np.linalg.eigh(matern(centers, centers).numpy())
+    large = values > _SMALL * values[-1]
+    basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
+    fits = list(_fits(matern(inputs, centers).numpy() @ basis, task, embedded))
     head = KernelHead(inputs.shape[1], len(centers), task.outputs)
     content = {
         "mean": embedded.mean,
         "scale": embedded.scale,
-        "centers": centers,
-        "gamma": np.array(gamma),
+        "centers": centers.numpy(),
         "weight": np.concatenate([fit.slopes for fit in fits]) @ basis.T,
         "bias": np.concatenate([fit.offsets for fit in fits]),
     }
     head.load_state_dict({name: torch.from_numpy(each).float() for name, each in content.items()})
-    network = copy.deepcopy(model.network)
-    network.config, network.head = config, head.to(network.embedding.graph_token.device)
-    return replace(model, network=network)
+    body.config = replace(body.config, head="kernel", centers=len(centers))
+    body.head = head.to(body.embedding.graph_token.device)
+    return replace(model, network=body)
 
 
-def _kernel(one: np.ndarray, other: np.ndarray, gamma: float) -> np.ndarray:
-    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
-    return np.exp(-gamma / one.shape[1] * squares.clip(min=0))
+def _read_by_layer(network: Graphormer) -> Graphormer:
+    """Return a copy of a network that reads out every layer; its head is not used."""
+    device = network.embedding.graph_token.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        copied = Graphormer(replace(network.config, readout="layers"))
+    body = {name: each for name, each in network.state_dict().items() if name[:5] != "head."}
+    copied.load_state_dict({**copied.state_dict(), **body})
+    return copied.to(device).eval()
 
 
 @dataclass(frozen=True)

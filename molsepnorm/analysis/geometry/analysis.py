@@ -134,7 +134,7 @@ class Analysis:
     numbers: tuple[str, ...]
     """Names of the numbers correlated with the embeddings: size, in atoms, and targets."""
     colour: str
-    """The target that colours the maps."""
+    """The target that colours the maps; "" if there are no targets."""
     classes: tuple[str, ...] = ()
     """Classes of that target, if it is multi-class."""
 
@@ -225,8 +225,8 @@ def analyze(
         first.model.task.names,
         first.smiles,
         numbers=tuple(numbers),
-        colour=chosen[0].name,
-        classes=chosen[0].classes,
+        colour=chosen[0].name if chosen else "",
+        classes=chosen[0].classes if chosen else (),
     )
 
 

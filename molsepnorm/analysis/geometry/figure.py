@@ -125,8 +125,8 @@ def _colouring(analysis: Analysis) -> tuple[str, tuple[str, ...], dict[str, Any]
     from matplotlib import colormaps
 
     name, classes = analysis.colour, analysis.classes
-    values = analysis.labels[:, analysis.targets.index(name)]
-    if not np.isfinite(values).any():
+    values = analysis.labels[:, analysis.targets.index(name)] if name else None
+    if values is None or not np.isfinite(values).any():
         name, classes, values = "atoms", (), analysis.sizes.astype(float)
     known = values[np.isfinite(values)]
     binary = len(np.unique(known)) <= 2

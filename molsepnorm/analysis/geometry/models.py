@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.pretrained import resolve
+from molsepnorm.tasks import Task
 from molsepnorm.training.config import load_config
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.folder import RunFolder
@@ -58,6 +60,12 @@ def load_models(
             if len(graphs) > max_molecules:
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
+            if dataset.targets and not model.task.targets:  # it was trained without labels
+                kinds, labels, names_of = dataset.kinds, dataset.labels, dataset.classes
+                task = Task.fit(
+                    dataset.targets, kinds, labels, "loss", classes=names_of, strict=False
+                )
+                model = replace(model, task=task)
             rows = dataset.store.rows[graphs]
             smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles)
