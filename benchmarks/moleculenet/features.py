@@ -1,63 +1,50 @@
-"""Compute the inputs of the methods of fit.py for each molecule of a table.
+"""Compute the inputs of fit.py for the molecules of a table.
 
-    python features.py molecules.csv features.npy
-    python features.py molecules.csv features.npy --model MODEL
+    python features.py molecules.csv features.npy [MODEL]
 
-By default these are Morgan counts (radius 2, 2,048 bins) and RDKit's 2D descriptors; with --model
-they are the graph embeddings of a trained model.
+These are Morgan counts (radius 2, 2,048 bins) and RDKit's 2D descriptors, or with MODEL the graph
+embeddings of a trained model.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["embeddings", "morgan_and_descriptors"]
+__all__ = ["morgan_and_descriptors"]
 
 
 def morgan_and_descriptors(smiles: Sequence[str]) -> np.ndarray:  # (G, 2048 + descriptors)
-    """Return the counts and descriptors as float32; NaN where RDKit gives none.
+    """Return the counts and descriptors, in float32.
 
-    Larger values than float32 has are clipped.
+    Descriptors that are infinite or that RDKit cannot compute are NaN; values that are too large
+    for float32 are clipped.
     """
     from rdkit import Chem, rdBase
     from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    largest = np.finfo(np.float32).max
     rows = []
     with rdBase.BlockLogs():
-        for text in smiles:
-            molecule = Chem.MolFromSmiles(text)
-            descriptors = Descriptors.CalcMolDescriptors(molecule, missingVal=np.nan)
+        for molecule in map(Chem.MolFromSmiles, smiles):
+            descriptors = Descriptors.CalcMolDescriptors(molecule, missingVal=np.nan).values()
             counts = generator.GetCountFingerprintAsNumPy(molecule)
-            values = np.array(list(descriptors.values()), dtype=np.float64)
+            values = np.array([*counts, *descriptors], dtype=np.float64)
             values[np.isinf(values)] = np.nan
-            largest = np.finfo(np.float32).max
-            rows.append(np.concatenate([counts, values.clip(-largest, largest)]).astype(np.float32))
+            rows.append(values.clip(-largest, largest).astype(np.float32))
     return np.stack(rows)
 
 
-def embeddings(smiles: Sequence[str], model: Path) -> np.ndarray:  # (G, C)
-    """Return the graph embeddings of a trained model."""
-    from molsepnorm import Predictor
-
-    return np.asarray(Predictor.from_pretrained(model).embed(smiles))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
-    parser.add_argument("output", type=Path)
-    parser.add_argument("--model", type=Path)
-    options = parser.parse_args()
-    smiles = pd.read_csv(options.data)["smiles"].tolist()
-    made = embeddings(smiles, options.model) if options.model else morgan_and_descriptors(smiles)
-    np.save(options.output, made)
-
-
 if __name__ == "__main__":
-    main()
+    data, output, *model = sys.argv[1:]
+    smiles = pd.read_csv(data)["smiles"].tolist()
+    if model:
+        from molsepnorm import Predictor
+
+        np.save(output, Predictor.from_pretrained(model[0]).embed(smiles))
+    else:
+        np.save(output, morgan_and_descriptors(smiles))

@@ -1,96 +1,87 @@
-"""Fit a random forest, LightGBM or a linear probe to features, and predict validation and test.
+"""Fit a model of scikit-learn or LightGBM for each target, and predict validation and test rows.
 
-    python fit.py forest molecules.csv features.npy predictions.csv --targets a b --seed 0
+    python fit.py forest molecules.csv features.npy out.csv regression 0 splits_column target ...
 
-Only training rows are fitted, one model for each target, without the rows that lack its label. The
-strength of the probe's penalty is chosen on the validation rows. This file needs no molsepnorm.
+Models are fitted to the training rows that have the label. The penalty of the linear probe is
+chosen on the validation rows. This file needs no molsepnorm.
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+import sys
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["METHODS", "candidates", "fitted"]
+__all__ = ["METHODS", "candidates", "predictions"]
 
-METHODS = ("forest", "lightgbm", "probe")
+_MAX_FEATURES = {"forest": "log2", "forest-third": 1 / 3}
+METHODS = (*_MAX_FEATURES, "lightgbm", "probe")
 
 
 def candidates(method: str, classify: bool, seed: int) -> list[Any]:
-    """Return the estimators among which the validation rows choose; a forest has no choice."""
-    if method == "forest":
-        from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-
+    """Return the estimators to choose from on the validation rows."""
+    if method in _MAX_FEATURES:
         forest = RandomForestClassifier if classify else RandomForestRegressor
-        return [forest(500, max_features="log2", random_state=seed, n_jobs=1)]
+        return [forest(500, max_features=_MAX_FEATURES[method], random_state=seed)]
     if method == "lightgbm":
         from lightgbm import LGBMClassifier, LGBMRegressor
 
         boosted = LGBMClassifier if classify else LGBMRegressor
         return [boosted(random_state=seed, n_jobs=1, verbose=-1)]
-    from sklearn.linear_model import LogisticRegression, Ridge
-
+    penalties = 10.0 ** np.arange(-2, 6)
     heads = [
-        LogisticRegression(C=1 / penalty, max_iter=1000) if classify else Ridge(penalty)
-        for penalty in 10.0 ** np.arange(-2, 6)
+        LogisticRegression(C=1 / p, max_iter=1000) if classify else Ridge(p) for p in penalties
     ]
     return [make_pipeline(StandardScaler(), head) for head in heads]
 
 
-def fitted(
-    method: str, classify: bool, seed: int, inputs: dict[str, Any], labels: dict[str, Any]
-) -> Any:
-    """Fit one target and return the estimator with the best validation score.
+def predictions(
+    method: str,
+    features: np.ndarray,
+    labels: np.ndarray,
+    split: np.ndarray,
+    classify: bool,
+    seed: int,
+) -> np.ndarray:  # (G,)
+    """Return the predictions of one target for the rows that are not of the training split.
 
-    `inputs` (G, F) and `labels` (G,) are those of the splits `train` and `val`.
+    Arguments:
+        features: (rows, F), without NaN.
+        labels: (rows,); NaN is a missing label.
+        split: (rows,), `train`, `val` or `test`.
     """
-    choices = candidates(method, classify, seed)
-    for estimator in choices:
-        estimator.fit(inputs["train"], labels["train"])
-    if len(choices) == 1:
-        return choices[0]
-    scorer = get_scorer("roc_auc" if classify else "neg_root_mean_squared_error")
-    return max(choices, key=lambda estimator: scorer(estimator, inputs["val"], labels["val"]))
+    train, val = ((split == part) & ~np.isnan(labels) for part in ("train", "val"))
+    fitted = [
+        each.fit(features[train], labels[train]) for each in candidates(method, classify, seed)
+    ]
+    if len(fitted) > 1:
+        scorer = get_scorer("roc_auc" if classify else "neg_root_mean_squared_error")
+        fitted.sort(key=lambda each: scorer(each, features[val], labels[val]))
+    held_out = features[split != "train"]
+    return fitted[-1].predict_proba(held_out)[:, 1] if classify else fitted[-1].predict(held_out)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("method", choices=METHODS)
-    for name in ("data", "features", "output"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--targets", nargs="+", required=True)
-    parser.add_argument("--splits-column", required=True)
-    parser.add_argument("--classify", action="store_true")
-    parser.add_argument("--seed", type=int, required=True)
-    options = parser.parse_args()
-    rows, features = pd.read_csv(options.data), np.load(options.features)
-    split = rows[options.splits_column]
+    """Read the table and the features, and write the predictions."""
+    method, data, inputs, output, kind, seed, splits_column, *targets = sys.argv[1:]
+    rows, features = pd.read_csv(data), np.load(inputs)
+    split, classify = rows[splits_column].to_numpy(), kind == "classification"
     features = SimpleImputer(strategy="median").fit(features[split == "train"]).transform(features)
-    held_out = (split != "train").to_numpy()
-    predictions = rows.loc[held_out, ["smiles"]].copy()
-    for target in options.targets:
-        parts = {part: ((split == part) & rows[target].notna()) for part in ("train", "val")}
-        model = fitted(
-            options.method,
-            options.classify,
-            options.seed,
-            {part: features[chosen] for part, chosen in parts.items()},
-            {part: rows.loc[chosen, target].to_numpy() for part, chosen in parts.items()},
+    predicted = rows.loc[split != "train", ["smiles"]]
+    for target in targets:
+        labels = rows[target].to_numpy(float)
+        predicted[f"{target}_pred"] = predictions(
+            method, features, labels, split, classify, int(seed)
         )
-        predictions[f"{target}_pred"] = (
-            model.predict_proba(features[held_out])[:, 1]
-            if options.classify
-            else model.predict(features[held_out])
-        )
-    predictions.to_csv(options.output, index=False)
+    predicted.to_csv(output, index=False)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 """Compare methods on MoleculeNet's tables and ogbg-molhiv, seed by seed.
 
     python -m venv /tmp/peers
-    /tmp/peers/bin/pip install torch==2.13.0 chemprop==2.3.1 lightgbm==4.7.0   # the CPU build
-    export MOLSEPNORM_DATA=/path/to/datasets
-    python benchmarks/moleculenet/run.py results.jsonl --run scratch chemprop forest \\
-        --peers /tmp/peers
-    python benchmarks/moleculenet/run.py results.jsonl --against chemprop        # only the table
+    /tmp/peers/bin/pip install torch==2.13.0 chemprop==2.3.1 lightgbm==4.7.0   # torch for CPUs
+    export MOLSEPNORM_DATA=/path/to/datasets PEERS=/tmp/peers/bin
+    python benchmarks/moleculenet/run.py results.jsonl --run scratch chemprop --peers $PEERS
+    python benchmarks/moleculenet/run.py results.jsonl --against chemprop      # only the tables
 
-Each run of a method on a set with a seed is one line of the file; runs that it has are skipped, so
-that the same command continues. All methods get the same rows, those whose SMILES RDKit can read,
-and the same split (the column `scaffold_split`, and OGB's split of molhiv). The networks and the
-probe choose epochs and penalties on the validation rows; the forest and LightGBM use the training
-rows only. scikit-learn scores all predictions against the labels of the table.
+Each run is a line of the file of results. Runs that are in the file are skipped, so the same
+command continues after a stop. All methods get the rows that RDKit can read and the same split (the
+column `scaffold_split`; OGB's split for molhiv). Networks and the probe use the validation rows to
+choose the epoch and the penalty; forests and LightGBM use the training rows only. scikit-learn
+scores all predictions against the labels of the table.
 
-The time of a run is that of its training command, from the CSV to the predictions of the test rows,
-with an empty cache. For the methods of fit.py it includes the features, which are computed once
-for all seeds. LightGBM's default draws no random numbers, so its seeds give equal scores; so do
-those of the probe.
+Seconds and memory are those of the training command, from the CSV to the predictions of the test
+rows, with an empty cache. For forests, LightGBM and the probe they include the features, which are
+computed once for all seeds. The seeds of LightGBM and of the probe give equal scores, because their
+fits draw no random numbers.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ import argparse
 import json
 import os
 import shlex
-import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,6 @@ sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]  # benchmarks/, and this
 
 import pandas as pd  # noqa: E402
 from commands import Usage, measured  # noqa: E402
-from commands import run as run_command  # noqa: E402
 from environment import commit, machine  # noqa: E402
 from table import difference, line, mean_sd  # noqa: E402
 
@@ -57,44 +54,39 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def compare(name: str, options: argparse.Namespace, folder: Path) -> None:
     """Append the runs of a set that the file of results lacks."""
-    chosen, rows = SETS[name], readable_rows(SETS[name])
+    rows = readable_rows(SETS[name])
     held_out = rows[rows[SPLITS_COLUMN] != "train"]
     data, smiles = folder / "molecules.csv", folder / "held_out.csv"
     rows.to_csv(data, index=False)
     held_out[["smiles"]].to_csv(smiles, index=False)
-    threads = {f"{library}_NUM_THREADS": str(options.threads) for library in ("OMP", "MKL")}
+    environment = {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "MKL")}
+    done = [(run["set"], run["method"], run["seed"]) for run in read(options.results)]
+    code = {"threads": options.threads, "commit": commit(), "machine": machine()}
     prepared: dict[str, Usage] = {}
-    done = {(run["set"], run["method"], run["seed"]) for run in read(options.results)}
     for seed, method in product(options.seeds, options.run):
         if (name, method, seed) in done:
             continue
         own = folder / f"{method}-{seed}"
         own.mkdir()
-        job = Job(name, chosen, method, seed, data, smiles, own, options.model, options.peers)
-        todo, environment = commands(job), {"MOLSEPNORM_CACHE": str(own / "cache"), **threads}
+        job = Job(name, method, seed, data, smiles, own, options.model, options.peers)
+        todo, environment["MOLSEPNORM_CACHE"] = commands(job), str(own / "cache")
         if (features := shlex.join(todo.prepare)) and features not in prepared:
             prepared[features] = measured(todo.prepare, own, **environment)
-        usages = [measured(todo.train, own, **environment)]
-        usages += [prepared[features]] if features else []
+        usages = [*filter(None, [prepared.get(features)]), measured(todo.train, own, **environment)]
         if todo.predict:
-            run_command(todo.predict, own, **environment)
-        result = {
-            "set": name,
-            "method": method,
-            "seed": seed,
-            "metric": chosen.metric,
-            **scores(chosen, held_out, pd.read_csv(job.predictions)),
-            "seconds": round(sum(usage.seconds for usage in usages), 1),
-            "cpu_seconds": round(sum(usage.cpu_seconds for usage in usages), 1),
-            "memory": round(max(usage.memory for usage in usages), 3),
-            "threads": options.threads,
-            "commit": commit(),
-            "machine": machine(),
+            measured(todo.predict, own, **environment)
+        predicted = pd.read_csv(own / "predictions.csv")
+        result = {"set": name, "method": method, "seed": seed}
+        result |= {
+            **scores(SETS[name], held_out, predicted),
+            "seconds": sum(usage.seconds for usage in usages),
+            "cpu_seconds": sum(usage.cpu_seconds for usage in usages),
+            "memory": max(usage.memory for usage in usages),
+            **code,
             "command": _shown(todo.train, folder),
         }
         with open(options.results, "a") as file:
-            file.write(json.dumps(result) + "\n")
-        shutil.rmtree(own)
+            file.write(f"{json.dumps(result)}\n")
         print(json.dumps(result), file=sys.stderr)
 
 
@@ -112,7 +104,7 @@ def scores(chosen: Set, held_out: pd.DataFrame, predicted: pd.DataFrame) -> dict
     if predicted["smiles"].tolist() != held_out["smiles"].tolist():
         sys.exit("the predictions are not those of the validation and test rows")
     columns = [f"{name}_pred" if f"{name}_pred" in predicted else name for name in chosen.targets]
-    labels, values = held_out[list(chosen.targets)].to_numpy(float), predicted[columns].to_numpy()
+    labels, values = held_out[[*chosen.targets]].to_numpy(float), predicted[columns].to_numpy()
     split = held_out[SPLITS_COLUMN].to_numpy()
     return {
         title: score(chosen.metric, labels[split == part], values[split == part])
@@ -121,32 +113,29 @@ def scores(chosen: Set, held_out: pd.DataFrame, predicted: pd.DataFrame) -> dict
 
 
 def report(runs: Sequence[dict[str, Any]], against: str, split: str) -> str:
-    """Return three Markdown tables: scores, differences from a method's, and training times."""
-    found: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
-    for run in runs:
-        found.setdefault(run["set"], {}).setdefault(run["method"], {})[run["seed"]] = run
-    methods = [method for method in METHODS if any(method in of_set for of_set in found.values())]
-    head = ["set", "score", *methods]
-    score_rows, time_rows = ([head, ["---"] * len(head)] for _ in range(2))
-    others = [method for method in methods if method != against]
-    difference_head = ["set", "score", *(f"{method} − {against}" for method in others)]
-    difference_rows = [difference_head, ["---"] * len(difference_head)]
-    for name in [name for name in SETS if name in found]:
-        title = [name, f"{split} {SETS[name].metric}"]
-        values, seconds = (
-            {
-                method: {seed: run[key] for seed, run in found[name].get(method, {}).items()}
-                for method in methods
-            }
-            for key in (split, "seconds")
-        )
-        score_rows.append([*title, *(mean_sd(values[method], 3) for method in methods)])
-        time_rows.append([name, "s", *(mean_sd(seconds[method], 0) for method in methods)])
-        base = values.get(against, {})
-        compared = [difference(values[method], base, 3) for method in others]
-        difference_rows.append([*title, *compared])
-    tables = [score_rows, difference_rows, time_rows]
-    return "\n\n".join("\n".join(map(line, rows)) for rows in tables)
+    """Return three Markdown tables: scores, differences from one method, and CPU seconds."""
+
+    def by_seed(key: str, *of: str) -> dict[int, float]:
+        return {run["seed"]: run[key] for run in runs if (run["set"], run["method"]) == of}
+
+    tables: dict[str, Callable[[str, str], str]] = {
+        f"{split} score": lambda *of: mean_sd(by_seed(split, *of), 3),
+        f"minus {against}": lambda name, method: (
+            difference(by_seed(split, name, method), by_seed(split, name, against), 3)
+            if method != against
+            else ""
+        ),
+        "CPU seconds": lambda *of: mean_sd(by_seed("cpu_seconds", *of), 0),
+    }
+    sets = [name for name in SETS if any(run["set"] == name for run in runs)]
+    methods = [method for method in METHODS if any(run["method"] == method for run in runs)]
+    text = []
+    for title, cell in tables.items():
+        rows = [
+            (f"{name}, {SETS[name].metric}", *(cell(name, m) for m in methods)) for name in sets
+        ]
+        text.append("\n".join(map(line, [(title, *methods), ("---",) * (1 + len(methods)), *rows])))
+    return "\n\n".join(text)
 
 
 def main() -> None:
@@ -168,14 +157,17 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--model", default="molsepnorm-small", help="of finetuned and probe")
-    parser.add_argument("--peers", type=Path, help="environment with chemprop and LightGBM")
+    parser.add_argument(
+        "--peers", type=Path, default=".", help="folder with the executables of the peers"
+    )
     parser.add_argument("--against", choices=METHODS, default="scratch", help="for differences")
     parser.add_argument("--split", choices=_SPLITS, default="test", help="whose scores to show")
     options = parser.parse_args()
-    if {"chemprop", "lightgbm"} & set(options.run):
-        if options.peers is None or not (options.peers / "bin" / "python").exists():
-            parser.error("give --peers, the folder of the environment of chemprop and LightGBM")
-        options.peers = (options.peers / "bin").absolute()
+    options.peers = options.peers.absolute()
+    if Path(options.model).exists():
+        options.model = str(Path(options.model).absolute())
+    if {"chemprop", "lightgbm"} & {*options.run} and not (options.peers / "chemprop").is_file():
+        parser.error(f"there is no chemprop in {options.peers}: give the folder with --peers")
     return options
 
 
