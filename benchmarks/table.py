@@ -1,12 +1,13 @@
-"""Rows as a Markdown table."""
+"""Rows and cells of Markdown tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 
 from interleaved import Row, Spread
 
-__all__ = ["figure", "line", "markdown"]
+__all__ = ["difference", "figure", "line", "markdown", "mean_sd"]
 
 _HEAD = ("stage", "ours", "peer", "ratio (spread)", "target", "bound", "share of bound")
 
@@ -23,6 +24,36 @@ def figure(value: float) -> str:
     ('1,234', '12.3', '0.00123')
     """
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def mean_sd(scores: Mapping[int, float], digits: int = 4) -> str:
+    """Format scores by seed as mean ± unbiased standard deviation (number of seeds).
+
+    >>> mean_sd({0: 1.0, 1: 2.0}, 2), mean_sd({0: 1.0}), mean_sd({})
+    ('1.50 ± 0.71 (2)', '1.0000', '')
+    """
+    values = list(scores.values())
+    if len(values) < 2:
+        return "".join(f"{value:.{digits}f}" for value in values)
+    mean, sd = statistics.fmean(values), statistics.stdev(values)
+    return f"{mean:.{digits}f} ± {sd:.{digits}f} ({len(values)})"
+
+
+def difference(mine: Mapping[int, float], base: Mapping[int, float], digits: int = 4) -> str:
+    """Format the mean difference over common seeds, with its 95 % interval (paired t).
+
+    >>> difference({0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.4}, 2)
+    '+0.55 (-0.09 to +1.19)'
+    """
+    from molsepnorm.training.ablation import paired_difference
+
+    if not (seeds := [seed for seed in mine if seed in base]):
+        return ""
+    found = paired_difference([mine[seed] for seed in seeds], [base[seed] for seed in seeds])
+    if found.interval is None:
+        return f"{found.mean:+.{digits}f}"
+    low, high = found.interval
+    return f"{found.mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
 
 
 def markdown(rows: Sequence[Row]) -> str:

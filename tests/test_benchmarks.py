@@ -1,8 +1,7 @@
-"""benchmarks/: interleaved timing, the table, missing peers, whole commands and MoleculeNet."""
+"""benchmarks/: interleaved timing, the table, missing peers and whole commands."""
 
 from __future__ import annotations
 
-import argparse
 import doctest
 import importlib
 import json
@@ -259,43 +258,6 @@ def test_a_command_that_fails_ends_the_stage(tmp_path: Path) -> None:
     commands = module("commands")
     with pytest.raises(SystemExit, match=r"(?s)exit status 3: .*python.*oh no"):
         commands.run(commands.script("print('oh no'); raise SystemExit(3)"), tmp_path)
-
-
-def test_moleculenet_scores_both_sides_and_skips_finished_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rows that RDKit cannot read are left out; the mean over targets ignores missing labels."""
-    compare, usage = module("moleculenet"), module("commands").Usage
-    (tmp_path / "moleculenet").mkdir()
-    rows = ["a,smiles,b,scaffold_split", "1,C,0,test", "0,no,0,test", "0,CC,,test", "1,CCC,1,train"]
-    rows += ["0,CCO,1,test"]
-    (tmp_path / "moleculenet" / "t.csv").write_text("\n".join(rows))
-    monkeypatch.setenv("MOLSEPNORM_DATA", str(tmp_path))
-    monkeypatch.setattr(
-        compare, "TABLES", {"t": compare.Table("t.csv", "classification", ("a", "b"))}
-    )
-    trained = []
-
-    def measured(command: list[str], folder: Path, **environment: str) -> Any:
-        trained.append(folder.name)
-        (folder / "run" / "model_0").mkdir(parents=True)
-        own = folder / "run" / "predictions_test.csv"
-        own.write_text("row,a_pred,b_pred\n3,0.1,0.9\n1,0.2,0.5\n0,0.9,0.1\n")
-        theirs = folder / "run" / "model_0" / "test_predictions.csv"
-        theirs.write_text("smiles,a,b\nC,0.1,0.2\nCC,0.2,0.1\nCCO,0.3,0.1\n")
-        return usage(2.0, 3.0, 0.5)
-
-    monkeypatch.setattr(compare, "measured", measured)
-    options = argparse.Namespace(seeds=[0, 1], set=[], peer="chemprop", epochs=None, threads=1)
-    found = compare.compare("t", options, tmp_path, {"runs": {"ours": {"1": {}}, "chemprop": {}}})
-    assert trained == ["t-ours-0", "t-chemprop-0", "t-chemprop-1"]
-    assert found["unreadable_rows_left_out"] == 1 and found["molecules"] == {"test": 3, "train": 1}
-    assert found["runs"]["ours"]["0"]["ROC-AUC"] == 1
-    assert found["runs"]["chemprop"]["0"]["ROC-AUC"] == 0
-    found["runs"]["ours"]["1"] = found["runs"]["ours"]["0"]
-    report = compare.report({"t": found})
-    assert "| t | ROC-AUC | 1.000 ± 0.000 | 0.000 ± 0.000 |" in report
-    assert "| t | GiB | 0.50 ± 0.00 | 0.50 ± 0.00 | 1.00 |" in report
 
 
 def test_contrastive_learning_trains_every_norm(tmp_path: Path) -> None:

@@ -23,10 +23,9 @@ HERE = Path(__file__).resolve().parent
 sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]  # benchmarks/, and this checkout's package
 
 import click  # noqa: E402
-from table import line  # noqa: E402
+from table import difference, line, mean_sd  # noqa: E402
 
 from accuracy.log import LOG, Logged, read  # noqa: E402
-from molsepnorm.training.ablation import paired_difference  # noqa: E402
 
 __all__ = ["Variant", "differing", "markdown", "selected", "variants"]
 
@@ -144,24 +143,17 @@ def _cells(row: Variant, against: Variant | None) -> list[str]:
             f"{name}={words[value] if value is None or isinstance(value, bool) else value}"
             for name, value in changed.items()
         ),
-        _spread(row.values("val")) + _failed(row),
-        _spread(row.values("test")),
+        mean_sd(row.values("val")) + _failed(row),
+        mean_sd(row.values("test")),
         "" if run.parameters is None else f"{run.parameters:,}",
         "" if epochs is None else f"{epochs:,.0f}",
         "" if speed is None else f"{speed:,.0f}",
         "" if seconds is None else f"{seconds / 60:.1f}",
     ]
     if against is not None:
-        cells.append("" if row.name == against.name else _difference(row, against))
+        both = row.values("val"), against.values("val")
+        cells.append("" if row.name == against.name else difference(*both))
     return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
-
-
-def _spread(scores: dict[int, float]) -> str:
-    values = list(scores.values())
-    if len(values) < 2:
-        return "".join(f"{value:.4f}" for value in values)
-    mean, sd = statistics.fmean(values), statistics.stdev(values)
-    return f"{mean:.4f} ± {sd:.4f} ({len(values)})"
 
 
 def _failed(row: Variant) -> str:
@@ -172,18 +164,6 @@ def _failed(row: Variant) -> str:
     run, error = failed[-1], failed[-1].error or ""
     best = "" if run.val is None else f", best {run.val:.4f}"
     return f"failed after {run.epochs} epochs{best}: {error[:_ERROR]}{'…' * (len(error) > _ERROR)}"
-
-
-def _difference(row: Variant, against: Variant) -> str:
-    """Compare validation scores seed by seed."""
-    mine, theirs = row.values("val"), against.values("val")
-    if not (seeds := [seed for seed in mine if seed in theirs]):
-        return ""
-    difference = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
-    if difference.interval is None:
-        return f"{difference.mean:+.4f}"
-    low, high = difference.interval
-    return f"{difference.mean:+.4f} ({low:+.4f} to {high:+.4f})"
 
 
 @click.command(help=__doc__.replace("\n\n    ", "\n\n\b\n    "))
