@@ -16,7 +16,7 @@ __all__ = ["METHODS", "Commands", "Job", "commands"]
 
 _HERE = Path(__file__).resolve().parent
 _CONFIGS = _HERE.parents[1] / "configs"
-_TABLE = ("--config", str(_CONFIGS / "table.yaml"))
+_TABLE = ("--from", "none")
 _MOLHIV = ("--config", str(_CONFIGS / "ogbg.yaml"), "--preset", "mini", "--epochs", "3")
 _GINE = ("--set=model.local=gine", "--set=model.node_walks=16", "--set=model.pair_walks=16")
 
@@ -24,6 +24,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch": _TABLE,
     "scratch-gine": (*_TABLE, *_GINE),
     "finetuned": ("--from", "MODEL"),
+    "probe": ("--from", "MODEL", "--epochs", "0"),
     "chemprop": (),
 }
 """Options of the training commands; MODEL is the value of run.py's option --model."""

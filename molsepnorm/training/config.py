@@ -149,8 +149,8 @@ _Time = Annotated[str, AfterValidator(_checked_time)]
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
-    epochs: Annotated[int, "--epochs"] = Field(50, ge=1, le=1_000_000)
-    """Number of epochs."""
+    epochs: Annotated[int, "--epochs"] = Field(50, ge=0, le=1_000_000)
+    """Number of epochs; 0 fits the probe of fine-tuning only."""
     budget: Annotated[_Time | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h. Replaces --epochs by the number of epochs that fit.
 

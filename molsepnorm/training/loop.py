@@ -233,12 +233,15 @@ class Trainer:
             self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             started = time.perf_counter()
-            rate = learning_rate(progress.step, self.total_steps, self.config.optim)
+            rate = self._learning_rate(progress.step)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
             self.step(batch, rate, weight)
             progress.step += 1
             self.threads.step(time.perf_counter() - started, len(batch.graphs))
             yield len(graphs)
+
+    def _learning_rate(self, step: int) -> float:
+        return learning_rate(step, self.total_steps, self.config.optim)
 
     def _collect(self) -> None:
         """Read the losses of the steps since the last call; this waits for the device."""
@@ -284,7 +287,7 @@ class Trainer:
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
-            lr=learning_rate(max(progress.step - 1, 0), self.total_steps, self.config.optim),
+            lr=self._learning_rate(progress.step - 1) if progress.step else 0.0,
             train_loss=progress.loss_sum / progress.loss_count if progress.loss_count else math.nan,
             val_loss=val_loss,
             scores=scores,

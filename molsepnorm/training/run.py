@@ -190,6 +190,11 @@ def _train(
         dataset = replace(dataset, warnings=tuple(warnings))
         world.spread_random(config.run.seed)
         probed = loaded.new_targets if loaded and _is_probed(config) else ()
+        if not (config.run.epochs or probed or resume):
+            raise ConfigError(
+                "run.epochs: 0 trains nothing. It is for the probe of fine-tuning (finetune.probe), "
+                "which fits the outputs of new targets: set it to 1 or more, or use --from"
+            )
         trainer = Trainer(config, dataset, model, run, callback, world, probed)
         if resume:
             assert isinstance(run, RunFolder)
