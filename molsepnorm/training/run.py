@@ -271,8 +271,9 @@ def _finish(
 
 def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:
     """Check that data from a pipe are read once, unless they are held for a set of replicates."""
-    for name in ("table", "splits_file"):
-        path: Path | None = getattr(config.data, name)
+    data = config.data
+    named = [("table", data.table), ("splits_file", data.splits_file)]
+    for name, path in [*named, *(("structures", each) for each in data.structures)]:
         if path is None:
             continue
         if world.size > 1 and is_stream(path):
