@@ -329,7 +329,7 @@ def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Pat
     """
     start = overrides.get("finetune.start")
     own = [name for name in overrides if is_architecture(str(name))]
-    scratch = start == NO_START or (start is None and (preset is not None or own))
+    scratch = str(start) == NO_START or (start is None and (preset is not None or own))
     return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
 
 

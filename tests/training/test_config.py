@@ -307,6 +307,7 @@ def test_every_setting_of_version_0_1_still_loads(tmp_path):
         ({}, None, "molsepnorm-small"),
         ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-small"),
         ({"finetune.start": "none"}, None, None),
+        ({"finetune.start": Path("none")}, None, None),
         ({"model.layers": 2}, None, None),
         ({"data.featurizer": "rich"}, None, None),
         ({}, "slim", None),
@@ -316,6 +317,9 @@ def test_a_table_starts_from_the_model_of_the_package(settings, preset, start):
     """It does not if a setting names another architecture or other features."""
     config = load_config("my.csv", preset=preset, overrides=settings)
     assert config.finetune.start == (start and Path(start))
+    recipe = "scratch" if start is None else "table"
+    written = yaml.safe_load((config_folder() / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    assert config.optim.lr == written["optim"]["lr"]
     assert (config.model.local == "gine") == (start is not None)
 
 
