@@ -18,8 +18,8 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
-    *("scratch", "scratch-gine", "finetuned", "chemprop"),
-    *("forest", "forest-third", "lightgbm", "probe"),
+    *("scratch", "scratch-gine", "finetuned", "probe", "chemprop"),
+    *("forest", "forest-third", "lightgbm"),
 )
 
 
@@ -97,7 +97,9 @@ def test_every_method_has_its_options_seed_and_split() -> None:
     assert "--set=model.local=gine" in methods.commands(job("scratch-gine", "molhiv")).train
     assert methods.commands(job("chemprop", "molhiv")).train[-2:] == ["--epochs", "3"]
     assert "--epochs" not in methods.commands(job("chemprop")).train
-    assert methods.commands(job("probe")).prepare[-1] == "start"
+    for name in ("esol", "molhiv"):
+        probe = methods.commands(job("probe", name)).train
+        assert probe[-4:] == ["--from", "start", "--epochs", "0"]
     assert methods.commands(job("forest")).prepare[-1] == "f/features.npy"
     assert methods.commands(job("lightgbm")).train[0] == "bin/python"
 
@@ -121,45 +123,29 @@ def test_features_are_morgan_counts_and_rdkits_descriptors() -> None:
 SPLIT = np.repeat(["train", "val", "test"], [60, 20, 20])
 
 
-@pytest.mark.parametrize("method", ["forest", "probe"])
 @pytest.mark.parametrize("classify", [False, True])
-def test_a_fit_uses_the_labelled_training_rows(
-    method: str, classify: bool, random: np.random.Generator
-) -> None:
-    """Predictions do not depend on the labels of the test rows, nor do those of a forest on the
-    validation rows; rows without a label are equal to rows that are absent."""
+def test_a_fit_uses_the_labelled_training_rows(classify: bool, random: np.random.Generator) -> None:
+    """Predictions do not depend on the labels of other rows; rows without a label are equal to rows
+    that are absent."""
     predictions = module("fit").predictions
     features = random.normal(size=(100, 8))
     labels = features[:, 0] - features[:, 1] + random.normal(size=100) / 4
     labels = (labels > 0).astype(float) if classify else labels
-    found = predictions(method, features, labels, SPLIT, classify, 0)
+    found = predictions("forest", features, labels, SPLIT, classify, 0)
     assert found.shape == (40,)
     metric, ahead = ("ROC-AUC", 0.8) if classify else ("RMSE", -1.1)
     score = module("sets").score(metric, labels[60:, None], found[:, None])
     assert (score if classify else -score) > ahead
     hidden = labels.copy()
-    hidden[80 if method == "probe" else 60 :] = 1 - hidden[80 if method == "probe" else 60 :]
-    np.testing.assert_array_equal(found, predictions(method, features, hidden, SPLIT, classify, 0))
+    hidden[60:] = 1 - hidden[60:]
+    np.testing.assert_array_equal(
+        found, predictions("forest", features, hidden, SPLIT, classify, 0)
+    )
     labels[:5] = np.nan
-    fewer = predictions(method, features[5:], labels[5:], SPLIT[5:], classify, 0)
-    np.testing.assert_array_equal(fewer, predictions(method, features, labels, SPLIT, classify, 0))
-
-
-def test_the_penalty_of_the_probe_is_the_best_on_validation(random: np.random.Generator) -> None:
-    """A loop over the penalties by the closed form of ridge regression agrees."""
-    features = random.normal(size=(100, 50))
-    labels = features[:, 0] + random.normal(size=100)
-    found = module("fit").predictions("probe", features, labels, SPLIT, False, 0)
-    mean, sd = features[:60].mean(0), features[:60].std(0)
-    scaled, best = (features - mean) / sd, None
-    for penalty in 10.0 ** np.arange(-2, 6):
-        x, y = scaled[:60], labels[:60]
-        weights = np.linalg.solve(x.T @ x + penalty * np.eye(50), x.T @ (y - y.mean()))
-        predicted = scaled[60:] @ weights + y.mean()
-        error = np.mean((predicted[:20] - labels[60:80]) ** 2)
-        if best is None or error < best[0]:
-            best = error, predicted
-    np.testing.assert_allclose(found, best[1], rtol=1e-6, atol=1e-9)
+    fewer = predictions("forest", features[5:], labels[5:], SPLIT[5:], classify, 0)
+    np.testing.assert_array_equal(
+        fewer, predictions("forest", features, labels, SPLIT, classify, 0)
+    )
 
 
 def test_fit_writes_the_predictions_of_the_held_out_rows(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Compute the inputs of fit.py for the molecules of a table.
 
-    python features.py molecules.csv features.npy [MODEL]
+    python features.py molecules.csv features.npy
 
-These are Morgan counts (radius 2, 2,048 bins) and RDKit's 2D descriptors, or with MODEL the graph
-embeddings of a trained model.
+These are Morgan counts (radius 2, 2,048 bins) and RDKit's 2D descriptors.
 """
 
 from __future__ import annotations
@@ -40,11 +39,5 @@ def morgan_and_descriptors(smiles: Sequence[str]) -> np.ndarray:  # (G, 2048 + d
 
 
 if __name__ == "__main__":
-    data, output, *model = sys.argv[1:]
-    smiles = pd.read_csv(data)["smiles"].tolist()
-    if model:
-        from molsepnorm import Predictor
-
-        np.save(output, Predictor.from_pretrained(model[0]).embed(smiles))
-    else:
-        np.save(output, morgan_and_descriptors(smiles))
+    data, output = sys.argv[1:]
+    np.save(output, morgan_and_descriptors(pd.read_csv(data)["smiles"].tolist()))

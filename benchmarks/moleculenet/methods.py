@@ -76,10 +76,9 @@ def commands(job: Job) -> Commands:
 
 
 def _fitted(job: Job) -> Commands:
-    chosen, model = SETS[job.set], [job.model] * (job.method == "probe")
-    features = str(job.data.with_name("embeddings.npy" if model else "features.npy"))
+    chosen, features = SETS[job.set], str(job.data.with_name("features.npy"))
     python = str(job.peers / "python") if job.method == "lightgbm" else sys.executable
-    prepare = [sys.executable, str(_HERE / "features.py"), str(job.data), features, *model]
+    prepare = [sys.executable, str(_HERE / "features.py"), str(job.data), features]
     train = [
         *(python, str(_HERE / "fit.py"), job.method, str(job.data), features),
         *(str(job.folder / "predictions.csv"), chosen.kind, str(job.seed)),

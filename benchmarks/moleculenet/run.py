@@ -8,14 +8,14 @@
 
 Each run is a line of the file of results. Runs that are in the file are skipped, so the same
 command continues after a stop. All methods get the rows that RDKit can read and the same split (the
-column `scaffold_split`; OGB's split for molhiv). Networks and the probe use the validation rows to
-choose the epoch and the penalty; forests and LightGBM use the training rows only. scikit-learn
-scores all predictions against the labels of the table.
+column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows
+to choose the epoch; the probe, forests and LightGBM use the training rows only. scikit-learn scores
+all predictions against the labels of the table.
 
 Seconds and memory are those of the training command, from the CSV to the predictions of the test
-rows, with an empty cache. For forests, LightGBM and the probe they include the features, which are
-computed once for all seeds. The seeds of LightGBM and of the probe give equal scores, because their
-fits draw no random numbers.
+rows, with an empty cache. For forests and LightGBM they include the features, which are computed
+once for all seeds. The seeds of LightGBM give equal scores, because its fit draws no random
+numbers.
 """
 
 from __future__ import annotations

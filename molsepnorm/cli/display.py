@@ -112,10 +112,10 @@ class TrainingDisplay(Callback):
         if due or record.epoch == epochs:
             self._last_printed = record.epoch
             loss = "" if math.isnan(record.train_loss) else f"  loss {record.train_loss:.4f}"
+            speed = f"  {record.graphs_per_second:,.0f} graphs/s  {self._time_left(record.epoch)}"
             self.console.print(
-                f"epoch {record.epoch}/{epochs}{loss}{self._score}{' *' if record.best else ''}  "
-                f"{record.graphs_per_second:,.0f} graphs/s  "
-                f"{self._time_left(record.epoch)}"
+                f"epoch {record.epoch}/{epochs}{loss}{self._score}{' *' if record.best else ''}"
+                f"{speed if record.step else ''}"
             )
 
     def on_end(self, result: TrainingResult) -> None:

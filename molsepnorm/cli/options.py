@@ -7,7 +7,7 @@ The options of settings come from `settings.json`, which is generated from the s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,8 +158,8 @@ def training_options(*without: str) -> Decorator:
     return lambda command: setting_options("data")(recipe_options(others(command)))
 
 
-def configuration(options: dict[str, Any]) -> TrainConfig:
-    """Return the configuration for the options of a command."""
+def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
+    """Return the configuration for the options of a command, with values of settings that vary."""
     from molsepnorm.training import load_config
 
     if options.get("dataset") and options.get("data"):
@@ -180,7 +180,7 @@ def configuration(options: dict[str, Any]) -> TrainConfig:
         options.get("dataset") or options.get("data"),
         config=options.get("config"),
         preset=options.get("preset"),
-        overrides={**overrides, **assigned},
+        overrides={**(varied or {}), **overrides, **assigned},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -113,7 +113,8 @@ def ablate(
 
     Prints the mean and standard deviation of each variant, and its mean difference from the first
     variant over pairs of runs with the same seed, with a 95 % interval and the p-value of a paired
-    t-test. Run the same command again to continue after an interruption.
+    t-test. Run the same command again to continue after an interruption. If a setting of the
+    architecture varies, a table is trained on from random weights (--from none).
 
     \b
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
@@ -121,9 +122,13 @@ def ablate(
     """
     from molsepnorm.cli.display import SeriesDisplay, ablation_tables
     from molsepnorm.training import ablate as run
+    from molsepnorm.training.ablation import variants_of
+    from molsepnorm.training.finetuning import is_architecture
 
+    first = next(iter(variants_of(vary).values()))
+    own = {name: value for name, value in first.items() if is_architecture(name)}
     display = SeriesDisplay(quiet=as_json, several=True)
-    ablation = _train_all(run, options, display, output, "ablation", vary=vary, seeds=seeds)
+    ablation = _train_all(run, options, display, output, "ablation", own, vary=vary, seeds=seeds)
     if as_json:
         print_json(ablation.to_json())
         return
@@ -138,15 +143,19 @@ def _train_all(
     display: SeriesDisplay,
     output: Path | None,
     suffix: str,
+    varied: Mapping[str, Any] | None = None,
     **arguments: Any,
 ) -> Runs:
-    """Train the runs, or exit after a signal and say how to continue."""
+    """Train the runs, or exit after a signal and say how to continue.
+
+    A recipe depends on the settings of an architecture that vary: see `read_recipe`.
+    """
     from molsepnorm.training import StopWhen
 
     assigned = options.get("settings", {})
     if "run.seed" in assigned:
         raise click.UsageError("--set run.seed has no effect here: --seeds sets the seeds of runs")
-    config = configuration(options)
+    config = configuration(options, varied)
     if (arguments.get("splits") or config.data.folds) and (
         options.get("fold") or "data.fold" in assigned
     ):

@@ -19,13 +19,14 @@ class EpochRecord:
     """One line of `history.csv`: a validation and the epochs since the previous one."""
 
     epoch: int
-    """Epochs finished; 1 after the first."""
+    """Epochs finished; 1 after the first, 0 for the probe of fine-tuning."""
     step: int
     """Optimiser steps taken so far."""
     lr: float
     """Learning rate of the last step."""
     train_loss: float
-    """Mean loss of all labels in these epochs, with dropout and the weights at each step."""
+    """Mean loss of all labels in these epochs, with dropout and the weights at each step; NaN for
+    epoch 0, an empty cell in the file."""
     val_loss: float
     scores: dict[str, float]
     """Scores of the validation split by metric."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import platform
 import sys
@@ -202,6 +203,8 @@ class RunFolder:
         scores, threads = row.pop("scores"), row.pop("threads")
         row |= {f"val_{name}": score for name, score in scores.items()}
         row |= {"best": int(record.best), "threads": threads}
+        if math.isnan(record.train_loss):
+            row["train_loss"] = None
         try:
             lines = csv.DictReader(io.StringIO(self.read_history().decode()))
             earlier = [line for line in lines if int(line["epoch"]) < record.epoch]

@@ -1,13 +1,14 @@
-"""Heads in closed form, from the embeddings of a network whose weights are not changed.
+"""Heads that are solved for, from the embeddings of a network whose weights do not change.
 
-The strength of the penalty is chosen by the leave-one-out error on the training molecules, which
-ridge regression has in closed form, so neither validation molecules nor several fits are needed.
+All models here are ridge regressions. The penalty is the one with the smallest leave-one-out error
+on the training molecules, which has a closed form. No validation molecules are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,15 +24,15 @@ from molsepnorm.training.objectives.objective import Examples
 __all__ = ["fit_kernel", "fit_linear"]
 
 _MAX_MOLECULES = 20_000
-"""A head is fitted to so many training molecules, drawn at random if there are more."""
+"""Maximum number of training molecules that a head is fitted to; they are drawn at random."""
 _MAX_CENTERS = 1500
-"""A molecule is compared with so many of them. With fewer molecules the regression is exact."""
+"""Maximum number of training molecules in a kernel head. With fewer molecules it is exact."""
 _PENALTIES = np.logspace(-4, 5, 28)
 _SMALL = 1e-9  # eigenvalues below this fraction of the largest are zero up to rounding
 
 
 @dataclass(frozen=True)
-class Embedded:
+class _Embedded:
     """Standardised embeddings of training molecules, and their labels."""
 
     inputs: np.ndarray
@@ -46,14 +47,8 @@ class Embedded:
     """float64 [n]: weights of the molecules."""
 
     @staticmethod
-    def by(network: Graphormer, examples: Examples, train: np.ndarray) -> Embedded:
-        """Embed training molecules in evaluation mode.
-
-        Args:
-            network: network on the device of the examples.
-            examples: all molecules and labels.
-            train: int64 [n], the training molecules.
-        """
+    def of(network: Graphormer, examples: Examples, train: np.ndarray) -> _Embedded:
+        """Embed the training molecules (n,) in evaluation mode."""
         if len(train) > _MAX_MOLECULES:
             train = np.random.default_rng(0).choice(train, _MAX_MOLECULES, replace=False)
         inputs = infer(network, examples.graphs, train, call=network.embed).double().numpy()
@@ -64,24 +59,25 @@ class Embedded:
         weights = np.ones(len(train))
         if examples.weights is not None:
             weights = examples.weights[index].cpu().double().numpy()
-        return Embedded((inputs - mean) / scale, mean, scale, labels, weights)
+        return _Embedded((inputs - mean) / scale, mean, scale, labels, weights)
 
 
 def fit_linear(
     model: PropertyModel, examples: Examples, train: np.ndarray, names: Collection[str]
 ) -> None:
-    """Set the output weights of some targets to those of a linear model of the embeddings.
+    """Replace the output weights of some targets by those of a linear model of the embeddings.
 
     Source: Kumar et al., "Fine-Tuning can Distort Pretrained Features and Underperform
     Out-of-Distribution", ICLR 2022, arXiv 2202.10054: fine-tuning should start from such a head.
 
     Args:
-        model: a model whose network has a linear head.
-        examples, train: as in `Embedded.by`.
-        names: targets whose weights are set.
+        model: a model with a linear head, on the device of the examples.
+        examples: all molecules and labels.
+        train: int64 [n], indices of the training molecules.
+        names: targets whose weights are replaced.
     """
     head, task = model.network.head, model.task
-    embedded = Embedded.by(model.network, examples, train)
+    embedded = _Embedded.of(model.network, examples, train)
     assert isinstance(head, nn.Linear)
     fits = _fits(embedded.inputs, task, embedded)
     for name, rows, fit in zip(task.names, task.columns(), fits, strict=True):
@@ -94,21 +90,20 @@ def fit_linear(
 
 
 def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
-    """Return a model with the body of another one, which is read after every layer, and a
-    `KernelHead`.
+    """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
-    With more than `_MAX_CENTERS` training molecules the solution is restricted to the span of the
-    kernels of some of them.
+    With more than `_MAX_CENTERS` training molecules, the regression is approximated: it is the best
+    one among combinations of the kernels of `_MAX_CENTERS` molecules, which are drawn at random.
 
-    Source of the restriction: Rudi et al., "Less is More: Nyström Computational Regularization",
+    Source of the approximation: Rudi et al., "Less is More: Nyström Computational Regularization",
     NeurIPS 2015, arXiv 1507.04717.
 
     Args:
-        model: the model; it is not changed.
-        examples, train: as in `Embedded.by`.
+        model: the model, on the device of the examples; it is not changed.
+        examples, train: as in `fit_linear`.
     """
     body, task = _read_by_layer(model.network), model.task
-    embedded = Embedded.by(body, examples, train)
+    embedded = _Embedded.of(body, examples, train)
     inputs = centers = torch.from_numpy(embedded.inputs)
     if len(inputs) > _MAX_CENTERS:
         chosen = np.random.default_rng(0).choice(len(inputs), _MAX_CENTERS, replace=False)
@@ -132,67 +127,73 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
 
 
 def _read_by_layer(network: Graphormer) -> Graphormer:
-    """Return a copy of a network that reads out every layer; its head is not used."""
+    """Return a copy of a network that reads out every layer; its head is still to be replaced."""
     device = network.embedding.graph_token.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(replace(network.config, readout="layers"))
-    body = {name: each for name, each in network.state_dict().items() if name[:5] != "head."}
-    copied.load_state_dict({**copied.state_dict(), **body})
+    state = copied.state_dict()
+    state |= {name: each for name, each in network.state_dict().items() if name[:5] != "head."}
+    copied.load_state_dict(state)
     return copied.to(device).eval()
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(NamedTuple):
     """A linear model of p features for the outputs of one target."""
 
     slopes: np.ndarray
     """(outputs, p)."""
     offsets: np.ndarray
     """(outputs,)."""
-    error: float
-    """The leave-one-out error as a share of the labels' variance."""
 
 
-def _fits(features: np.ndarray, task: Task, embedded: Embedded) -> Iterator[_Fit]:
-    """Yield a model of each target from features (n, p) of the molecules."""
+def _fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fit]:
+    """Yield a model of each target from the features (n, p) of the molecules."""
     for target, labels in zip(task.targets, embedded.labels.T, strict=True):
-        used = ~np.isnan(labels) & (embedded.weights > 0)
-        yield _fit(target, features[used], labels[used].astype(np.float64), embedded.weights[used])
+        weights = np.where(np.isnan(labels), 0.0, embedded.weights)
+        if target.class_weights:
+            weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
+        used = weights > 0
+        yield _fit(target, features[used], labels[used].astype(np.float64), weights[used])
 
 
 def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> _Fit:
-    width, none = target.width, np.zeros((target.width, features.shape[1]))
+    """Return a model of one target from the molecules that have a label.
+
+    Without two different labels its outputs are 0: the mean label, or equal probabilities.
+    """
+    slopes, offsets = np.zeros((target.width, features.shape[1])), np.zeros(target.width)
+    values, index = np.unique(labels, return_inverse=True)
+    if len(values) < 2:
+        return _Fit(slopes, offsets)
     if target.kind == "regression":
-        if len(labels) < 2:
-            return _Fit(none, np.zeros(width), 1.0)
-        slopes, offsets, left_out = _ridge(
-            features, ((labels - target.mean) / target.scale)[:, None], weights
-        )
-        error = np.average(
-            (left_out[:, 0] - (labels - target.mean) / target.scale) ** 2, weights=weights
-        )
-        return _Fit(slopes, offsets, float(error))
-    classes = labels.astype(int)
-    if target.class_weights:
-        weights = weights * np.array(target.class_weights)[classes]
-    present = np.unique(classes)
-    if len(present) < max(width, 2):
-        return _Fit(none, np.zeros(width), 1.0)
-    shown = (classes[:, None] == (present if width > 1 else present[1:])).astype(np.float64)
-    slopes, offsets, left_out = _ridge(features, shown, weights)
-    error = np.average((left_out - shown) ** 2, axis=0, weights=weights) / shown.var(axis=0)
-    return _as_logits(_Fit(slopes, offsets, float(error.mean())), left_out, classes, weights)
+        standardised = (labels - target.mean) / target.scale
+        return _Fit(*_ridge(features, standardised[:, None], weights)[:2])
+    found = _logits(features, index, weights)
+    if target.width == 1:
+        return found
+    if len(values) == 2:  # one logit is the difference of two
+        found = _Fit(*(np.concatenate([-part, part]) / 2 for part in found))
+    offsets -= np.log(len(labels))  # of classes that no molecule has
+    slopes[values.astype(int)], offsets[values.astype(int)] = found
+    return _Fit(slopes, offsets)
 
 
-def _as_logits(fit: _Fit, left_out: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _Fit:
-    """Return the model whose outputs are logits, by a logistic regression on the predictions (n, k)
-    for molecules that were left out."""
+def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _Fit:
+    """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
+
+    The indicators of the classes are regressed. Their leave-one-out predictions are the inputs of a
+    logistic regression, which gives the scale and the offset of the logits.
+    """
     from sklearn.linear_model import LogisticRegression
 
+    indicators = np.eye(classes.max() + 1)[classes]
+    if indicators.shape[1] == 2:
+        indicators = indicators[:, 1:]
+    slopes, offsets, left_out = _ridge(features, indicators, weights)
     scale = left_out.std() or 1.0
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
-    turn = logistic.coef_ / scale
-    return _Fit(turn @ fit.slopes, turn @ fit.offsets + logistic.intercept_, fit.error)
+    factors = logistic.coef_ / scale
+    return _Fit(factors @ slopes, factors @ offsets + logistic.intercept_)
 
 
 def _ridge(
@@ -212,7 +213,7 @@ def _ridge(
     best: tuple[float, np.ndarray, np.ndarray] | None = None
     for penalty in _PENALTIES:
         shrunk = projected / (values + penalty)[:, None]
-        leverage = squares @ (1 / (values + penalty)) + weights
+        leverage = squares @ (1 / (values + penalty))
         residual = (response - rotated @ shrunk) / (1 - leverage.clip(max=1 - 1e-6))[:, None]
         error = float((residual**2).sum())
         if best is None or error < best[0]:

@@ -192,8 +192,9 @@ def _train(
         probed = loaded.new_targets if loaded and _is_probed(config) else ()
         if not (config.run.epochs or probed or resume):
             raise ConfigError(
-                "run.epochs: 0 trains nothing. It is for the probe of fine-tuning (finetune.probe), "
-                "which fits the outputs of new targets: set it to 1 or more, or use --from"
+                "run.epochs: 0 is for the probe of fine-tuning (finetune.probe), which fits the "
+                "outputs of new targets, and there is none here: set it to 1 or more, or name a "
+                "model by --from"
             )
         trainer = Trainer(config, dataset, model, run, callback, world, probed)
         if resume:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -230,3 +231,40 @@ def test_the_same_command_continues_a_stopped_ablation(ablate, ok, run, tmp_path
 )
 def test_invalid_variations_are_refused(ablate, refused, vary, message):
     assert message in refused(*ablate[:-1], vary)
+
+
+@pytest.mark.parametrize(
+    ("vary", "start"),
+    [
+        ("norm=shared,sep", None),
+        ("model.layers=1,2", None),
+        ("optim.lr=1e-3,1e-4", "molsepnorm-small"),
+    ],
+)
+def test_a_varied_architecture_is_trained_from_random_weights(
+    tmp_path, write_table, ok, monkeypatch, vary, start
+):
+    """The recipe for tables otherwise starts from a model, which has its own architecture."""
+    from molsepnorm.training import Ablation
+
+    seen = []
+
+    def ablate(config, folder, vary, **others):
+        seen.extend(config.changed({name: vary[name][1]}) for name in vary if name != "norm")
+        seen.append(config)
+        return Ablation(folder, "", {}, {}, finished=True)
+
+    monkeypatch.setattr("molsepnorm.training.ablate", ablate)
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    ok("ablate", "--data", table, "--targets", "y", "--vary", vary, "--json")
+    starts = [each.finetune.start for each in seen]
+    assert starts == [start and Path(start)] * len(starts)
+
+
+def test_an_architecture_cannot_vary_from_a_named_start(tmp_path, write_table, refused):
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    message = refused(
+        *("ablate", "--data", table, "--targets", "y", "--from", "molsepnorm-small"),
+        *("--vary", "model.layers=2,3"),
+    )
+    assert "molsepnorm-small has another architecture or other features: model.layers is" in message

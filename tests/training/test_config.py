@@ -91,7 +91,7 @@ def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
         ("optim.weight_decay", -1, "optim.weight_decay: "),
         ("optim.clip_norm", 0, "optim.clip_norm: "),
         ("optim.ema", 1, "optim.ema: .*less than 1"),
-        ("run.epochs", 0, "run.epochs: .*greater than or equal to 1; got 0"),
+        ("run.epochs", -1, "run.epochs: .*greater than or equal to 0; got -1"),
         ("run.epochs", 1.5, "run.epochs: .*integer"),
         ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
         ("run.blocks", 0, "run.blocks: "),
@@ -125,7 +125,7 @@ def test_an_invalid_value_gives_a_clear_error(name, value, message):
 def test_all_errors_are_reported_at_once():
     """Each error has a line of its own."""
     with pytest.raises(ConfigError) as caught:
-        load_config("zinc", overrides={"optim.lr": 0, "run.epochs": 0, "data.sede": 1})
+        load_config("zinc", overrides={"optim.lr": 0, "run.epochs": -1, "data.sede": 1})
     assert len(str(caught.value).splitlines()) == 3
 
 

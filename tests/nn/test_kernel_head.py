@@ -1,0 +1,59 @@
+"""The kernel head against a loop in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.nn.kernel_head import KernelHead, matern
+
+
+def filled(width: int, centers: int, outputs: int) -> KernelHead:
+    torch.manual_seed(0)
+    head = KernelHead(width, centers, outputs)
+    for buffer in head.buffers():
+        buffer.normal_()
+    head.scale.uniform_(0.5, 2)
+    return head
+
+
+@pytest.mark.parametrize(("rows", "centers"), [(1, 1), (3, 4), (40, 60)])
+def test_outputs_equal_a_loop_over_molecules_and_centres(rows: int, centers: int) -> None:
+    head = filled(5, centers, 2)
+    read = torch.randn(rows, 5)
+    read[0] = head.centers[0] * head.scale + head.mean  # at the distance 0
+    mean, scale, known, weight, bias = (
+        each.double().tolist()
+        for each in (head.mean, head.scale, head.centers, head.weight, head.bias)
+    )
+    expected = []
+    for row in read.double().tolist():
+        z = [(x - m) / s for x, m, s in zip(row, mean, scale, strict=True)]
+        values = list(bias)
+        for number, center in enumerate(known):
+            squares = sum((a - b) ** 2 for a, b in zip(z, center, strict=True))
+            distance = math.sqrt(3 * 0.1 / 5 * squares)
+            for output in range(2):
+                kernel = (1 + distance) * math.exp(-distance)
+                values[output] += weight[output][number] * kernel
+        expected.append(values)
+    torch.testing.assert_close(head(read), torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
+    kernel = matern(torch.zeros(1, 4), torch.tensor([0.0, 1, 5, 100])[:, None].expand(-1, 4))[0]
+    assert kernel[0] == 1
+    assert (kernel.diff() < 0).all()
+    assert kernel[-1] < 1e-10
+
+
+def test_a_kernel_head_has_no_parameters_to_train() -> None:
+    config = GraphormerConfig(
+        layers=2, width=8, heads=2, readout="layers", head="kernel", centers=3
+    )
+    network = Graphormer(config)
+    assert not list(network.head.parameters())
+    assert network.head.centers.shape == (3, 2 * 2 * 8)
