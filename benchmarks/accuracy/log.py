@@ -18,6 +18,7 @@ from environment import changed, commit, machine
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.training import TrainConfig, load_config
+from molsepnorm.training.finetuning import NO_START
 from molsepnorm.training.folder import RunFolder
 
 __all__ = ["LOG", "Curve", "Logged", "append", "from_folder", "read", "short"]
@@ -210,7 +211,8 @@ def from_folder(
 def described(config: TrainConfig) -> dict[str, Any]:
     """Return the fields of a line that describe the configuration."""
     settings = _settings(config)
-    recipe = _settings(load_config(config.data.dataset or config.data.table))
+    start = {"finetune.start": config.finetune.start or NO_START} if config.data.table else {}
+    recipe = _settings(load_config(config.data.dataset or config.data.table, overrides=start))
     sections: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         section, _, key = name.partition(".")

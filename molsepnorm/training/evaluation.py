@@ -31,10 +31,10 @@ class Evaluation(NamedTuple):
     """Number of molecules that were scored."""
     not_finite: int
     """Number of molecules with a prediction that is not finite; its target has no scores."""
+    leak: str | None
+    """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
     scores: dict[str, float]
     """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
-    leak: str | None = None
-    """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
 
 
 class Selection(NamedTuple):
@@ -82,7 +82,7 @@ def evaluate(
     scores = dataset_scores(dataset, model.task, predictions, labels)
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     leak = model.leak(data.dataset, allow=True)
-    return Evaluation(dataset, split, len(graphs), not_finite, scores, leak)
+    return Evaluation(dataset, split, len(graphs), not_finite, leak, scores)
 
 
 def select(

@@ -376,7 +376,7 @@ BAD = {
     "bad value": (
         2,
         "run.epochs",
-        lambda p, t: ("train", "--data", p / "data.csv", "--epochs", 0),
+        lambda p, t: ("train", "--data", p / "data.csv", "--epochs", -1),
     ),
     "not a number": (2, "--epochs", lambda p, t: ("train", "--epochs", "many")),
     "unknown preset": (

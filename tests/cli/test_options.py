@@ -96,8 +96,9 @@ def test_every_option_of_a_setting_is_tested_here():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_changes_only_its_setting(config_of, name):
     text, value = OPTIONS[name]
-    plain = config_of("--data", "x.csv").model_dump()
-    changed = config_of("--data", "x.csv", f"--{name}", text).model_dump()
+    source = ("--data", "x.csv", "--from", "none")
+    plain = config_of(*source).model_dump()
+    changed = config_of(*source, f"--{name}", text).model_dump()
     section, _, key = SETTINGS[name].partition(".")
     assert changed[section][key] == value != plain[section][key]
     changed[section][key] = plain[section][key]

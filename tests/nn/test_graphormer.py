@@ -546,8 +546,8 @@ def test_a_dropout_probability_out_of_range_is_refused(name: str, p: float) -> N
         ("last_graph_norm", "layer, batch, rms, none"),
         ("norm_order", "pre, post"),
         ("local", "none, gine"),
-        ("readout", r"token, mean, sum, token\+mean, token\+sum"),
-        ("head", "linear, mlp"),
+        ("readout", r"token, mean, sum, token\+mean, token\+sum, layers"),
+        ("head", "linear, mlp, kernel"),
     ],
 )
 def test_an_unknown_choice_is_refused_with_the_known_ones(name: str, known: str) -> None:

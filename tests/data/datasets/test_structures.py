@@ -142,5 +142,5 @@ def test_settings_of_labels_are_refused(files, settings):
 
 def test_there_is_one_source_of_molecules(files):
     for other in ({"table": files[0]}, {"dataset": "zinc"}):
-        with pytest.raises(ValueError, match=r"name one source: .*data.structures \(files of mol"):
+        with pytest.raises(ValueError, match=r"name one source: .*data.structures"):
             DataConfig(structures=files, **other)
