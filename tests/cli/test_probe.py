@@ -62,3 +62,8 @@ def test_embeddings_are_those_of_every_layer(workspace, ok, tmp_path):
     model = ("embed", "--model", workspace / "run", "--smiles", "CCO", "--smiles", "CCN")
     ok(*model, "-o", out, "--processes", "1")
     assert np.stack(pd.read_parquet(out)["embedding"]).shape == (2, 32)
+
+
+def test_a_probe_can_be_analysed(workspace, ok, tmp_path):
+    ok("analyze", "--model", workspace / "run", "--split", "all", "-o", tmp_path / "report")
+    assert json.loads((tmp_path / "report" / "geometry.json").read_text())["molecules"] == 30
