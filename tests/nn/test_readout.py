@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch_geometric.typing
-from support import batch_of
+from support import SMALL, batch_of, far_from_initial
 
 from molsepnorm.molecules import featurize
-from molsepnorm.nn import GraphBatch, GraphormerConfig
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.readout import GraphTokenReadout, Readout
 
@@ -58,3 +60,20 @@ def test_sums_are_equal_with_and_without_torch_scatter(
     x = torch.randn(len(batch.mask), 3, dtype=torch.float64)
     plain, fast = (cls("sum", 3)(x, batch) for cls in (Readout, FastReadout))
     torch.testing.assert_close(plain, fast)
+
+
+def test_layers_read_out_the_token_and_the_mean_after_every_layer() -> None:
+    """The last layer is read as by token+mean; the first one is that of a hook."""
+    config = GraphormerConfig(**{**SMALL, "readout": "layers"})
+    network = far_from_initial(config)
+    plain = Graphormer(replace(config, readout="token+mean")).eval()
+    body = {k: v for k, v in network.state_dict().items() if k[:5] != "head."}
+    plain.load_state_dict(body, strict=False)
+    batch = batch_of([featurize.get("zinc")(text) for text in SMILES], config, 2)
+    seen = []
+    network.layers[0].register_forward_hook(lambda module, inputs, result: seen.append(result[0]))
+    with torch.no_grad():
+        found, last = network.embed(batch), plain.embed(batch)
+    assert found.shape == (len(SMILES), 3 * 2 * 16)
+    torch.testing.assert_close(found[:, -32:], last)
+    torch.testing.assert_close(found[:, :32], Readout("token+mean", 16)(seen[0], batch))

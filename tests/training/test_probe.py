@@ -195,7 +195,7 @@ def one_class_weights(kind: str, balanced: bool, labels: np.ndarray, count: int)
 @pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize(("kind", "count"), [("binary", 2), ("multiclass", 2), ("multiclass", 3)])
 def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced):
-    """Of the predictions for molecules that were left out, with the class weights."""
+    """It is fitted to leave-one-out predictions, with the class weights."""
     labels = (np.digitize(some_labels(random), [3.0, 5.5]) % count).astype(float)
     target = one_class_weights(kind, balanced, labels[TRAIN], count)
     model = start(target)
