@@ -201,7 +201,10 @@ def _ridge(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return slopes (k, p), offsets (k,) and leave-one-out predictions (n, k) of labels (n, k).
 
-    The penalty is the one with the smallest leave-one-out error. The offset is not penalised.
+    The penalty is the one with the smallest leave-one-out error. The offset is not penalised. The
+    error is that of fits in which the offset, too, leaves the molecule out; otherwise the penalty
+    would vanish where there are as many features as molecules. The predictions use the mean label
+    of all molecules, since a mean without the molecule reveals its label.
     """
     weights = weights / weights.sum()
     means = weights @ features, weights @ labels
@@ -214,10 +217,15 @@ def _ridge(
     for penalty in _PENALTIES:
         shrunk = projected / (values + penalty)[:, None]
         leverage = squares @ (1 / (values + penalty))
-        residual = (response - rotated @ shrunk) / (1 - leverage.clip(max=1 - 1e-6))[:, None]
-        error = float((residual**2).sum())
+        residual = response - rotated @ shrunk
+        error = float(((residual / _complement(leverage + weights)) ** 2).sum())
         if best is None or error < best[0]:
-            best = error, vectors @ shrunk, labels - residual / root
+            left_out = labels - residual / _complement(leverage) / root
+            best = error, vectors @ shrunk, left_out
     assert best is not None
     slopes = best[1].T
     return slopes, means[1] - slopes @ means[0], best[2]
+
+
+def _complement(leverage: np.ndarray) -> np.ndarray:  # (n, 1)
+    return (1 - leverage.clip(max=1 - 1e-6))[:, None]
