@@ -1,4 +1,4 @@
-"""What `predict` and `embed` share: their options, and the molecules that they read."""
+"""The options that `predict` and `embed` share, and the molecules that they read."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_atoms_are_in_the_order_of_the_smiles(smiles):
 
 @pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
 def test_only_the_order_differs_from_the_featurisers_graph(name):
-    """The same rows of features, and the same features at both ends of every bond."""
+    """Rows of features are the same, and so are the features at both ends of every bond."""
     texts = [spelling(smiles, seed) for smiles in MOLECULES[:7] for seed in range(3)]
     for one, other in zip(get(name).many(texts), in_smiles_order(get(name), texts), strict=True):
         assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
