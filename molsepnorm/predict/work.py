@@ -183,7 +183,7 @@ class Embed:
 
     def __call__(self, prepared: Prepared) -> Embeddings:
         network, errors = self.model.network, list(prepared.errors)
-        width, read = network.config.width, network.readout.width + network.config.molecule_features
+        width, read = network.config.width, network.embedding_width
         molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
         atoms = [np.empty((0, width), dtype=np.float32)] * len(errors)
         for rows, encoded in prepared.groups:

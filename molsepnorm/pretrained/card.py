@@ -27,7 +27,7 @@ class Source:
     molecules: int
     """Number of molecules."""
     sha256: str
-    """SHA-256 digest of the file of SMILES."""
+    """SHA-256 digest of the SMILES, joined by line breaks."""
 
     def __post_init__(self) -> None:
         _require_digest(self.sha256)

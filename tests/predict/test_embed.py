@@ -17,6 +17,7 @@ import molsepnorm.predict.predictor as module
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
+from molsepnorm.nn import Graphormer
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
 from molsepnorm.predict.work import Predict
@@ -288,3 +289,17 @@ def test_parquet_needs_pyarrow(predictor, tmp_path, monkeypatch):
 def test_a_source_without_chunks_writes_nothing(predictor, tmp_path):
     assert _write(predictor, tmp_path / "out.csv", chunks=[]) == (0, 0)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("atoms", [False, True])
+def test_a_network_that_reads_every_layer_gives_all_channels(atoms):
+    """As the networks do whose best epoch of fine-tuning is 0."""
+    torch.manual_seed(0)
+    config = GraphormerConfig(layers=2, width=8, ffn_width=8, heads=2, readout="layers")
+    network = Graphormer(config).eval()
+    task = Task((Target("y", "regression"),), "mae")
+    predictor = Predictor(PropertyModel(network, "zinc", task), "cpu", processes=1)
+    found = predictor.embed(["CCO", "c1ccccc1O"], atoms=atoms)
+    assert found.molecules.shape == (2, 2 * 2 * 8) and np.isfinite(found.molecules).all()
+    if atoms:
+        assert [each.shape for each in found.atoms] == [(3, 8), (7, 8)]

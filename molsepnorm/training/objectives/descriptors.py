@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import PretrainingConfig
@@ -29,6 +26,7 @@ class Descriptors(Pretext):
     a random share of them. RDKit's descriptors and a share of 70 % are ours.
     """
 
+    prepare = staticmethod(with_structure_targets)
     mean: Tensor
     scale: Tensor
 
@@ -41,10 +39,6 @@ class Descriptors(Pretext):
         self.register_buffer("mean", mean.clone(), persistent=False)
         self.register_buffer("scale", scale.clone(), persistent=False)
         self.head = nn.Linear(network.embedding_width, len(mean))
-
-    @staticmethod
-    def prepare(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
-        return with_structure_targets(dataset, progress)
 
     def forward(
         self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import PretrainingConfig
@@ -24,6 +21,7 @@ class Fingerprint(Pretext):
     Source: KPGT (Li et al., KDD 2022, arXiv 2206.03364) predicts the bits of another fingerprint.
     """
 
+    prepare = staticmethod(with_structure_targets)
     shifts: Tensor
 
     def __init__(
@@ -34,10 +32,6 @@ class Fingerprint(Pretext):
         shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
         self.register_buffer("shifts", shifts, persistent=False)
         self.head = nn.Linear(network.embedding_width, 8 * packed.shape[1])
-
-    @staticmethod
-    def prepare(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
-        return with_structure_targets(dataset, progress)
 
     def forward(
         self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
