@@ -1,13 +1,15 @@
 """A trained model as a folder: the network, and everything that is needed to use it.
 
 A model folder holds `config.json` (featuriser, task, network, versions, digests of both files) and
-`model.safetensors`. Nothing is pickled.
+`model.safetensors`. Nothing is pickled. A model may average the predictions of several networks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,12 +40,14 @@ __all__ = [
     "weights_digest",
 ]
 
-SCHEMA = 1
-"""Version of the folder's format; it is increased whenever the meaning of an entry changes."""
+SCHEMA = 2
+"""Version of the folder's format; it is increased whenever the meaning of an entry changes. A model
+of one network is written as version 1."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
 
+_PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # `molsepnorm convert` writes the last one
 
@@ -53,6 +57,9 @@ _WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueErr
 @dataclass
 class PropertyModel:
     """A network, the featuriser of its molecules, and the task of its outputs.
+
+    It may have partners: further networks of the same inputs and outputs. The prediction is then a
+    weighted mean over all networks. Embeddings, analyses and fine-tuning use `network` alone.
 
     >>> import tempfile
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -75,6 +82,30 @@ class PropertyModel:
     excludes: dict[str, str] = field(default_factory=dict)
     """Data sets that the model must not be evaluated on, by name, each with the reason. They are
     those of its card and of the models that it was fine-tuned from."""
+    partners: tuple[Graphormer, ...] = ()
+    """Networks whose predictions are averaged with those of `network`."""
+    weights: tuple[float, ...] = (1.0,)
+    """Weight of each of the `networks` in the mean; they sum to 1."""
+
+    def __post_init__(self) -> None:
+        _require_shares(self.weights, len(self.networks))
+
+    @property
+    def networks(self) -> tuple[Graphormer, ...]:
+        """All networks that predict: `network`, then its partners."""
+        return (self.network, *self.partners)
+
+    def to(self, device: torch.device | str) -> PropertyModel:
+        """Move all networks to a device, and return the model."""
+        for network in self.networks:
+            network.to(device)
+        return self
+
+    def mean(self, predictions: Sequence[Any]) -> Any:
+        """Return the weighted mean of one array or tensor of predictions per network."""
+        if len(predictions) == 1:
+            return predictions[0]
+        return sum(w * each for w, each in zip(self.weights, predictions, strict=True))
 
     @property
     def encoding(self) -> EncodingSpec:
@@ -116,9 +147,13 @@ class PropertyModel:
             StorageError: the folder holds other files, or it cannot be written.
         """
         require_replaceable(folder)
-        weights = save({name: t.contiguous() for name, t in self.network.state_dict().items()})
+        tensors = dict(self.network.state_dict())
+        for number, partner in enumerate(self.partners, start=1):
+            state = partner.state_dict().items()
+            tensors |= {_PARTNER.format(number) + name: each for name, each in state}
+        weights = save({name: tensor.contiguous() for name, tensor in tensors.items()})
         about: dict[str, Any] = {
-            "schema": SCHEMA,
+            "schema": SCHEMA if self.partners else 1,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
             "featurizer_version": featurize.SIZES[self.featurizer].version,
@@ -130,6 +165,9 @@ class PropertyModel:
             about["objective"] = self.objective
         if self.excludes:
             about["excludes"] = self.excludes
+        if self.partners:
+            about["partners"] = [asdict(partner.config) for partner in self.partners]
+            about["weights"] = list(self.weights)
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -152,29 +190,63 @@ class PropertyModel:
         about = _read_config(folder / _CONFIG)
         weights = _read_weights(folder / _WEIGHTS, about)
         try:
-            config = GraphormerConfig(**about["network"])
+            described = [about["network"], *about.get("partners", [])]
+            configs = [GraphormerConfig(**each) for each in described]
             task = Task.from_json(about["task"])
-            if task.outputs != config.outputs:
-                raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
             featurizer = about["featurizer"]
             excludes = dict(about.get("excludes", {}))
-            _require_featurizer(folder / _CONFIG, about, config)
-            _require_enough_weights(config, weights)
+            shares = tuple(about.get("weights", (1.0,)))
+            _require_shares(shares, len(configs))
+            for config in configs:
+                _require_fitting(config, configs[0], task)
+                _require_featurizer(folder / _CONFIG, about, config)
+                _require_enough_weights(config, weights)
         except _WRONG_ENTRY as error:
             _check_entries(folder / _CONFIG, about)  # names the entry
             raise ModelError(
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
         try:
-            with torch.random.fork_rng():  # the initial weights are replaced
-                network = Graphormer(config)
-            network.load_state_dict(weights)
+            network, *partners = _networks(configs, weights)
+            excludes |= read_exclusions(folder)
+            objective = about.get("objective", SUPERVISED)
+            return PropertyModel(
+                network, featurizer, task, objective, excludes, tuple(partners), shares
+            )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
             raise _other_weights(folder / _WEIGHTS, error) from error
-        excludes |= read_exclusions(folder)
-        objective = about.get("objective", SUPERVISED)
-        return PropertyModel(network.eval(), featurizer, task, objective, excludes)
+
+
+def _networks(configs: Sequence[GraphormerConfig], weights: dict[str, Tensor]) -> list[Graphormer]:
+    """Return the networks in evaluation mode, with their weights; the first has no prefix."""
+    networks = []
+    for number, config in reversed([*enumerate(configs)]):
+        with torch.random.fork_rng():  # the initial weights are replaced
+            network = Graphormer(config)
+        prefix = _PARTNER.format(number) if number else ""
+        own = [name for name in weights if name.startswith(prefix)]
+        network.load_state_dict({name.removeprefix(prefix): weights.pop(name) for name in own})
+        networks.append(network.eval())
+    return networks[::-1]
+
+
+def _require_shares(weights: Sequence[float], count: int) -> None:
+    """Check the weights of the networks' predictions."""
+    finite = all(math.isfinite(weight) and weight >= 0 for weight in weights)
+    if len(weights) != count or not finite or abs(sum(weights) - 1) > 1e-6:
+        raise ConfigError(
+            f"the mean over {count} network(s) needs as many weights, which sum to 1; got "
+            f"{weights!r:.80}"
+        )
+
+
+def _require_fitting(config: GraphormerConfig, first: GraphormerConfig, task: Task) -> None:
+    """Check that a network has the task's outputs, and reads the molecules of the first one."""
+    if task.outputs != config.outputs:
+        raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
+    if (config.atom_sizes, encoding_of(config)) != (first.atom_sizes, encoding_of(first)):
+        raise ConfigError("the networks read different features or encodings of molecules")
 
 
 def require_replaceable(folder: Path | str) -> None:
@@ -246,6 +318,8 @@ class _Description:
     featurizer_version: str = "1"
     objective: str = SUPERVISED
     excludes: dict[str, str] = field(default_factory=dict)
+    partners: list[GraphormerConfig] = field(default_factory=list)
+    weights: list[float] = field(default_factory=lambda: [1.0])
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import io
 import json
 import os
+from math import nan
 
 import numpy as np
 import pytest
@@ -80,6 +82,85 @@ def test_classes_and_their_weights_are_read_back(tmp_path):
     )
 
 
+def _joined() -> PropertyModel:
+    """Return a model of three networks, one of them with another architecture."""
+    one, two, three = _model(0), _model(1), _model(2, layers=2, heads=4)
+    partners = two.network, three.network
+    return dataclasses.replace(one, partners=partners, weights=(0.5, 0.3, 0.2))
+
+
+def test_several_networks_are_read_back_exactly(tmp_path):
+    model = _joined()
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["schema"] == SCHEMA == 2
+    again = PropertyModel.from_pretrained(tmp_path)
+    assert again.weights == model.weights
+    for here, there in zip(model.networks, again.networks, strict=True):
+        assert here.config == there.config and not there.training
+        ours, theirs = here.state_dict(), there.state_dict()
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
+    """Of values and of probabilities; the spread is the weighted standard deviation."""
+    model = _joined()
+    alone = [
+        Predictor(dataclasses.replace(model, network=each, partners=(), weights=(1.0,)))
+        for each in model.networks
+    ]
+    values = np.array([[list(p.values.values()) for p in one.predict(SMILES)] for one in alone])
+    weights = np.array(model.weights)[:, None, None]
+    mean = (weights * values).sum(0)
+    sd = np.sqrt((weights * (values - mean) ** 2).sum(0))
+    found = Predictor(model).predict(SMILES)
+    np.testing.assert_allclose([list(p.values.values()) for p in found], mean, rtol=1e-5)
+    np.testing.assert_allclose([list(p.spread.values()) for p in found], sd, rtol=1e-3)
+    assert alone[0].predict(SMILES)[0].spread == {}
+    out = io.StringIO()
+    predict_rows(
+        Predictor(model), [{"smiles": [*SMILES, "?"]}], out, smiles_column="smiles", source="table"
+    )
+    header, first, *_, last = out.getvalue().splitlines()
+    assert header == "smiles,logS_pred,logS_spread,toxic_pred,toxic_spread,error"
+    expected = [mean[0, 0], sd[0, 0], mean[0, 1], sd[0, 1]]
+    np.testing.assert_allclose([float(x) for x in first.split(",")[1:5]], expected, rtol=1e-3)
+    assert last.startswith("?,,,,,")
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.3, 0.3), (1.2, -0.1, -0.1), (nan,) * 3])
+def test_weights_of_networks_must_sum_to_one(tmp_path, weights):
+    model = _joined()
+    with pytest.raises(ConfigError, match=r"the mean over 3 network\(s\) needs as many weights"):
+        dataclasses.replace(model, weights=weights)
+    model.save_pretrained(tmp_path)
+    _change(tmp_path / "config.json", lambda about: about.update(weights=list(weights)))
+    with pytest.raises(ModelError, match="config.json"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_networks_that_do_not_fit_each_other_are_refused(tmp_path):
+    """Networks that read other encodings, and one that is missing in the file of weights."""
+    model = _joined()
+    model.save_pretrained(tmp_path)
+
+    def lengthen(about):
+        about["partners"][0]["max_path_length"] = 2
+
+    _change(tmp_path / "config.json", lengthen)
+    with pytest.raises(ModelError, match="read different features or encodings"):
+        PropertyModel.from_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+
+    def drop(about):
+        about["partners"].pop()
+        about["weights"] = [0.5, 0.5]
+
+    _change(tmp_path / "config.json", drop)
+    with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
 def test_a_folder_of_the_first_version_is_read(tmp_path):
     """It has no entries for classes, class weights and the regression loss."""
     model = _model()
@@ -104,7 +185,7 @@ def test_the_folder_holds_json_and_safetensors(tmp_path):
         "model.safetensors",
     ]
     about = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert about["schema"] == SCHEMA
+    assert about["schema"] == 1 and "partners" not in about  # which earlier versions read
     assert about["featurizer"] == "zinc"
     assert [target["name"] for target in about["task"]["targets"]] == ["logS", "toxic"]
     assert about["network"]["width"] == 16

@@ -124,10 +124,11 @@ class TrainingDisplay(Callback):
             return
         metrics = result.metrics
         if not self.quiet:
-            self.console.print(
-                f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
-                f"{metrics['chosen_by']}. Time: {_clock(metrics['seconds'])}"
-            )
+            made = f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
+            made += metrics["chosen_by"]
+            if "members" in metrics:
+                made = f"Mean of {len(metrics['members'])} models"
+            self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
         splits = {"val": "val", "test": "test", "test, constant": "test_constant"}
         scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
         self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))

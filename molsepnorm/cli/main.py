@@ -22,6 +22,7 @@ _COMMANDS = {
     "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
     "data": "Check a table, list the named data sets, encode one.",
+    "ensemble": "Join trained models to one.",
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",
     "analyze": "Compare the embeddings of trained models.",

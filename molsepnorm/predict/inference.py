@@ -25,6 +25,7 @@ __all__ = [
     "on_device",
     "pick_device",
     "predict",
+    "predict_each",
     "products_in",
 ]
 
@@ -98,8 +99,14 @@ def infer(
 
 def predict(
     model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
-) -> np.ndarray:  # float32 (G, T)
+) -> np.ndarray:  # float32 (G, O)
     """Return the model's predictions for molecules, in the targets' own units."""
-    return model.task.predictions(
-        infer(model.network, tensors, graphs, precision=precision)
-    ).numpy()
+    return model.mean(predict_each(model, tensors, graphs, precision))
+
+
+def predict_each(
+    model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
+) -> list[np.ndarray]:  # float32 (G, O) each
+    """Return the predictions of each of the model's networks."""
+    outputs = (infer(each, tensors, graphs, precision=precision) for each in model.networks)
+    return [model.task.predictions(each).numpy() for each in outputs]

@@ -45,6 +45,9 @@ class Prediction:
     """The reason why the row failed."""
     probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
     """Probability of each class, by multi-class target."""
+    spread: dict[str, float] = field(default_factory=dict)
+    """Standard deviation of the predictions of the model's networks, by target, of a multi-class
+    target that of the most probable class; empty for a model of one network."""
 
 
 class Predictor:
@@ -89,7 +92,15 @@ class Predictor:
         self._prepare = Prepare(model, self.device)
         self._run = Run(model, self.device, precision)
         self._run_here = self.device.type != "cpu"
-        model.network.to(self.device).eval()
+        model.to(self.device)
+        for network in model.networks:
+            network.eval()
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of all targets, see `Outcome.columns`."""
+        none = self._run(Prepared([], []))
+        return [*chain.from_iterable(none.columns(self.model.task))]
 
     @staticmethod
     def from_pretrained(
@@ -202,19 +213,20 @@ class Predictor:
             yield [rows[start:end] for start, end in pairwise(ends)]
 
     def _by_row(self, smiles: list[str], outcome: Outcome) -> Iterator[Prediction]:
+        task = self.model.task
         tables = [
             (target, zip(*(column.tolist() for column in columns.values()), strict=True))
-            for target, columns in zip(
-                self.model.task.targets, outcome.columns(self.model.task), strict=True
-            )
+            for target, columns in zip(task.targets, task.tables(outcome.values), strict=True)
         ]
-        for text, error in zip(smiles, outcome.errors, strict=True):
+        spreads = {name: each.tolist() for name, each in outcome.spreads(task).items()}
+        for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
             values, probabilities = {}, {}
             for target, rows in tables:
                 values[target.name], *others = next(rows)
                 if others:
                     probabilities[target.name] = dict(zip(target.classes, others, strict=True))
             if error is None:
-                yield Prediction(text, values, None, probabilities)
+                spread = {name: each[row] for name, each in spreads.items()}
+                yield Prediction(text, values, None, probabilities, spread)
             else:
                 yield Prediction(text, None, error)

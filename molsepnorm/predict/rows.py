@@ -13,7 +13,6 @@ import numpy as np
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import csv_writer
 from molsepnorm.predict.predictor import Predictor
-from molsepnorm.predict.work import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +37,8 @@ def predict_rows(
     """Write a table with predictions, keeping its rows, their order and all columns.
 
     The new columns are <target>_pred for each target, <target>_prob_<class> for each class of a
-    multi-class target, and `error`, the reason why a row failed. Numbers have six digits.
+    multi-class target, <target>_spread if the model has several networks (see `Prediction`), and
+    `error`, the reason why a row failed. Numbers have six digits.
 
     Args:
         predictor: the predictor.
@@ -62,8 +62,7 @@ def predict_rows(
     if table.columns is None:
         return 0, 0
     task = predictor.model.task
-    empty = Outcome(np.empty((0, task.outputs)), [])
-    added = [*chain.from_iterable(empty.columns(task)), ERROR]
+    added = [*predictor.columns, ERROR]
     table.check(added)
     writer = csv_writer(out, os.linesep)
     writer.writerow([*table.columns, *added])

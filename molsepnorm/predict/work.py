@@ -29,7 +29,7 @@ from molsepnorm.molecules.encodings.encoding import (
 )
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.inference import Precision, infer, predict
+from molsepnorm.predict.inference import Precision, infer, predict_each
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -72,13 +72,34 @@ class Outcome:
     errors: list[str | None]
     """For each SMILES the reason why its row failed, or None: it is invalid, or a prediction is not
     finite."""
+    spread: np.ndarray | None = None
+    """float32 [R, O]: standard deviation of the networks' predictions; None for one network."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
 
         `predict_rows` writes all of them. An interval or a domain flag is one more column here.
         """
-        return task.tables(self.values)
+        tables = task.tables(self.values)
+        for name, spread in self.spreads(task).items():
+            tables[task.names.index(name)][f"{name}_spread"] = spread
+        return tables
+
+    def spreads(self, task: Task) -> dict[str, np.ndarray]:  # (R,) each
+        """Return the spread of each target's value or probability; that of the most probable class
+        if there are several. Empty for one network."""
+        if self.spread is None:
+            return {}
+        chosen = (
+            self.values[:, columns].argmax(1, keepdims=True)
+            if target.kind == "multiclass"
+            else np.zeros((len(self.values), 1), dtype=int)
+            for target, columns in zip(task.targets, task.columns(), strict=True)
+        )
+        return {
+            name: np.take_along_axis(self.spread[:, columns], each, axis=1)[:, 0]
+            for name, columns, each in zip(task.names, task.columns(), chosen, strict=True)
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,16 +171,18 @@ class Run:
 
     def __call__(self, prepared: Prepared) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs
-        values = np.full(shape, np.nan, dtype=np.float32)
+        values, spread = np.full((2, *shape), np.nan, dtype=np.float32)
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self.device)
-            values[rows] = predict(self.model, tensors, np.arange(len(rows)), self.precision)
+            each = predict_each(self.model, tensors, np.arange(len(rows)), self.precision)
+            values[rows] = mean = self.model.mean(each)
+            spread[rows] = np.sqrt(self.model.mean([(one - mean) ** 2 for one in each]))
         finite, errors = np.isfinite(values), list(prepared.errors)
         failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
         for row in failed:
             errors[row] = errors[row] or self._not_finite(finite[row])
-        values[failed] = np.nan
-        return Outcome(values, errors)
+        values[failed] = spread[failed] = np.nan
+        return Outcome(values, errors, spread if self.model.partners else None)
 
     def _not_finite(self, finite: np.ndarray) -> str:
         """Return why a row has no prediction, given which of its outputs (O,) are finite."""

@@ -18,6 +18,7 @@ from molsepnorm.tasks.target import Target
 
 __all__ = ["Task", "json_scores"]
 
+_TINY = 1e-7  # the smallest probability that has an output
 _MAX_COUNTS = 2**28  # bytes of all resamples together
 _DEFAULT_METRIC = {"binary": "roc_auc", "multiclass": "accuracy"}
 _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
@@ -159,6 +160,17 @@ class Task:
             elif target.kind == "multiclass":
                 values[:, columns] = outputs[:, columns].softmax(dim=1)
         return values.masked_fill(~outputs.isfinite(), torch.nan).float()
+
+    def outputs_of(self, predictions: Tensor) -> Tensor:  # (B, O)
+        """Return outputs that have these predictions: the inverse of `predictions`."""
+        values = predictions.double()
+        outputs = values.logit(_TINY)
+        for target, columns in zip(self.targets, self.columns(), strict=True):
+            if target.kind == "regression":
+                outputs[:, columns] = (values[:, columns] - target.mean) / target.scale
+            elif target.kind == "multiclass":
+                outputs[:, columns] = values[:, columns].clamp(min=_TINY).log()
+        return outputs.float()
 
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Return predictions (G, O) as named columns, for each target.

@@ -3,10 +3,11 @@
 from molsepnorm.training.ablation import Ablation, ablate
 from molsepnorm.training.callback import Callback, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.ensemble import join, train
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.replicates import Replicates, train_replicates
-from molsepnorm.training.run import train, train_on
+from molsepnorm.training.run import train_on
 
 __all__ = [
     "Ablation",
@@ -20,6 +21,7 @@ __all__ = [
     "ablate",
     "evaluate",
     "fit",
+    "join",
     "load_config",
     "train",
     "train_on",

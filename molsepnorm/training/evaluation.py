@@ -77,7 +77,7 @@ def evaluate(
     model, dataset, split, graphs = select(model, data, split, allow_leak=allow_leak)
     labels = dataset.labels[graphs]
     check_labels(model.task.targets, labels)
-    model.network.to(chosen)
+    model.to(chosen)
     predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())

@@ -11,7 +11,8 @@
     ├── metrics.json           scores of the finished run
     ├── predictions_test.csv   truth and prediction of every test molecule
     ├── model/                 the best model by validation; `predict` and `evaluate` read it
-    └── checkpoints/           last.safetensors, from which `--resume` continues
+    ├── checkpoints/           last.safetensors, from which `--resume` continues
+    └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class RunFolder:
         self.history = self.path / "history.csv"
         self.metrics = self.path / "metrics.json"
         self.model = self.path / "model"
+        self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
+        self._probe = self.path / "checkpoints" / "probe"
         self._own = self.path / "checkpoints" / "objective.safetensors"
 
     @staticmethod
@@ -92,6 +95,11 @@ class RunFolder:
             number += 1
         return path
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is something to resume."""
+        return self.checkpoint.exists() or self.members.exists()
+
     def require_new(self) -> None:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
@@ -100,7 +108,7 @@ class RunFolder:
             if not self.path.is_dir():
                 return
             remove_leftovers(self.path)
-            present, begun = set(os.listdir(self.path)) - {LOCK}, self.checkpoint.exists()
+            present, begun = set(os.listdir(self.path)) - {LOCK}, self.has_begun
             if self.environment.name in present and not begun:
                 present -= initial
         if present:
@@ -180,6 +188,14 @@ class RunFolder:
         if own := objective.own_state():
             with replacing(self._own) as scratch:
                 scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
+
+    def keep_probe(self, probe: PropertyModel) -> None:
+        """Write the model that is averaged with the network, for a run that is resumed."""
+        probe.save_pretrained(self._probe)
+
+    def probe(self) -> PropertyModel | None:
+        """Read the model of `keep_probe`; None if there is none."""
+        return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
 
     def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
         """Read the best model and the other tensors of its objective.

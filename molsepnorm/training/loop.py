@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -49,7 +50,8 @@ class Trainer:
         folder: the storage of checkpoints and of the best model.
         callback: receives the events of training.
         world: the processes that train together.
-        probed: targets whose output weights are fitted before training, see `finetune.probe`.
+        new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
+        probe: the fitted probe, of a run that is resumed.
     """
 
     def __init__(
@@ -60,9 +62,10 @@ class Trainer:
         folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
-        probed: Sequence[str] = (),
+        new_targets: Sequence[str] = (),
+        probe: PropertyModel | None = None,
     ) -> None:
-        self.config, self.dataset, self.model = config, dataset, model
+        self.config, self.dataset = config, dataset
         self.folder, self.callback, self.world = folder, callback, world
         self.device = device_of_rank(config.run.device, world)
         self.network = model.network.to(self.device)
@@ -76,6 +79,17 @@ class Trainer:
             {name: torch.from_numpy(a).to(self.device) for name, a in dataset.arrays.items()},
         )
         self.graphs = self.examples.graphs
+        self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
+        if new_targets:
+            if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
+                self._estimate_statistics(self.network)
+            fit_linear(model, self.examples, train, new_targets)
+            probe = fit_kernel(model, self.examples, train)
+        self.probe = probe
+        if probe is not None:
+            partner = probe.to(self.device).network
+            model = replace(model, partners=(partner,), weights=(0.5, 0.5))
+        self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)
         self.body = Body(self.network)
@@ -86,13 +100,6 @@ class Trainer:
                 "finetune.freeze_epochs trains only the output weights, and the objective "
                 f"{config.objective.name} has none: leave it out"
             )
-        self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
-        self.probe: PropertyModel | None = None
-        if probed:
-            if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
-                self._estimate_statistics(self.network)
-            fit_linear(model, self.examples, train, probed)
-            self.probe = fit_kernel(model, self.examples, train)
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
@@ -159,11 +166,13 @@ class Trainer:
         """Validate the probe, if there is one, as epoch 0, and write the first checkpoint; return
         whether a callback stops the run."""
         stopped = False
-        if self.probe is not None:
-            objective = make_objective(self.config, self.probe, self.examples).eval()
+        probe = self.probe
+        if probe is not None:
+            self.world.on_main_process(lambda: self.folder.keep_probe(probe))
+            objective = make_objective(self.config, probe, self.examples).eval()
             with self.threads.paused():
                 validated = objective.validate(self.dataset.splits["val"], self.world)
-            stopped = self._end_epoch(self.probe, objective, *validated)
+            stopped = self._end_epoch(probe, objective, *validated)
         self.save()
         return stopped
 

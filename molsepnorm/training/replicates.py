@@ -16,8 +16,9 @@ from molsepnorm.model import encoding_of
 from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.ensemble import train
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.run import architecture, train
+from molsepnorm.training.run import architecture
 
 __all__ = ["Replicates", "train_replicates"]
 
@@ -81,7 +82,7 @@ def train_replicates(
             run = RunFolder(folder / name)
             metrics = run.finished_metrics()
             if metrics is None:
-                begun = run.checkpoint.exists()
+                begun = run.has_begun
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break

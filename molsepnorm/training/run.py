@@ -1,4 +1,4 @@
-"""`train` and `train_on`: from a configuration to a trained model and its scores."""
+"""`train_one` and `train_on`: from a configuration to a trained model and its scores."""
 
 from __future__ import annotations
 
@@ -35,36 +35,18 @@ from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective
 from molsepnorm.training.settings import seconds_of
 
-__all__ = ["architecture", "train", "train_on"]
+__all__ = ["architecture", "train_on", "train_one"]
 
 
-def train(
-    config: TrainConfig | None = None,
-    folder: Path | str | None = None,
+def train_one(
+    config: TrainConfig | None,
+    folder: Path | str,
     *,
     resume: bool = False,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
-    """Load the configured data, train a model and score the best one once on the test split.
-
-    >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
-    >>> result = train(config, "runs/demo")                               # doctest: +SKIP
-    >>> result.metrics["test"]["mae"]                                     # doctest: +SKIP
-
-    Args:
-        config: the configuration, as `load_config` returns it. A resumed run uses its own.
-        folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
-        resume: continue the run in `folder` exactly where its checkpoint was written.
-        callback: receives the events of training and may stop it; one or several.
-
-    Raises:
-        ConfigError: the folder is not empty, another process is training into it, or a setting
-            does not fit the data.
-        DataError: the data cannot be loaded or used, or changed since the run began.
-        ModelError: there is no run to resume.
-        StorageError: a file cannot be written.
-    """
-    run = RunFolder(folder or RunFolder.numbered("run"))
+    """Train one model; arguments and errors as of `training.train`."""
+    run = RunFolder(folder)
     if resume:
         run.require_started()
         config = load_config(config=run.config)
@@ -108,6 +90,11 @@ def train_on(
     """
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
+    if config.run.ensemble > 1:
+        raise ConfigError(
+            "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
+            "seed each, and join their models with molsepnorm.training.join"
+        )
     return _train(config, lambda world: dataset, folder, resume, model, callback)
 
 
@@ -168,10 +155,10 @@ def _train(
         features = dataset.store.features
         if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
             network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
-        excludes = {} if start is None else start.excludes
+        excludes, probe = {} if start is None else start.excludes, None
         if resume:
             assert isinstance(run, RunFolder)
-            excludes = run.excludes()
+            excludes, probe = run.excludes(), run.probe()
         model = PropertyModel(
             network, dataset.store.featurizer, task, config.objective.name, excludes
         )
@@ -189,14 +176,14 @@ def _train(
             )
         dataset = replace(dataset, warnings=tuple(warnings))
         world.spread_random(config.run.seed)
-        probed = loaded.new_targets if loaded and _is_probed(config) else ()
-        if not (config.run.epochs or probed or resume):
+        new_targets = loaded.new_targets if loaded and _is_probed(config) else ()
+        if not (config.run.epochs or new_targets or resume):
             raise ConfigError(
                 "run.epochs: 0 is for the probe of fine-tuning (finetune.probe), which fits the "
                 "outputs of new targets, and there is none here: set it to 1 or more, or name a "
                 "model by --from"
             )
-        trainer = Trainer(config, dataset, model, run, callback, world, probed)
+        trainer = Trainer(config, dataset, model, run, callback, world, new_targets, probe)
         if resume:
             assert isinstance(run, RunFolder)
             run.require_same_data(dataset)
@@ -246,18 +233,18 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
-    best.network.to(trainer.device)
+    best.to(trainer.device)
     objective = make_objective(config, best, trainer.examples)
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
-    best.network.cpu()
+    best.to("cpu")
     metrics = {
         "data": dataset.name,
         "chosen_by": best.task.metric,
         "best_epoch": progress.best_epoch,
         "epochs": progress.epoch,
         "steps": progress.step,
-        "parameters": sum(p.numel() for p in best.network.parameters()),
+        "parameters": sum(p.numel() for each in best.networks for p in each.parameters()),
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,

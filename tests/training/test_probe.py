@@ -369,6 +369,35 @@ def test_epoch_zero_is_kept_until_an_epoch_is_better(
         assert found == pytest.approx([float(row["y_pred"]) for row in rows], rel=1e-5)
 
 
+def test_the_model_is_the_mean_of_probe_and_network(configure, pretrained, tmp_path, rows_of):
+    """From epoch 1 on: its predictions, and the scores and the loss in the history."""
+    settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
+    result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
+    assert result.metrics["best_epoch"] >= 1
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    assert [each.config.head for each in model.networks] == ["linear", "kernel"]
+    assert model.weights == (0.5, 0.5)
+    alone = train(configure({**settings, "run.epochs": 0}), tmp_path / "alone")
+    ours, theirs = model.partners[0].state_dict(), alone.model.network.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    config = load_config(config=tmp_path / "run" / "config.yaml")
+    dataset = datasets.load(config.data, model.encoding)
+    graphs, val = GraphTensors.of(dataset.store), dataset.splits["val"]
+    each = [model.task.predictions(infer(one, graphs, val)) for one in model.networks]
+    value, chance = (sum(each) / 2)[:, 0].double(), (sum(each) / 2)[:, 1].double()
+    labels = torch.from_numpy(dataset.labels[val]).double()
+    target = model.task.targets[0]
+    errors = (value - labels[:, 0]) / target.scale
+    squares = errors[~errors.isnan()] ** 2
+    cross = -(labels[:, 1] * chance.log() + (1 - labels[:, 1]) * (1 - chance).log())
+    loss = torch.cat([squares, cross[~cross.isnan()]]).mean()
+    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["best_epoch"]]
+    assert float(best["val_loss"]) == pytest.approx(float(loss), rel=1e-4)
+    rmse = ((value - labels[:, 0])[~labels[:, 0].isnan()] ** 2).mean() ** 0.5
+    assert float(best["val_rmse"]) == pytest.approx(float(rmse), rel=1e-4)
+    assert result.metrics["val"]["rmse"] == pytest.approx(float(rmse), rel=1e-4)
+
+
 def test_training_begins_with_the_linear_head(configure, pretrained, tmp_path):
     """With a learning rate of 0 the last epoch has its scores."""
     settings = {"finetune.start": pretrained, "finetune.freeze_epochs": 3, **NO_CHANGE}

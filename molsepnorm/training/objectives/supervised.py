@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
 
-__all__ = ["Supervised"]
+__all__ = ["Supervised", "dataset_scores", "score"]
 
 _MANY_TARGETS = 20  # with more targets, only the selection metric is computed at a validation
 
@@ -78,11 +79,20 @@ class Supervised(Objective):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss and the metrics; NaN for those that are undefined."""
-        share = infer(self.network, self.examples.graphs, world.share(graphs))
-        outputs = world.gather(share)
+        """Return the loss and the metrics; NaN for those that are undefined.
+
+        If the model has partners, they are those of the mean of all networks.
+        """
+        each = [
+            world.gather(infer(network, self.examples.graphs, world.share(graphs)))
+            for network in (self.network, *self.model.partners)
+        ]
+        outputs = each[0]
         if not outputs.isfinite().all():
             raise diverged("an output on a validation molecule is not finite", self.config.optim)
+        if self.model.partners:
+            mean = self.model.mean([self.task.predictions(one) for one in each])
+            outputs = self.task.outputs_of(mean)
         index, weights = torch.from_numpy(graphs), self.examples.weights
         labels = self.examples.labels[index].cpu()
         given = None if weights is None else weights[index].cpu()
@@ -93,19 +103,36 @@ class Supervised(Objective):
 
     def results(self, dataset: Dataset) -> Results:
         """Return scores, the scores of the baseline, and intervals of the test scores."""
-        task, splits = self.task, dataset.splits
-        entries: dict[str, Any] = {}
-        for split in ("val", "test"):
-            labels = dataset.labels[splits[split]]
-            predictions = predict(self.model, self.examples.graphs, splits[split])
-            entries[split] = json_scores(dataset_scores(dataset, task, predictions, labels))
-        # labels and predictions are those of the test split from here on
-        baseline = task.baseline_prediction(dataset.labels[splits["train"]])
-        constant = task.scores(np.tile(baseline, (len(labels), 1)), labels)
-        intervals = task.intervals(predictions, labels)
-        entries["test_constant"] = json_scores(constant)
-        entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
-        return Results(entries, predictions)
+        graphs = {split: dataset.splits[split] for split in ("val", "test")}
+        each = {s: predict(self.model, self.examples.graphs, own) for s, own in graphs.items()}
+        return score(dataset, self.task, graphs, each)
+
+
+def score(
+    dataset: Dataset,
+    task: Task,
+    graphs: Mapping[str, np.ndarray],
+    predictions: Mapping[str, np.ndarray],
+) -> Results:
+    """Return scores, the scores of the baseline, and intervals of the test scores.
+
+    Args:
+        dataset: the molecules and labels.
+        task: the targets.
+        graphs: int64 [n]: the molecules of `val` and `test`.
+        predictions: float32 [n, O], for these molecules.
+    """
+    entries: dict[str, Any] = {}
+    for split, predicted in predictions.items():
+        labels = dataset.labels[graphs[split]]
+        entries[split] = json_scores(dataset_scores(dataset, task, predicted, labels))
+    predicted, labels = predictions["test"], dataset.labels[graphs["test"]]
+    baseline = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
+    constant = task.scores(np.tile(baseline, (len(labels), 1)), labels)
+    intervals = task.intervals(predicted, labels)
+    entries["test_constant"] = json_scores(constant)
+    entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
+    return Results(entries, predicted)
 
 
 def dataset_scores(

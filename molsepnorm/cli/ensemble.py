@@ -1,0 +1,32 @@
+"""`molsepnorm ensemble`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from molsepnorm.cli.console import say
+from molsepnorm.cli.options import FILE, output_option
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True, type=FILE)
+@output_option("Folder of the joined model.", required=True)
+def ensemble(models: tuple[Path, ...], output: Path) -> None:
+    """Join trained models to one model, which predicts their mean.
+
+    MODELS are folders of runs or of models with the same targets and inputs. Predictions of the
+    joined model have their standard deviation over the networks as <target>_spread. To train an
+    ensemble from a table, use molsepnorm train --ensemble.
+
+    \b
+    molsepnorm ensemble runs/logS-1 runs/logS-2 --output models/logS
+    """
+    from molsepnorm.model import PropertyModel, require_replaceable
+    from molsepnorm.training import join
+
+    require_replaceable(output)
+    joined = join([PropertyModel.from_pretrained(folder) for folder in models])
+    joined.save_pretrained(output)
+    say(f"{len(joined.networks)} network(s) of {len(models)} model(s). Model: {output}")

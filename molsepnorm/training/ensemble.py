@@ -1,0 +1,280 @@
+"""Ensembles: `train`, which trains one model or several, and `join`, which makes one of several.
+
+The folder of an ensemble is a run folder, with the run of each member under `members/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from molsepnorm.data import datasets
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.tables import hold
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict.inference import predict
+from molsepnorm.tasks import Task
+from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.objectives.supervised import score
+from molsepnorm.training.run import architecture, train_one
+
+__all__ = ["join", "train"]
+
+
+def train(
+    config: TrainConfig | None = None,
+    folder: Path | str | None = None,
+    *,
+    resume: bool = False,
+    callback: Callback | Iterable[Callback] | None = None,
+) -> TrainingResult:
+    """Load the configured data, train a model and score the best one once on the test split.
+
+    If `run.ensemble` is above 1, so many models are trained and joined. Finished members of a
+    stopped ensemble are not repeated. With `run.ensemble_by: folds`, the validation scores are of
+    predictions for each molecule by the member that did not see it.
+
+    >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
+    >>> result = train(config, "runs/demo")                               # doctest: +SKIP
+    >>> result.metrics["test"]["mae"]                                     # doctest: +SKIP
+
+    Args:
+        config: the configuration, as `load_config` returns it. A resumed run uses its own.
+        folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
+        resume: continue the run in `folder` exactly where its checkpoint was written.
+        callback: receives the events of training and may stop it; one or several.
+
+    Raises:
+        ConfigError: the folder is not empty, another process is training into it, or a setting
+            does not fit the data.
+        DataError: the data cannot be loaded or used, or changed since the run began.
+        ModelError: there is no run to resume.
+        StorageError: a file cannot be written.
+    """
+    run = RunFolder(folder or RunFolder.numbered("run"))
+    if resume and run.members.exists():
+        config = load_config(config=run.config)
+    if config is None or config.run.ensemble == 1:
+        return train_one(config, run.path, resume=resume, callback=callback)
+    with hold(config.data.table, config.data.splits_file):
+        return _train_members(config, run, resume, Callbacks(callback))
+
+
+def _train_members(
+    config: TrainConfig, run: RunFolder, resume: bool, callback: Callback
+) -> TrainingResult:
+    """Train the members that are not finished, join all, and score the joined model."""
+    configs = _members(config)
+    with DistributedContext.join(config.run.device) as world:
+        first = _load(configs[0], world)
+        if resume:
+            run.require_same_data(first)
+        else:
+            world.on_main_process(run.require_new)
+            world.on_main_process(lambda: run.begin(config, first))
+    results = []
+    for number, each in enumerate(configs, start=1):
+        member = RunFolder(run.members / str(number))
+        if metrics := member.finished_metrics():
+            model = PropertyModel.from_pretrained(member.model)
+            results.append(TrainingResult(member.path, True, model, metrics))
+            continue
+        begun = member.checkpoint.exists()
+        result = train_one(None if begun else each, member.path, resume=begun, callback=callback)
+        if not result.finished:
+            return replace(result, folder=run.path, metrics={})
+        results.append(result)
+    with DistributedContext.join(config.run.device) as world:
+        splits = [
+            _load(each, world) for each in configs[: len(configs) if _by_folds(config) else 1]
+        ]
+        metrics = world.on_main_process(
+            lambda: run.finished_metrics() or _finish(config, run, splits, results)
+        )
+    result = TrainingResult(run.path, True, PropertyModel.from_pretrained(run.model), metrics)
+    callback.on_end(result)
+    return result
+
+
+def _by_folds(config: TrainConfig) -> bool:
+    return config.run.ensemble_by == "folds"
+
+
+def _members(config: TrainConfig) -> list[TrainConfig]:
+    """Return the configuration of each member."""
+    count = config.run.ensemble
+    if config.objective.name != "supervised":
+        raise ConfigError("run.ensemble averages predictions, which pre-training has none of")
+    if _by_folds(config):
+        config = config.changed({"data.folds": count})
+    members = []
+    for number in range(count):
+        seed = config.run.seed + number
+        single = {"ensemble": 1, "ensemble_by": "seeds", "seed": seed}
+        fold = {"fold": number} if config.run.ensemble_by == "folds" else {}
+        update = {
+            "data": config.data.model_copy(update=fold),
+            "run": config.run.model_copy(update=single),
+        }
+        members.append(config.model_copy(update=update))
+    return members
+
+
+def _load(config: TrainConfig, world: DistributedContext) -> Dataset:
+    encoding = encoding_of(architecture(config))
+    return world.main_process_first(lambda: datasets.load(config.data, encoding))
+
+
+def _finish(
+    config: TrainConfig,
+    run: RunFolder,
+    splits: Sequence[Dataset],
+    results: Sequence[TrainingResult],
+) -> dict[str, Any]:
+    """Join the members, score the joined model on the test split, and write model and results.
+
+    Args:
+        config: the configuration of the ensemble.
+        run: its folder.
+        splits: the data set with the split of each fold, or with the one split of all members.
+        results: the result of each member.
+    """
+    models = [result.model for result in results if result.model is not None]
+    dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
+    graphs = GraphTensors.of(dataset.store, device)
+    joined = join(models).to(device)
+    unseen = zip(models, splits, strict=True) if _by_folds(config) else [(joined, dataset)]
+    val, predicted = [], []
+    for model, split in unseen:
+        val.append(split.splits["val"])
+        predicted.append(predict(model.to(device), graphs, val[-1]))
+    test = dataset.splits["test"]
+    found = score(
+        dataset,
+        joined.task,
+        {"val": np.concatenate(val), "test": test},
+        {"val": np.concatenate(predicted), "test": predict(joined, graphs, test)},
+    )
+    members = [result.metrics for result in results]
+    metrics = {
+        **members[0],
+        "best_epoch": None,
+        "steps": sum(each["steps"] for each in members),
+        "parameters": sum(p.numel() for each in joined.networks for p in each.parameters()),
+        "seconds": round(sum(each["seconds"] for each in members), 1),
+        "members": [
+            {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
+        ],
+        **found.scores,
+    }
+    joined.to("cpu").save_pretrained(run.model)
+    run.finish(dataset, joined.task, found, metrics)
+    return metrics
+
+
+def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None) -> PropertyModel:
+    """Return a model whose predictions are the mean of those of several models.
+
+    The networks are copied, and those that are equal become one with the sum of their weights. All
+    networks of the result standardise labels as the first model does; their predictions stay the
+    same up to rounding.
+
+    >>> from molsepnorm.nn import GraphormerConfig
+    >>> from molsepnorm.tasks import Target
+    >>> task = Task((Target("logS", "regression"),), metric="mae")
+    >>> network = Graphormer(GraphormerConfig(layers=1))
+    >>> both = join([PropertyModel(network, "zinc", task), PropertyModel(network, "zinc", task)])
+    >>> len(both.networks), both.weights
+    (1, (1.0,))
+
+    Args:
+        models: one or more models with the same targets and the same inputs.
+        weights: weight of each model, 0 or more; by default all are equal. They are scaled to sum
+            to 1.
+
+    Raises:
+        ConfigError: the models differ in their targets, featuriser or encoding; one was pre-trained
+            without targets; or the weights do not fit.
+    """
+    weights = [1.0] * len(models) if weights is None else list(weights)
+    if not models or len(weights) != len(models) or min(weights) < 0 or not sum(weights) > 0:
+        raise ConfigError(
+            f"one model or more is needed, each with a weight of 0 or more; got {len(models)} "
+            f"model(s) and the weights {weights}"
+        )
+    first, networks, shares = models[0], list[Graphormer](), list[float]()
+    for number, (model, weight) in enumerate(zip(models, weights, strict=True), start=1):
+        model.require_targets()
+        _require_same(first, model, number)
+        for network, share in _networks(model, first.task):
+            same = [i for i, other in enumerate(networks) if _are_equal(network, other)]
+            if same:
+                shares[same[0]] += weight * share
+            else:
+                networks.append(network)
+                shares.append(weight * share)
+    return replace(
+        first,
+        network=networks[0],
+        partners=tuple(networks[1:]),
+        weights=tuple(share / sum(shares) for share in shares),
+        excludes={name: reason for model in models for name, reason in model.excludes.items()},
+    )
+
+
+def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
+    """Check that a model has the targets and the inputs of the first one."""
+
+    def described(each: PropertyModel) -> list[tuple[str, Any]]:
+        targets = [(target.name, target.kind, target.classes) for target in each.task.targets]
+        return [
+            ("targets", targets),
+            ("featuriser", each.featurizer),
+            ("encoding", each.encoding),
+        ]
+
+    for (what, one), (_, other) in zip(described(first), described(model), strict=True):
+        if one != other:
+            raise ConfigError(
+                f"only models with the same {what} can be joined: model 1 has {one}, and model "
+                f"{number} has {other}"
+            )
+
+
+def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, float]]:
+    """Yield copies of the networks on the CPU, with their weights.
+
+    Their outputs give the same predictions in another task, whose targets may standardise labels in
+    another way.
+    """
+    for network, share in zip(model.networks, model.weights, strict=True):
+        copied = deepcopy(network).cpu().eval()
+        state = copied.state_dict()
+        weight, bias = [name for name in state if name.startswith("head.")][-2:]  # of the outputs
+        rows = model.task.columns()
+        with torch.no_grad():
+            for old, new, row in zip(model.task.targets, task.targets, rows, strict=True):
+                if (old.mean, old.scale) != (new.mean, new.scale):
+                    ratio, shift = old.scale / new.scale, (old.mean - new.mean) / new.scale
+                    state[weight][row] *= ratio
+                    state[bias][row] = state[bias][row] * ratio + shift
+        yield copied, share
+
+
+def _are_equal(one: Graphormer, other: Graphormer) -> bool:
+    if one.config != other.config:
+        return False
+    ours, theirs = one.state_dict(), other.state_dict()
+    return all(torch.equal(each, theirs[name]) for name, each in ours.items())

@@ -1,0 +1,186 @@
+"""Ensembles: joining models, and training the members of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from molsepnorm.cli import main
+from molsepnorm.data import datasets
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.predict import Predictor
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training import Callback, evaluate, join, load_config, train, train_on
+from molsepnorm.training.run import architecture
+
+SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
+SHORT = {"run.epochs": 1}
+
+
+def predicted(model: PropertyModel, smiles=SMILES) -> np.ndarray:
+    return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
+
+
+@pytest.fixture
+def trained(configure, tmp_path):
+    """`trained(name, settings)`: the model of a short run on two targets."""
+
+    def make(name, settings=None):
+        settings = {"data.targets": ["y", "active"], **SHORT, **(settings or {})}
+        return train(configure(settings), tmp_path / name).model
+
+    return make
+
+
+# Joining
+
+
+def test_a_joined_model_predicts_the_weighted_mean(trained):
+    """Also of models that standardise labels in other ways, as those of other folds do."""
+    models = [trained(f"{seed}", {"run.seed": seed, "data.split_seed": seed}) for seed in (0, 1)]
+    means = {model.task.targets[0].mean for model in models}
+    assert len(means) == 2
+    expected = np.average([predicted(model) for model in models], axis=0, weights=[1, 3])
+    np.testing.assert_allclose(predicted(join(models, [1, 3])), expected, rtol=1e-4, atol=1e-6)
+    assert join(models).weights == (0.5, 0.5)
+
+
+def test_joined_models_can_be_joined_again(trained):
+    """Networks that are equal become one with the sum of their weights."""
+    one, two, three = (trained(f"{seed}", {"run.seed": seed}) for seed in range(3))
+    joined = join([join([one, two]), join([one, three])])
+    assert joined.weights == (0.5, 0.25, 0.25)
+    expected = np.average([predicted(each) for each in (one, two, three)], 0, [2, 1, 1])
+    np.testing.assert_allclose(predicted(joined), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_joining_copies_the_networks_and_keeps_their_exclusions(trained):
+    one, two = trained("0"), trained("1", {"run.seed": 1})
+    two = dataclasses.replace(two, excludes={"zinc": "why"})
+    joined = join([one, two])
+    assert joined.excludes == {"zinc": "why"}
+    before = predicted(one)
+    for parameter in joined.network.parameters():
+        parameter.data.zero_()
+    np.testing.assert_array_equal(predicted(one), before)
+
+
+def test_models_that_differ_are_not_joined(trained, configure, tmp_path):
+    one = trained("0")
+    other = trained("1", {"model.max_path_length": 2})
+    with pytest.raises(ConfigError, match="only models with the same encoding can be joined"):
+        join([one, other])
+    renamed = dataclasses.replace(one, task=Task((Target("z", "regression"),), "mae"))
+    with pytest.raises(ConfigError, match="same targets can be joined: model 1 has .*'y'.*'z'"):
+        join([one, renamed])
+    untrained = dataclasses.replace(one, task=Task((), "loss"))
+    with pytest.raises(ConfigError, match="pre-trained without targets"):
+        join([untrained])
+    for models, weights in (([], None), ([one], [1, 1]), ([one], [0.0]), ([one, one], [2, -1])):
+        with pytest.raises(ConfigError, match="each with a weight of 0 or more"):
+            join(models, weights)
+
+
+def test_the_command_joins_runs(trained, tmp_path, capsys):
+    models = [trained(f"{seed}", {"run.seed": seed}) for seed in (0, 1)]
+    folders = [str(tmp_path / "0"), str(tmp_path / "1" / "model")]
+    main(["ensemble", *folders, "-o", str(tmp_path / "both")], standalone_mode=False)
+    assert "2 network(s) of 2 model(s)" in capsys.readouterr().out
+    found = predicted(PropertyModel.from_pretrained(tmp_path / "both"))
+    np.testing.assert_allclose(found, predicted(join(models)), rtol=1e-6)
+
+
+# Training
+
+
+def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
+    """The scores are those of the mean; the folder is one of a run."""
+    config = configure({**SHORT, "run.ensemble": 2, "run.seed": 5})
+    result = train(config, tmp_path / "run")
+    models = []
+    for number, seed in ((1, 5), (2, 6)):
+        models.append(train(configure({**SHORT, "run.seed": seed}), tmp_path / f"{seed}").model)
+        assert outcome(tmp_path / f"{seed}") == outcome(tmp_path / "run" / "members" / f"{number}")
+    np.testing.assert_array_equal(predicted(result.model), predicted(join(models)))
+    assert result.finished and len(result.metrics["members"]) == 2
+    assert result.metrics == json.loads((tmp_path / "run" / "metrics.json").read_text())
+    table = load_config(config=tmp_path / "run" / "config.yaml").data
+    for split in ("val", "test"):
+        scores = evaluate(tmp_path / "run", table, split).scores
+        assert scores["mae"] == pytest.approx(result.metrics[split]["mae"], rel=1e-5)
+    assert result.metrics["test"] != result.metrics["members"][0]["test"]
+
+
+def test_members_validate_on_their_folds(configure, tmp_path, split_rows):
+    """All members have the same test molecules; the others are validated once each, by the member
+    that did not see them."""
+    settings = {**SHORT, "run.ensemble": 3, "run.ensemble_by": "folds"}
+    result = train(configure(settings), tmp_path / "run")
+    members = [split_rows(tmp_path / "run" / "members" / f"{number}") for number in (1, 2, 3)]
+    assert len({str(each["test"]) for each in members}) == 1
+    unseen = [row for each in members for row in each["val"]]
+    assert sorted(unseen) == sorted({*range(30)} - {*members[0]["test"]})
+    errors = []
+    for number, part in enumerate(members, start=1):
+        folder = tmp_path / "run" / "members" / f"{number}"
+        config = load_config(config=folder / "config.yaml")
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        graphs = np.searchsorted(dataset.store.rows, part["val"])
+        smiles = [dataset.smiles[row] for row in part["val"]]
+        found = predicted(PropertyModel.from_pretrained(folder), smiles)
+        errors += np.abs(found - dataset.labels[graphs])[:, 0].tolist()
+    assert result.metrics["val"]["mae"] == pytest.approx(np.nanmean(errors), rel=1e-5)
+
+
+def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path, stop_at):
+    """In the second member; the first is not trained again."""
+    config = configure({"run.ensemble": 2})
+    whole = train(config, tmp_path / "whole")
+    first = train(configure(), tmp_path / "alone")
+
+    class StopInSecond(Callback):
+        runs = 0
+
+        def on_start(self, *event):
+            self.runs += 1
+
+        def on_epoch(self, record, epochs):
+            return self.runs == 2 and record.epoch == 2
+
+    stopped = train(config, tmp_path / "parts", callback=StopInSecond())
+    assert not stopped.finished and stopped.folder == tmp_path / "parts"
+    seen = []
+
+    class Spy(Callback):
+        def on_start(self, config, *others):
+            seen.append(config.run.seed)
+
+    resumed = train(None, tmp_path / "parts", resume=True, callback=Spy())
+    assert resumed.finished and seen == [1]
+    assert resumed.metrics["test"] == whole.metrics["test"]
+    np.testing.assert_array_equal(predicted(resumed.model), predicted(whole.model))
+    assert first.metrics["test"] == whole.metrics["members"][0]["test"]
+    again = train(None, tmp_path / "parts", resume=True)
+    assert again.metrics == resumed.metrics
+
+
+def test_a_folder_with_members_is_not_overwritten(configure, tmp_path):
+    config = configure({**SHORT, "run.ensemble": 2})
+    train(config, tmp_path / "run")
+    with pytest.raises(ConfigError, match="or continue that run with --resume"):
+        train(config, tmp_path / "run")
+
+
+def test_ensembles_that_cannot_be_trained(configure, tmp_path):
+    """Before any time is spent."""
+    by_folds = {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_column": "active"}
+    with pytest.raises(ConfigError, match=r"data.splits_column and data.folds both define"):
+        train(configure(by_folds), tmp_path / "run")
+    config = configure({**SHORT, "run.ensemble": 2})
+    dataset = datasets.load(config.data, encoding_of(architecture(config)))
+    with pytest.raises(ConfigError, match="run.ensemble is for molsepnorm.train"):
+        train_on(config, dataset)
