@@ -33,7 +33,7 @@ class Range(NamedTuple):
     le: int
 
 
-FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "centers", "outputs")
+FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "centers", "counts", "outputs")
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
 
 
@@ -146,6 +146,9 @@ class GraphormerConfig:
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
     centers: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of training molecules in a kernel head."""
+    counts: Annotated[int, Range(0, 1_000_000)] = 0
+    """Number of the molecule-level features that a kernel head compares as fingerprint counts; they
+    are the last ones."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 

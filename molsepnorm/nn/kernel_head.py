@@ -15,47 +15,72 @@ _GAMMA = 0.1
 ESOL, FreeSolv and BACE; from 0.03 to 0.2 little changes."""
 
 
+_LEVELS = 4
+"""Counts of a fingerprint above this number are compared as this number."""
+
+
 class KernelHead(nn.Module):
     r"""Kernel ridge regression of standardised embeddings; `training.probe` fits it.
 
     .. math::
 
-        y_o = b_o + \sum_m w_{om} (1 + d_m) e^{-d_m}, \qquad
-        d_m = \sqrt{3 \gamma / R} \, |z - c_m|
+        y_o = b_o + \sum_m w_{om} k(z, c_m), \qquad
+        k(z, c) = (1 + d) e^{-d} + \tfrac{1}{2} t, \qquad
+        d = \sqrt{3 \gamma / R} \, |z - c|
 
-    with z the standardised embedding of R channels and c the embeddings of training molecules. The
-    numbers are buffers, since they are solved for, not trained.
+    with z the standardised embedding of R channels, c that of a training molecule, and t the
+    Tanimoto similarity of their fingerprint counts, if the head reads counts. The numbers are
+    buffers, since they are solved for, not trained.
 
     Source: the Matérn kernel of smoothness 3/2, Rasmussen and Williams, "Gaussian Processes for
-    Machine Learning", 2006, eq. 4.17.
+    Machine Learning", 2006, eq. 4.17; the similarity of counts (MinMax kernel), Ralaivola et al.,
+    "Graph kernels for chemical informatics", Neural Networks 2005, 18, 1093.
 
     Args:
-        width: R.
+        width: number of channels of the input, counts included.
         centers: number of training molecules that are compared.
         outputs: number of outputs.
+        counts: number of counts, which are the last channels of the input.
     """
 
     mean: Tensor
     scale: Tensor
     centers: Tensor
+    counts: Tensor
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, width: int, centers: int, outputs: int) -> None:
+    def __init__(self, width: int, centers: int, outputs: int, counts: int = 0) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("scale", torch.ones(width))
-        self.register_buffer("centers", torch.zeros(centers, width))
+        self.register_buffer("mean", torch.zeros(width - counts))
+        self.register_buffer("scale", torch.ones(width - counts))
+        self.register_buffer("centers", torch.zeros(centers, width - counts))
+        if counts:
+            self.register_buffer("counts", torch.zeros(centers, counts, dtype=torch.uint8))
+        self.num_counts = counts
         self.register_buffer("weight", torch.zeros(outputs, centers))
         self.register_buffer("bias", torch.zeros(outputs))
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs for the embeddings (B, R)."""
-        standardised = (read - self.mean) / self.scale
-        return matern(standardised, self.centers) @ self.weight.T + self.bias
+        """Return the outputs for the embeddings and counts (B, R + counts)."""
+        embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)
+        kernel = matern((embedded - self.mean) / self.scale, self.centers)
+        if self.num_counts:
+            kernel = kernel + tanimoto(counts, self.counts) / 2
+        return kernel @ self.weight.T + self.bias
 
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
     """Return the kernel between standardised embeddings (n, R) and (m, R)."""
     distances = math.sqrt(3 * _GAMMA / one.shape[1]) * torch.cdist(one, other)
     return (1 + distances) * torch.exp(-distances)
+
+
+def tanimoto(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
+    """Return the similarity Σ min(a, b) / Σ max(a, b) between counts (n, F) and (m, F)."""
+    dtype = one.dtype if one.is_floating_point() else torch.float32
+    levels = range(1, _LEVELS + 1)
+    smaller = sum((one >= i).to(dtype) @ (other >= i).to(dtype).T for i in levels)
+    total = one.clamp(max=_LEVELS).sum(1, dtype=dtype)[:, None]
+    total = total + other.clamp(max=_LEVELS).sum(1, dtype=dtype)
+    return smaller / (total - smaller).clamp(min=1)

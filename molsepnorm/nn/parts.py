@@ -66,7 +66,7 @@ def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     if config.head == "linear":
         return _output_layer(width, config.outputs)
     if config.head == "kernel":
-        return KernelHead(width, config.centers, config.outputs)
+        return KernelHead(width, config.centers, config.outputs, config.counts)
     return nn.Sequential(
         nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
     )

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead, matern
+from molsepnorm.nn.kernel_head import KernelHead, matern, tanimoto
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives.objective import Examples
@@ -45,6 +45,8 @@ class _Embedded:
     """float32 [n, T], NaN where missing."""
     weights: np.ndarray
     """float64 [n]: weights of the molecules."""
+    molecules: np.ndarray
+    """int64 [n]: indices of the molecules."""
 
     @staticmethod
     def of(network: Graphormer, examples: Examples, train: np.ndarray) -> _Embedded:
@@ -59,7 +61,7 @@ class _Embedded:
         weights = np.ones(len(train))
         if examples.weights is not None:
             weights = examples.weights[index].cpu().double().numpy()
-        return _Embedded((inputs - mean) / scale, mean, scale, labels, weights)
+        return _Embedded((inputs - mean) / scale, mean, scale, labels, weights, train)
 
 
 def fit_linear(
@@ -92,6 +94,9 @@ def fit_linear(
 def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
     """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
+    If the molecules have fingerprint counts, which the model's network does not read, the head
+    compares them too, unless the leave-one-out error is smaller without.
+
     With more than `_MAX_CENTERS` training molecules, the regression is approximated: it is the best
     one among combinations of the kernels of `_MAX_CENTERS` molecules, which are drawn at random.
 
@@ -103,38 +108,84 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
         examples, train: as in `fit_linear`.
     """
     body, task = _read_by_layer(model.network), model.task
-    embedded = _Embedded.of(body, examples, train)
-    inputs = centers = torch.from_numpy(embedded.inputs)
-    if len(inputs) > _MAX_CENTERS:
-        chosen = np.random.default_rng(0).choice(len(inputs), _MAX_CENTERS, replace=False)
-        centers = inputs[chosen]
-    values, vectors = np.linalg.eigh(matern(centers, centers).numpy())
-    large = values > _SMALL * values[-1]
-    basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
-    fits = list(_fits(matern(inputs, centers).numpy() @ basis, task, embedded))
-    head = KernelHead(inputs.shape[1], len(centers), task.outputs)
-    content = {
+    embedded, features = _Embedded.of(body, examples, train), examples.graphs.features
+    found = _regress(embedded, task)
+    if features is not None and not body.config.molecule_features:
+        index = torch.from_numpy(embedded.molecules).to(features.device)
+        found = min(found, _regress(embedded, task, features[index].cpu()), key=_error)
+        if found.counts is not None:
+            body = _read_by_layer(model.network, found.counts.shape[1])
+    width = len(embedded.mean) + body.config.counts
+    head = KernelHead(width, len(found.centers), task.outputs, body.config.counts)
+    content: dict[str, np.ndarray | Tensor] = {
         "mean": embedded.mean,
         "scale": embedded.scale,
-        "centers": centers.numpy(),
-        "weight": np.concatenate([fit.slopes for fit in fits]) @ basis.T,
-        "bias": np.concatenate([fit.offsets for fit in fits]),
+        "centers": embedded.inputs[found.centers],
+        "weight": found.weight,
+        "bias": found.bias,
     }
-    head.load_state_dict({name: torch.from_numpy(each).float() for name, each in content.items()})
-    body.config = replace(body.config, head="kernel", centers=len(centers))
+    if found.counts is not None:
+        content["counts"] = found.counts
+    head.load_state_dict({name: torch.as_tensor(each) for name, each in content.items()})
+    body.config = replace(body.config, head="kernel", centers=len(found.centers))
     body.head = head.to(body.embedding.graph_token.device)
     return replace(model, network=body)
 
 
-def _read_by_layer(network: Graphormer) -> Graphormer:
-    """Return a copy of a network that reads out every layer; its head is still to be replaced."""
+def _read_by_layer(network: Graphormer, counts: int = 0) -> Graphormer:
+    """Return a copy of a network that reads out every layer, and fingerprint counts; its head is
+    still to be replaced."""
     device = network.embedding.graph_token.device
+    config = replace(network.config, readout="layers")
+    if counts:
+        config = replace(config, molecule_features=counts, counts=counts)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        copied = Graphormer(replace(network.config, readout="layers"))
+        copied = Graphormer(config)
     state = copied.state_dict()
     state |= {name: each for name, each in network.state_dict().items() if name[:5] != "head."}
     copied.load_state_dict(state)
     return copied.to(device).eval()
+
+
+class _Regression(NamedTuple):
+    """A kernel regression of all targets."""
+
+    centers: np.ndarray
+    """int64 (m,): which of the embedded molecules are compared."""
+    counts: Tensor | None
+    """uint8 (m, F): their fingerprint counts, if they are compared too."""
+    weight: np.ndarray
+    """float64 (O, m)."""
+    bias: np.ndarray
+    """float64 (O,)."""
+    error: float
+    """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
+
+
+def _error(found: _Regression) -> float:
+    return found.error
+
+
+def _regress(embedded: _Embedded, task: Task, counts: Tensor | None = None) -> _Regression:
+    """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F)."""
+    inputs, every = torch.from_numpy(embedded.inputs), np.arange(len(embedded.inputs))
+    chosen = every
+    if len(every) > _MAX_CENTERS:
+        chosen = np.random.default_rng(0).choice(every, _MAX_CENTERS, replace=False)
+    kernel = matern(inputs, inputs[chosen])
+    if counts is not None:
+        kernel += tanimoto(counts, counts[chosen]) / 2
+    values, vectors = np.linalg.eigh(kernel[chosen].numpy())
+    large = values > _SMALL * values[-1]
+    basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
+    fits = list(_fits(kernel.numpy() @ basis, task, embedded))
+    return _Regression(
+        chosen,
+        None if counts is None else counts[chosen].to(torch.uint8),
+        np.concatenate([fit.slopes for fit in fits]) @ basis.T,
+        np.concatenate([fit.offsets for fit in fits]),
+        float(np.mean([fit.error for fit in fits])),
+    )
 
 
 class _Fit(NamedTuple):
@@ -144,6 +195,8 @@ class _Fit(NamedTuple):
     """(outputs, p)."""
     offsets: np.ndarray
     """(outputs,)."""
+    error: float = 1.0
+    """Leave-one-out error, relative to the variance of the labels."""
 
 
 def _fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fit]:
@@ -167,15 +220,16 @@ def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.n
         return _Fit(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        return _Fit(*_ridge(features, standardised[:, None], weights)[:2])
+        return _ridge(features, standardised[:, None], weights)[0]
     found = _logits(features, index, weights)
     if target.width == 1:
         return found
     if len(values) == 2:  # one logit is the difference of two
-        found = _Fit(*(np.concatenate([-part, part]) / 2 for part in found))
+        halves = (np.concatenate([-part, part]) / 2 for part in found[:2])
+        found = _Fit(*halves, found.error)
     offsets -= np.log(len(labels))  # of classes that no molecule has
-    slopes[values.astype(int)], offsets[values.astype(int)] = found
-    return _Fit(slopes, offsets)
+    slopes[values.astype(int)], offsets[values.astype(int)], error = found
+    return _Fit(slopes, offsets, error)
 
 
 def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _Fit:
@@ -189,17 +243,18 @@ def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _
     indicators = np.eye(classes.max() + 1)[classes]
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    slopes, offsets, left_out = _ridge(features, indicators, weights)
+    fit, left_out = _ridge(features, indicators, weights)
     scale = left_out.std() or 1.0
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
     factors = logistic.coef_ / scale
-    return _Fit(factors @ slopes, factors @ offsets + logistic.intercept_)
+    offsets = factors @ fit.offsets + logistic.intercept_
+    return _Fit(factors @ fit.slopes, offsets, fit.error)
 
 
 def _ridge(
     features: np.ndarray, labels: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return slopes (k, p), offsets (k,) and leave-one-out predictions (n, k) of labels (n, k).
+) -> tuple[_Fit, np.ndarray]:
+    """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
 
     The penalty is the one with the smallest leave-one-out error. The offset is not penalised. The
     error is that of fits in which the offset, too, leaves the molecule out; otherwise the penalty
@@ -224,7 +279,8 @@ def _ridge(
             best = error, vectors @ shrunk, left_out
     assert best is not None
     slopes = best[1].T
-    return slopes, means[1] - slopes @ means[0], best[2]
+    variance = max(float((response**2).sum()), _SMALL)
+    return _Fit(slopes, means[1] - slopes @ means[0], best[0] / variance), best[2]
 
 
 def _complement(leverage: np.ndarray) -> np.ndarray:  # (n, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from support import CONTRASTIVE
 
+from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
@@ -18,9 +21,10 @@ from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import Callback, train, train_on
+from molsepnorm.training import Callback, load_config, train, train_on
 from molsepnorm.training import probe as probes
 from molsepnorm.training.objectives import Examples
+from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe import fit_kernel, fit_linear
 
 ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1", "Cl", "F")
@@ -86,7 +90,7 @@ def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     features, labels = random.normal(size=(20, 6)) + 3, random.normal(size=(20, 2))
     weights = random.uniform(0.2, 3, 20) if weighted else np.ones(20)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
-    slopes, offsets, left_out = probes._ridge(features, labels, weights)
+    (slopes, offsets, _), left_out = probes._ridge(features, labels, weights)
     weights = weights / weights.mean()
     whole = Ridge(0.7).fit(features, labels, weights)
     np.testing.assert_allclose(slopes, whole.coef_, rtol=1e-9)
@@ -108,7 +112,7 @@ def test_the_penalty_has_the_smallest_leave_one_out_error(random, noise, width):
     labels = features[:, :1] + noise * random.normal(size=(30, 1))
     weights = random.uniform(0.2, 3, 30)
     weights /= weights.mean()
-    slopes, *_ = probes._ridge(features, labels, weights)
+    (slopes, *_), _ = probes._ridge(features, labels, weights)
     errors = []
     for penalty in probes._PENALTIES:
         error = 0.0
@@ -129,12 +133,12 @@ def test_weight_two_equals_two_molecules(random, monkeypatch):
     twice = np.repeat(np.arange(10), [2, *[1] * 9])
     weights = np.array([2.0, *[1.0] * 9])
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.0]))
-    one = probes._ridge(features, labels, weights)
+    one, left_out = probes._ridge(features, labels, weights)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.1]))  # 11 molecules, not 10
-    other = probes._ridge(features[twice], labels[twice], np.ones(11))
-    np.testing.assert_allclose(one[0], other[0])
-    np.testing.assert_allclose(one[1], other[1])
-    assert abs(one[2][0] - other[2][0]) > 1e-3
+    other, others_left_out = probes._ridge(features[twice], labels[twice], np.ones(11))
+    np.testing.assert_allclose(one.slopes, other.slopes)
+    np.testing.assert_allclose(one.offsets, other.offsets)
+    assert abs(left_out[0] - others_left_out[0]) > 1e-3
 
 
 def test_a_weak_signal_keeps_its_sign(random):
@@ -201,7 +205,7 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
         weights = (40 / count / np.bincount(classes))[classes]
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
-    slopes, offsets, left_out = probes._ridge(features, shown, weights)
+    (slopes, offsets, _), left_out = probes._ridge(features, shown, weights)
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
@@ -310,6 +314,54 @@ def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, mon
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
+def with_counts(given: Examples, counts: np.ndarray) -> Examples:
+    features = torch.from_numpy(counts.astype(np.float32))
+    return replace(given, graphs=replace(given.graphs, features=features))
+
+
+def similarity(one: np.ndarray, other: np.ndarray) -> float:
+    """Of two lists of counts; a count above 4 is a 4."""
+    one, other = one.clip(max=4), other.clip(max=4)
+    return np.minimum(one, other).sum() / np.maximum(one, other).sum()
+
+
+@pytest.mark.parametrize("centers", [40, 12])
+def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, centers):
+    """The kernel is the sum of both; labels of two groups of counts have a smaller error with them,
+    labels that the embeddings determine do not."""
+    monkeypatch.setattr(probes, "_PENALTIES", np.array([0.01]))
+    monkeypatch.setattr(probes, "_MAX_CENTERS", centers)
+    group = random.integers(2, size=len(SMILES))
+    counts = random.poisson(2, size=(len(SMILES), 30))
+    counts[:, :12] *= 1 - group[:, None]
+    counts[:, 12:24] *= group[:, None]
+    labels = group + 0.1 * random.normal(size=len(SMILES))
+    model = start(regression("t", labels))
+    given = with_counts(examples(model, labels), counts)
+    kernel = fit_kernel(model, given, TRAIN)
+    config, head = kernel.network.config, kernel.network.head
+    assert (config.molecule_features, config.counts, config.centers) == (30, 30, centers)
+    read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
+    assert read.shape[1] == 2 * 2 * 8 + 30
+    embedded = ((read[:, :-30] - head.mean) / head.scale).double().numpy()
+    known = head.counts.numpy()
+    tanimoto = np.array([[similarity(one, other) for other in known] for one in counts])
+    asked = kernel_of(embedded, head.centers.double().numpy()) + tanimoto / 2
+    expected = asked @ head.weight[0].double().numpy() + head.bias.item()
+    np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
+    if centers == 40:  # then the regression is exact
+        among, centre = asked[TRAIN], np.eye(40) - 1 / 40
+        plain = KernelRidge(alpha=0.01, kernel="precomputed")
+        plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
+        fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+        found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+        np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
+    labels = np.array([text.count("C") for text in SMILES]) + 0.0
+    model = start(regression("t", labels))
+    kernel = fit_kernel(model, with_counts(examples(model, labels), counts), TRAIN)
+    assert kernel.network.config.counts == kernel.network.config.molecule_features == 0
+
+
 def test_a_model_with_a_kernel_head_is_saved_and_loaded(random, tmp_path):
     labels = np.stack([some_labels(random), np.arange(len(SMILES)) % 3], 1)
     targets = regression("t", labels[:, 0]), Target("c", "multiclass", classes=("x", "y", "z"))
@@ -369,8 +421,18 @@ def test_epoch_zero_is_kept_until_an_epoch_is_better(
         assert found == pytest.approx([float(row["y_pred"]) for row in rows], rel=1e-5)
 
 
-def test_the_model_is_the_mean_of_probe_and_network(configure, pretrained, tmp_path, rows_of):
+def test_the_model_is_the_mean_of_probe_and_network(
+    configure, pretrained, tmp_path, rows_of, monkeypatch
+):
     """From epoch 1 on: its predictions, and the scores and the loss in the history."""
+    plain, calls = Supervised.validate, []
+
+    def validate(self, *arguments):
+        calls.append(self)
+        loss, scores = plain(self, *arguments)
+        return loss + 99 * (len(calls) == 1), scores  # so that epoch 0 is not the best
+
+    monkeypatch.setattr(Supervised, "validate", validate)
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
     assert result.metrics["best_epoch"] >= 1
