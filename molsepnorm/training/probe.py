@@ -225,8 +225,8 @@ def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.n
     if target.width == 1:
         return found
     if len(values) == 2:  # one logit is the difference of two
-        halves = (np.concatenate([-part, part]) / 2 for part in found[:2])
-        found = _Fit(*halves, found.error)
+        halves = [np.concatenate([-part, part]) / 2 for part in found[:2]]
+        found = _Fit(halves[0], halves[1], found.error)
     offsets -= np.log(len(labels))  # of classes that no molecule has
     slopes[values.astype(int)], offsets[values.astype(int)], error = found
     return _Fit(slopes, offsets, error)
