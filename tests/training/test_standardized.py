@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, fit, train
+from molsepnorm.training.ensemble import join
 
 OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=3)
 ACIDS = ["C" * n + "C(=O)O" for n in range(1, 21)]
@@ -171,6 +173,14 @@ def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
     assert scores[0] == scores[1]
     with pytest.raises(ConfigError, match=r"standardises structures \(parent\), and the mol"):
         evaluate(result.folder, DataConfig(dataset="ogbg-molesol"))
+
+
+def test_models_of_other_levels_are_not_joined(of_salts, tmp_path):
+    """The level of models that are joined is kept."""
+    one = train(of_salts(), tmp_path / "one").model
+    assert join([one, one]).standardize == "parent"
+    with pytest.raises(ConfigError, match="same standardisation can be joined: model 1 has parent"):
+        join([one, replace(one, standardize="none")])
 
 
 def test_atoms_are_not_those_of_the_smiles(of_salts, tmp_path):

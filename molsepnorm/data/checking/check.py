@@ -251,7 +251,11 @@ def _molecules(scan: Scan) -> Iterator[Finding]:
                 if pattern.search(written):
                     cleared[what].append(row)
     for kind, text, members in (
-        ("mixtures", "salts and mixtures, which are not split", fragments),
+        (
+            "mixtures",
+            "salts and mixtures, which --standardize salts reduces to the largest part",
+            fragments,
+        ),
         ("elements", "elements that are rare in organic molecules (* is any)", elements),
         ("cleared", "isotopes or atom-map numbers, which are cleared", cleared),
     ):
