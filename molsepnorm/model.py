@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -26,6 +26,7 @@ from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
@@ -42,7 +43,7 @@ __all__ = [
 
 SCHEMA = 2
 """Version of the folder's format; it is increased whenever the meaning of an entry changes. A model
-of one network is written as version 1."""
+of one network that does not standardise structures is written as version 1."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
@@ -86,6 +87,9 @@ class PropertyModel:
     """Networks whose predictions are averaged with those of `network`."""
     weights: tuple[float, ...] = (1.0,)
     """Weight of each of the `networks` in the mean; they sum to 1."""
+    standardize: Level = "none"
+    """How far structures are standardised before the networks read them; see
+    `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
 
     def __post_init__(self) -> None:
         _require_shares(self.weights, len(self.networks))
@@ -153,7 +157,7 @@ class PropertyModel:
             tensors |= {_PARTNER.format(number) + name: each for name, each in state}
         weights = save({name: tensor.contiguous() for name, tensor in tensors.items()})
         about: dict[str, Any] = {
-            "schema": SCHEMA if self.partners else 1,
+            "schema": SCHEMA if self.partners or self.standardize != "none" else 1,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
             "featurizer_version": featurize.SIZES[self.featurizer].version,
@@ -168,6 +172,8 @@ class PropertyModel:
         if self.partners:
             about["partners"] = [asdict(partner.config) for partner in self.partners]
             about["weights"] = list(self.weights)
+        if self.standardize != "none":
+            about["standardize"] = self.standardize
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -197,6 +203,9 @@ class PropertyModel:
             excludes = dict(about.get("excludes", {}))
             shares = tuple(about.get("weights", (1.0,)))
             _require_shares(shares, len(configs))
+            standardize = about.get("standardize", "none")
+            if standardize not in get_args(Level):
+                raise ConfigError(f"standardize is '{standardize!s:.80}'")
             for config in configs:
                 _require_fitting(config, configs[0], task)
                 _require_featurizer(folder / _CONFIG, about, config)
@@ -211,7 +220,8 @@ class PropertyModel:
             excludes |= read_exclusions(folder)
             objective = about.get("objective", SUPERVISED)
             return PropertyModel(
-                network, featurizer, task, objective, excludes, tuple(partners), shares
+                *(network, featurizer, task, objective, excludes),
+                *(tuple(partners), shares, standardize),
             )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
@@ -320,6 +330,7 @@ class _Description:
     excludes: dict[str, str] = field(default_factory=dict)
     partners: list[GraphormerConfig] = field(default_factory=list)
     weights: list[float] = field(default_factory=lambda: [1.0])
+    standardize: Level = "none"
 
 
 def _read_config(path: Path) -> dict[str, Any]:

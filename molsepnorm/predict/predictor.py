@@ -153,7 +153,8 @@ class Predictor:
         (2, 80)
 
         Raises:
-            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings.
+            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; or
+                `atoms`, and the model standardises structures, which changes the atoms.
         """
         parts = self.embed_stream(smiles, atoms)
         none = self._embed(atoms)(Prepared([], []))
@@ -173,7 +174,9 @@ class Predictor:
         """Return predictions for molecular graphs: float32 (G, O), a column for each output.
 
         The columns are in the order of the targets and their classes. If a prediction of a molecule
-        is not finite, its row is NaN.
+        is not finite, its row is NaN. Graphs are read as they are: a model that standardises
+        structures (`PropertyModel.standardize`) expects graphs of standardised SMILES, see
+        `molsepnorm.molecules.featurize.standardize`.
 
         Raises:
             ConfigError: the model was pre-trained without targets; or a graph is no `MolGraph`, or

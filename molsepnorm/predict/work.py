@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import (
@@ -27,6 +27,7 @@ from molsepnorm.molecules.encodings.encoding import (
     encode,
     require_graphs,
 )
+from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.predict.inference import Precision, infer, predict_each
@@ -127,26 +128,36 @@ class Embeddings:
 
 
 class Prepare:
-    """Encodes SMILES with the model's featuriser and encoding, in groups for a device.
+    """Encodes SMILES with the model's standardisation, featuriser and encoding, in groups for a
+    device.
 
     Args:
         model: the model.
         device: the device of the network.
         smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
             featuriser chooses their order.
+
+    Raises:
+        ConfigError: `smiles_order`, and the model standardises structures.
     """
 
     def __init__(
         self, model: PropertyModel, device: torch.device, smiles_order: bool = False
     ) -> None:
+        if smiles_order and model.standardize != "none":
+            raise ConfigError(
+                f"the model standardises structures ({model.standardize}), so its atoms are not "
+                "those of the SMILES: embed whole molecules instead"
+            )
         self._featurizer = featurize.get(model.featurizer)
+        self._standardize = model.standardize
         self._smiles_order = smiles_order
         self._spec = model.encoding
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
     def __call__(self, smiles: Sequence[str]) -> Prepared:
-        made = self._graphs(smiles)
+        made = self._graphs(standardized(smiles, self._standardize))
         errors = [str(each) if isinstance(each, InvalidMolecule) else None for each in made]
         graphs = [each for each in made if not isinstance(each, InvalidMolecule)]
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)

@@ -205,8 +205,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
             to 1.
 
     Raises:
-        ConfigError: the models differ in their targets, featuriser or encoding; one was pre-trained
-            without targets; or the weights do not fit.
+        ConfigError: the models differ in their targets, featuriser, standardisation or encoding;
+            one was pre-trained without targets; or the weights do not fit.
     """
     weights = [1.0] * len(models) if weights is None else list(weights)
     if not models or len(weights) != len(models) or min(weights) < 0 or not sum(weights) > 0:
@@ -242,6 +242,7 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
         return [
             ("targets", targets),
             ("featuriser", each.featurizer),
+            ("standardisation", each.standardize),
             ("encoding", each.encoding),
         ]
 

@@ -156,15 +156,20 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
                 f"the model reads '{model.featurizer}' features and {data.dataset} has "
                 f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
             )
+        if model.standardize != "none":
+            raise ConfigError(
+                f"the model standardises structures ({model.standardize}), and the molecules of "
+                f"{data.dataset} are encoded as they are: use a table of them"
+            )
         return data
+    own = {"featurizer": model.featurizer, "standardize": model.standardize}
     names = data.targets or list(model.task.names)
     if not names:  # of a model from pre-training: the SMILES are enough
-        found = {"table": None, "structures": [data.table], "featurizer": model.featurizer}
-        return data.model_copy(update=found)
+        return data.model_copy(update={"table": None, "structures": [data.table], **own})
     known = [target for target in model.task.targets if target.name in names]
     return data.model_copy(
         update={
-            "featurizer": model.featurizer,
+            **own,
             "targets": names,
             "task_type": {target.name: target.kind for target in known},
             "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},

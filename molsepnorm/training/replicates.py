@@ -114,8 +114,8 @@ def _require_several(config: TrainConfig, splits: int) -> None:
         raise ConfigError(
             f"data.folds is {data.folds}, which is the number of splits; got {splits}"
         )
-    if data.table is None or data.splits_column is not None:
-        owner = data.dataset or f"the column '{data.splits_column}'"
+    if data.table is None or data.column_of_split is not None:
+        owner = data.dataset or f"the column '{data.column_of_split}'"
         raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 

@@ -160,7 +160,8 @@ def _train(
             assert isinstance(run, RunFolder)
             excludes, probe = run.excludes(), run.probe()
         model = PropertyModel(
-            network, dataset.store.featurizer, task, config.objective.name, excludes
+            *(network, dataset.store.featurizer, task, config.objective.name, excludes),
+            standardize=config.data.standardize,
         )
         warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
         if start is not None:

@@ -26,6 +26,7 @@ SETTINGS = {
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
 TESTED_ELSEWHERE |= {"allow-leak"}  # a flag
+TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
 
 
 @pytest.fixture
@@ -65,12 +66,13 @@ OPTIONS = {
     "weight-column": ("w", "w"),
     "splits-column": ("part", "part"),
     "splits-file": ("splits.json", Path("splits.json")),
-    "split-type": ("scaffold", "scaffold"),
+    "split-type": ("butina", "butina"),
     "split": ("0.7,0.2,0.1", (0.7, 0.2, 0.1)),
     "split-seed": ("3", 3),
     "folds": ("5", 5),
     "fold": ("2", 2),
     "featurizer": ("zinc", "zinc"),
+    "standardize": ("parent", "parent"),
     "on-invalid": ("fail", "fail"),
     "epochs": ("7", 7),
     "budget": ("11m", "11m"),
@@ -112,6 +114,11 @@ def test_a_flag_switches_its_setting_on(config_of, tmp_path):
     assert config_of("--data", "x.csv", "--allow-leak").finetune.allow_leak
     assert config_of("--config", file).finetune.allow_leak
     assert not config_of("--data", "x.csv").finetune.allow_leak
+
+
+def test_a_column_of_times_belongs_to_the_split_by_time(config_of):
+    data = config_of("--data", "x.csv", "--split-type", "time", "--time-column", "measured").data
+    assert (data.split_type, data.time_column) == ("time", "measured")
 
 
 def test_a_setting_can_also_be_given_by_its_name(config_of):

@@ -269,6 +269,10 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
         ([0], 4, {"data.folds": 3}, "data.folds is 3, which is the number of splits; got 4"),
         ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 2, {"data.split_type": "scaffold-ogb"}, "scaffold-ogb draws nothing"),
+        (
+            *([0], 2, {"data.split_type": "time", "data.time_column": "y"}),
+            "the column 'y' defines the split, so there is one split and no replicates",
+        ),
         ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 split\(s\)"),
     ],
 )

@@ -173,6 +173,9 @@ def test_random_split_settings_are_refused_if_the_split_is_given(tmp_path, name,
     for other, given in (("split_seed", 5), ("split", [0.6, 0.2, 0.2])):
         with pytest.raises(ConfigError, match=f"data.{other} has no effect, because data.{name} "):
             load_config("data/demo.csv", overrides={**named, f"data.{other}": given})
+    timed = {"data.split_type": "time", "data.time_column": "date"}
+    with pytest.raises(ConfigError, match=r"data.split_seed has no effect, .* is not random"):
+        load_config("data/demo.csv", overrides={**timed, "data.split_seed": 5})
     ranked = {"data.split_type": "scaffold-ogb"}
     with pytest.raises(ConfigError, match=r"data.split_seed has no effect, .* is not random"):
         load_config("data/demo.csv", overrides={**ranked, "data.split_seed": 5})

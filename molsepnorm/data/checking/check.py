@@ -13,6 +13,7 @@ from molsepnorm.data.checking.report import Finding, Group, Location, TableRepor
 from molsepnorm.data.checking.scan import Scan, location, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import WORDS
+from molsepnorm.data.datasets.times import describe_times
 
 __all__ = ["check_table", "report_of"]
 
@@ -20,11 +21,12 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
 
 
 def check_table(config: DataConfig) -> TableReport:
-    """Check `config.table`; nothing is written.
+    """Check `config.table`; nothing is written but standardised SMILES, which the cache keeps.
 
     Two rows are the same molecule if their canonical SMILES without isotopes and atom-map numbers
-    are equal, since a model reads the same graph. Labels of a molecule conflict if classes differ,
-    or numbers differ by more than a millionth of their column's standard deviation.
+    are equal, after structures are standardised, since a model reads the same graph. Labels of a
+    molecule conflict if classes differ, or numbers differ by more than a millionth of their
+    column's standard deviation.
 
     >>> from pathlib import Path
     >>> report = check_table(DataConfig(table=Path("data/demo.csv")))
@@ -45,11 +47,16 @@ def report_of(scan: Scan) -> TableReport:
         readable=len(scan.readable),
         molecules=int(scan.molecules.max()) + 1,
         atoms=int(sizes.sum()),
-        warnings=scan.labels.warnings,
+        warnings=(*scan.labels.warnings, *_times(scan)),
         targets=tuple(_summaries(scan)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
         findings=tuple(find(scan, sizes)),
     )
+
+
+def _times(scan: Scan) -> Iterator[str]:
+    if scan.parts and (name := scan.config.time_column) is not None:
+        yield describe_times(scan.parts, scan.table[name].tolist(), name)
 
 
 def _summaries(scan: Scan) -> Iterator[TargetSummary]:
@@ -244,7 +251,11 @@ def _molecules(scan: Scan) -> Iterator[Finding]:
                 if pattern.search(written):
                     cleared[what].append(row)
     for kind, text, members in (
-        ("mixtures", "salts and mixtures, which are not split", fragments),
+        (
+            "mixtures",
+            "salts and mixtures, which --standardize salts reduces to the largest part",
+            fragments,
+        ),
         ("elements", "elements that are rare in organic molecules (* is any)", elements),
         ("cleared", "isotopes or atom-map numbers, which are cleared", cleared),
     ):
@@ -315,6 +326,8 @@ def _how(config: DataConfig) -> str:
         return f"column '{config.splits_column}'"
     if config.splits_file is not None:
         return f"{config.splits_file}, entry {config.fold}"
+    if config.time_column is not None:
+        return f"time, column '{config.time_column}'"
     fold = f", fold {config.fold}" if config.folds or config.fold else ""
     return f"{config.split_type}, seed {config.split_seed}{fold}, as in training"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.cached import cached_standard
 from molsepnorm.data.datasets.columns import BLANKS, configured_kind, parse_numbers
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
@@ -48,7 +49,7 @@ class Scan:
     nearly: dict[str, np.ndarray]
     """Rows (int64) of cells that are not numbers, for each column of mostly numbers."""
     canonical: tuple[str | None, ...]
-    """Canonical SMILES of each row; None if it cannot be read."""
+    """Canonical SMILES of each row, standardised if structures are; None if it cannot be read."""
     rejected: tuple[Rejected, ...]
     """Rows that cannot be read, in order."""
     parts: dict[str, np.ndarray]
@@ -122,19 +123,21 @@ def scan_table(config: DataConfig) -> Scan:
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
     needed = [config.smiles_column, *(config.targets or [])]
-    for name in (*needed, config.weight_column, config.splits_column):
+    for name in (*needed, config.weight_column, config.column_of_split):
         if name is not None:
             require_column(table.columns, name, config.table)
     for name in config.ignore_columns:
         require_column(table.columns, name, config.table, once=False)
-    canonical, rejected = _molecules(table[config.smiles_column].tolist(), config)
+    smiles = table[config.smiles_column].tolist()
+    standard = cached_standard(smiles, config.standardize) or smiles
+    canonical, rejected = _molecules(smiles, standard, config)
 
     refusals: list[Refusal] = []
     invalid_labels = _invalid_labels(table, config)
     labels = _labels(_without(table, invalid_labels), config, refusals)
     _try(lambda: read_weights(table, config), "weights", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
-    parts = _try(lambda: _parts(table, readable, config), "split", refusals) or {}
+    parts = _try(lambda: _parts(table, standard, readable, config), "split", refusals) or {}
     nearly = _nearly(table, labels, config) if config.targets is None else {}
     return Scan(
         *(config, table, labels, invalid_labels, nearly),
@@ -148,17 +151,19 @@ def location(scan: Scan, row: int) -> str:
     return locate(scan.config.table, scan.table.index[row]).removeprefix(f"{scan.config.table}, ")
 
 
-def _molecules(smiles: list[str], config: DataConfig) -> tuple[list[str | None], list[Rejected]]:
+def _molecules(
+    smiles: Sequence[str], standard: Sequence[str], config: DataConfig
+) -> tuple[list[str | None], list[Rejected]]:
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     # these have features for every atom and bond, so only reading can fail
     narrow = None if config.featurizer in ("ogb", "rich") else featurize.get(config.featurizer)
     canonical: list[str | None] = []
     rejected = []
-    for row, text in enumerate(smiles):
+    for row, (text, form) in enumerate(zip(smiles, standard, strict=True)):
         try:
-            found = canonical_smiles(text)
-            if narrow is not None and isinstance(made := narrow.many([text])[0], InvalidMolecule):
+            found = canonical_smiles(form)
+            if narrow is not None and isinstance(made := narrow.many([form])[0], InvalidMolecule):
                 raise made
             canonical.append(found)
         except InvalidMolecule as error:
@@ -216,7 +221,7 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
     """Return the columns of mostly numbers, and the rows of their other cells."""
-    taken = (config.smiles_column, config.weight_column, config.splits_column)
+    taken = (config.smiles_column, config.weight_column, config.column_of_split)
     found = {}
     names = list(table.columns)
     for name in names:
@@ -228,11 +233,12 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
     return found
 
 
-def _parts(table: pd.DataFrame, readable: np.ndarray, config: DataConfig) -> dict[str, np.ndarray]:
+def _parts(
+    table: pd.DataFrame, smiles: Sequence[str], readable: np.ndarray, config: DataConfig
+) -> dict[str, np.ndarray]:
     if config.split is None or not len(readable):
         return {}
     assert config.table is not None
-    smiles = table[config.smiles_column].tolist()
-    column = table[config.splits_column].tolist() if config.splits_column else None
+    column = table[config.column_of_split].tolist() if config.column_of_split else None
     splits = make_splits(config, readable, smiles, column, config.table, table.index.to_numpy())
     return {name: readable[indices] for name, indices in splits.items()}

@@ -1,8 +1,10 @@
-"""Stores and label files in the cache, made where they are missing or damaged."""
+"""Stores, labels and standardised SMILES in the cache, made where they are missing or damaged."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,15 +14,26 @@ import numpy as np
 
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
-from molsepnorm.errors import StorageError
+from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.files.arrays import REMEDY, open_arrays, refuse_damaged, write_arrays
-from molsepnorm.files.writing import cache_folder, replacing
+from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import cache_folder, replacing, write_json
+from molsepnorm.files.writing import fingerprint as digest
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.sound import require_sound
 from molsepnorm.molecules.featurize import SIZES, fingerprint
+from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["CachedLabels", "LabelledGraph", "cached_set", "cached_store", "encode_chunks"]
+__all__ = [
+    "CachedLabels",
+    "LabelledGraph",
+    "cached_set",
+    "cached_standard",
+    "cached_store",
+    "encode_chunks",
+]
 
 _CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
 
@@ -120,6 +133,33 @@ def cached_store(
             writer.append(graphs, rows)
         writer.rejected = rejected
     return replace(GraphStore.open(path), warning=warning)
+
+
+def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str] | None:
+    """Return the standard form of each SMILES, from the cache if it was computed before.
+
+    A SMILES that cannot be standardised is an empty text that holds the reason, as in
+    `standardized`. Returns None at the level `none`, without writing a file.
+
+    Raises:
+        StorageError: the cache cannot be written.
+    """
+    if level == "none":
+        return None
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+    from molsepnorm.molecules.featurize.smiles import Unwritten
+
+    path = cache_folder() / f"{digest(json.dumps(smiles))}-{level}-rdkit{RDKIT_VERSION}.standard"
+    if path.exists():
+        with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
+            content = read_json(path)
+            if json_digest(content["smiles"]) == content[KEY]:
+                each = content["smiles"]
+                return [text if isinstance(text, str) else Unwritten(*text) for text in each]
+    forms = standardized(smiles, level)
+    written = [[text.reason] if isinstance(text, Unwritten) else text for text in forms]
+    write_json(path, {"smiles": written, KEY: json_digest(written)})
+    return forms
 
 
 def encode_chunks(

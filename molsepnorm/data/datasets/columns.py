@@ -186,7 +186,7 @@ class Columns:
     smiles: list[str] = field(default_factory=list)
     """SMILES of each row."""
     splits: list[str] = field(default_factory=list)
-    """Cell of `config.splits_column` of each row."""
+    """Cell of `config.column_of_split` of each row."""
 
     def column(self, name: str) -> ParsedColumn:
         """Return the first column of this name, which must have been parsed."""
@@ -223,7 +223,7 @@ def parse_columns(
             column.add(piece.iloc[:, number])
         for name, texts in (
             (config.smiles_column, table.smiles),
-            (config.splits_column, table.splits),
+            (config.column_of_split, table.splits),
         ):
             if name in table.names:
                 texts += piece.iloc[:, table.names.index(name)].tolist()
@@ -240,7 +240,7 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
 
 def _needed(names: list[str], config: DataConfig) -> list[int]:
     if config.targets is None:
-        others = {config.smiles_column, config.splits_column, *config.ignore_columns}
+        others = {config.smiles_column, config.column_of_split, *config.ignore_columns}
         needed = {config.weight_column, *names} - (others - {config.weight_column})
     else:
         needed = {config.weight_column, *config.targets}

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["MAX_SEED", "DataConfig"]
@@ -20,7 +21,8 @@ MAX_SEED = 2**63 - 1
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = ("targets", "task_type", "classes", "ignore_columns", "weight_column")
 _OF_TABLES = (
-    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "fold", "featurizer"),
+    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column", "fold"),
+    *("featurizer", "standardize"),
 )
 
 
@@ -123,6 +125,13 @@ class DataConfig(BaseModel):
     featurizer: Annotated[str, AfterValidator(_known_featurizer), "--featurizer"] = "ogb"
     """Features of a table's molecules: ogb, rich, zinc, or a registered featuriser. Named data sets
     have their own."""
+    standardize: Annotated[Level, "--standardize"] = "none"
+    """How far structures are standardised by RDKit: none, salts, parent or tautomer.
+
+    salts keeps the largest fragment, after RDKit's cleanup of functional groups, charges and bonds
+    to metals. parent also removes charges. tautomer also chooses RDKit's canonical tautomer, which
+    takes up to seconds for a molecule. The model keeps the setting and applies it to all SMILES
+    that it reads. Molecules that RDKit cannot standardise are invalid."""
     on_invalid: Annotated[Literal["skip", "fail"], "--on-invalid"] = "skip"
     """Skip and report invalid SMILES, or fail."""
 
@@ -133,19 +142,26 @@ class DataConfig(BaseModel):
 
     For tables only. null makes no split, which is enough to score a model on all molecules."""
     split_type: Annotated[
-        Literal["random", "scaffold", "scaffold-ogb"], "--split-type", "Split"
+        Literal["random", "scaffold", "scaffold-ogb", "butina", "time"], "--split-type", "Split"
     ] = "random"
-    """How molecules are split: at random or by Bemis–Murcko scaffold.
+    """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
     scaffold keeps each scaffold in one split: common scaffolds are used for training, the others
     are assigned at random. scaffold-ogb assigns whole scaffolds from the most to the least common,
     whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different scaffolds,
-    which is its only difference from DeepChem's scaffold split."""
+    which is its only difference from DeepChem's scaffold split. butina is like scaffold, with
+    clusters of similar molecules in place of scaffolds: the Tanimoto distance of their Morgan
+    fingerprints (radius 2, 2,048 bits) from the centre of the cluster is at most 0.6. time trains
+    on the oldest rows and tests on the newest ones, by data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
     left out."""
+    time_column: Annotated[str | None, "--time-column", "Split"] = None
+    """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
+
+    Rows of the same time stay in one split, the older one. Rows with an empty cell are left out."""
     splits_file: Annotated[_FilePath | None, "--splits-file", "Split"] = None
     """JSON file with the rows of each split, in the format of chemprop's splits.json."""
     folds: Annotated[int | None, "--folds", "Split"] = Field(None, ge=2, le=1000)
@@ -165,6 +181,11 @@ class DataConfig(BaseModel):
         assert file is not None
         return file.name.split(".")[0] or "table"
 
+    @property
+    def column_of_split(self) -> str | None:
+        """Name of the column that the split is read from; None if there is none."""
+        return self.splits_column or self.time_column
+
     def require_effect(self, given: Iterable[str]) -> None:
         """Refuse settings of the random split that another setting makes useless.
 
@@ -181,10 +202,10 @@ class DataConfig(BaseModel):
                 raise ConfigError(
                     f"{name} has no effect, because data.{named} defines the split: keep one"
                 )
-            if name == "data.split_seed" and self.split_type == "scaffold-ogb":
+            if name == "data.split_seed" and self.split_type in ("scaffold-ogb", "time"):
                 raise ConfigError(
-                    f"{name} has no effect, because data.split_type: scaffold-ogb is not random: "
-                    "leave it out"
+                    f"{name} has no effect, because data.split_type: {self.split_type} is not "
+                    "random: leave it out"
                 )
 
     @model_validator(mode="after")
@@ -202,7 +223,7 @@ class DataConfig(BaseModel):
                         f"data.{name} is for tables: {self.dataset} has its own targets, splits "
                         "and features"
                     )
-        for name in (*_OF_LABELS, "splits_column") if self.structures else ():
+        for name in (*_OF_LABELS, "splits_column", "time_column") if self.structures else ():
             if getattr(self, name) != type(self).model_fields[name].get_default():
                 raise ValueError(
                     f"data.{name} is for tables of labels, and the only column that is read from "
@@ -218,6 +239,16 @@ class DataConfig(BaseModel):
             raise ValueError(
                 f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
                 "keep one"
+            )
+        if (self.split_type == "time") != (self.time_column is not None):
+            raise ValueError(
+                "data.split_type: time (--split-type time) and data.time_column (--time-column) "
+                "belong together: set both or neither"
+            )
+        if self.split_type == "time" and (self.folds is not None or self.fold):
+            raise ValueError(
+                "data.split_type: time is not random, so there are neither folds nor replicates: "
+                "leave data.folds and data.fold out"
             )
         if self.split is None and ways:
             raise ValueError(

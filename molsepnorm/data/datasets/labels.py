@@ -129,7 +129,7 @@ def _choose(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[s
     """Return the targets, and what to say about them if they were guessed."""
     for name in config.ignore_columns:
         require_column(table.names, name, table.source, once=False)
-    taken = [config.weight_column, config.splits_column]
+    taken = [config.weight_column, config.column_of_split]
     if isinstance(table.source, Path):
         taken.append(config.smiles_column)
     if config.targets:

@@ -17,14 +17,15 @@ _PAIRS = 1 << 22  # atom pairs hashed at once
 def shared_molecules(dataset: Dataset) -> int | None:
     """Count the molecules that occur in more than one split, however their SMILES are written.
 
-    Two rows are the same molecule if their canonical SMILES are equal. Canonical SMILES are slow to
+    Two rows are the same molecule if their canonical SMILES are equal, after structures are
+    standardised. Canonical SMILES are slow to
     compute, so they are compared only for molecules whose stored graphs agree in everything that
     does not depend on the order of the atoms.
 
     Returns:
         The number of different molecules; None if the data set has no SMILES.
     """
-    if dataset.smiles is None:
+    if dataset.read_smiles is None:
         return None
     split_of = np.full(len(dataset.store), -1)
     for number, molecules in enumerate(dataset.splits.values()):
@@ -44,10 +45,10 @@ def shared_molecules(dataset: Dataset) -> int | None:
 def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> int:
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    assert dataset.smiles is not None
+    assert dataset.read_smiles is not None
     splits_by_molecule: dict[str, set[int]] = {}
     for molecule in alike:
-        text = canonical_smiles(dataset.smiles[dataset.store.rows[molecule]])
+        text = canonical_smiles(dataset.read_smiles[dataset.store.rows[molecule]])
         splits_by_molecule.setdefault(text, set()).add(int(split_of[molecule]))
     return sum(len(splits) > 1 for splits in splits_by_molecule.values())
 

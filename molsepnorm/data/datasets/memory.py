@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, require_several
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["label_table", "memory_dataset"]
@@ -109,22 +111,35 @@ def memory_dataset(
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 
         texts = list(map(mol_to_smiles, listed))
+    if config.split_type == "time" and splits is None:
+        raise ConfigError(
+            "data.split_type: time needs a file with the column data.time_column: pass the rows of "
+            "each split as `splits` instead"
+        )
     if texts is None and splits is None and config.split_type != "random":
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
         )
+    standard = None
+    if config.standardize != "none":
+        if texts is None:
+            raise ConfigError(
+                f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got "
+                f"{kind}"
+            )
+        standard = standardized(texts, config.standardize)
     rejected: list[Rejected] = []
-    graphs = _graphs(listed, texts, kind, config, bond_offset, rejected)
+    graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
     if splits is None:
         index = np.arange(len(listed))
-        parts = make_splits(
-            config, store.rows, texts or [""] * len(listed), None, "the list of molecules", index
-        )
+        read = standard or texts or [""] * len(listed)
+        parts = make_splits(config, store.rows, read, None, "the list of molecules", index)
     else:
         parts = named_splits(splits, store.rows, len(listed))
-    return found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
+    dataset = found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
+    return replace(dataset, standardized=standard)
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:
@@ -164,6 +179,7 @@ def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
 def _graphs(
     molecules: Sequence[Any],
     texts: Sequence[str] | None,
+    standard: Sequence[str] | None,
     kind: str,
     config: DataConfig,
     bond_offset: int | None,
@@ -171,7 +187,7 @@ def _graphs(
 ) -> Iterator[tuple[int, MolGraph]]:
     found: Iterable[MolGraph | InvalidMolecule] = molecules
     if texts is not None:
-        found = featurize.get(config.featurizer).stream(texts)
+        found = featurize.get(config.featurizer).stream(standard or texts)
     elif kind == _DATA:
         found = _from_data(molecules, bond_offset)
     for row, graph in enumerate(found):

@@ -13,6 +13,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits
+from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import clear_errors
@@ -51,13 +52,13 @@ def make_splits(
         config: `splits_column` or `splits_file`, or else how to draw the splits.
         rows: row in the source of each of the G molecules in the store.
         smiles: SMILES of every row of the source.
-        column: cells of `splits_column` of every row, if there is one.
+        column: cells of `splits_column` or `time_column` of every row, if there is one.
         source, index: the source and the position of every row, for errors.
 
     Raises:
         ConfigError: there is no such fold.
-        DataError: the column or the file does not name a split, or a split has too few molecules:
-            it needs 2 for training, 1 for validation and 1 for the test.
+        DataError: the column or the file does not name a split, a cell is not a time, or a split
+            has too few molecules: it needs 2 for training, 1 for validation and 1 for the test.
     """
     if config.split is None:
         return {}
@@ -65,6 +66,10 @@ def make_splits(
         raise ConfigError(
             f"data.fold is {config.fold}, but data.folds makes {config.folds}, counted from 0"
         )
+    if config.time_column is not None:
+        assert column is not None
+        times = _read_times(column, config, source, index)
+        return draw_splits(config, rows, smiles, source, times)
     if column is not None:
         assert isinstance(source, Path)
         named = _read_column(column, config, source, index)
@@ -111,6 +116,21 @@ def _read_column(
         split: [row for row, word in enumerate(words) if WORDS.get(word) == split]
         for split in SPLITS
     }
+
+
+def _read_times(
+    column: Sequence[str], config: DataConfig, source: Path | str, index: Sequence[int] | np.ndarray
+) -> np.ndarray:  # float64 (R,)
+    times, odd = read_times(column)
+    if len(odd):
+        assert isinstance(source, Path)
+        where = f"{locate(source, int(index[odd[0]]))}, column '{config.time_column}'"
+        raise DataError(
+            f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. {len(odd)} such cell(s) in "
+            "this column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers in "
+            "all cells, or a blank to leave the row out"
+        )
+    return times
 
 
 def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:

@@ -1,4 +1,4 @@
-"""Draw train, validation and test splits: by molecule, or by Bemis–Murcko scaffold.
+"""Draw train, validation and test splits: by molecule, scaffold or cluster.
 
 Molecules without a ring share the scaffold "", as in chemprop, DeepChem and OGB. If they were drawn
 one by one, those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules as in a
@@ -16,6 +16,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
+from molsepnorm.data.datasets.times import split_by_time
 from molsepnorm.errors import ConfigError, DataError
 
 __all__ = ["MIN_SIZES", "draw_splits"]
@@ -24,34 +25,48 @@ MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # train, validation and test molecules
-Groups = list[np.ndarray]  # molecules of each scaffold
+Groups = list[np.ndarray]  # molecules of each scaffold or cluster
 
 
 def draw_splits(
-    config: DataConfig, rows: np.ndarray, smiles: Sequence[str], source: Path | str
+    config: DataConfig,
+    rows: np.ndarray,
+    smiles: Sequence[str],
+    source: Path | str,
+    times: np.ndarray | None = None,  # (R,)
 ) -> dict[str, np.ndarray]:
     """Return sorted indices of molecules in the store; arguments as of `make_splits`.
 
+    `times` are those of every row, NaN for a row that is left out, if the split is by time.
+
     Raises:
-        DataError: there are too few molecules or scaffolds.
+        DataError: there are too few molecules, scaffolds, clusters or times; or too many molecules
+            for clusters.
     """
     assert config.split is not None
-    found = ""
-    if config.split_type == "random":
+    found = advice = ""
+    if times is not None:
+        times = times[rows]
+        parts = _split_times(times, config)
+        found = f" at {len(np.unique(times[~np.isnan(times)]))} different time(s)"
+        advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
+    elif config.split_type == "random":
         parts = _draw_molecules(len(rows), config)
     else:
-        groups = _scaffolds([smiles[row] for row in rows], config.split_type == "scaffold-ogb")
-        largest = max(map(len, groups), default=0)
-        found = f" of {len(groups)} scaffold(s), the commonest with {largest}"
-        if config.split_type == "scaffold":
-            parts = _draw_scaffolds(groups, len(rows), config)
+        texts = [smiles[row] for row in rows]
+        if config.split_type == "butina":
+            groups, what = _clusters(texts, source), "cluster(s), the largest"
         else:
-            parts = _rank_scaffolds(groups, len(rows), config)
+            groups = _scaffolds(texts, config.split_type == "scaffold-ogb")
+            what = "scaffold(s), the commonest"
+        found = f" of {len(groups)} {what} with {max(map(len, groups), default=0)}"
+        draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
+        parts = draw(groups, len(rows), config)
+        advice = ". data.split_type: random draws single molecules"
     if any(len(part) < minimum for part, minimum in zip(parts, MIN_SIZES.values(), strict=True)):
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
-        advice = ". data.split_type: random draws single molecules" if found else ""
         raise DataError(
             f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
             f"least 2, 1 and 1{advice}"
@@ -72,13 +87,19 @@ def _draw_molecules(count: int, config: DataConfig) -> Parts:
     return rest[:num_train], rest[num_train:], test
 
 
-def _draw_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
-    """Draw whole scaffolds: large ones for training, then the test and validation splits.
+def _split_times(times: np.ndarray, config: DataConfig) -> Parts:
+    num_train, num_val, _ = _sizes(int((~np.isnan(times)).sum()), config)
+    return split_by_time(times, num_train, num_val)
 
-    Large scaffolds go to training as long as they fit. The test and validation splits are filled
-    with scaffolds in random order that fit, and the others go to training. Neither split gets more
-    than its share. Both get less if the scaffolds larger than their shares, which can only go to
-    training, exceed the training share.
+
+def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
+    """Draw whole scaffolds or clusters: large ones for training, then the test and validation
+    splits.
+
+    Large groups go to training as long as they fit. The test and validation splits are filled with
+    groups in random order that fit, and the others go to training. Neither split gets more than its
+    share. Both get less if the groups larger than their shares, which can only go to training,
+    exceed the training share.
 
     chemprop's balanced scaffold split fills training first and uses the rest for the test, so that
     its test molecules change with every replicate.
@@ -136,6 +157,20 @@ def _scaffolds(smiles: Iterable[str], chirality: bool) -> Groups:
     for index, text in enumerate(smiles):
         groups.setdefault(murcko_scaffold(text, chirality), []).append(index)
     return [np.array(group) for group in groups.values()]
+
+
+def _clusters(smiles: Sequence[str], source: Path | str) -> Groups:
+    """Return the molecules of each cluster, in the order of their first molecules."""
+    from molsepnorm.data.datasets.clusters import MAX_MOLECULES, butina_clusters
+    from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
+
+    if len(smiles) > MAX_MOLECULES:
+        raise DataError(
+            f"{source} has {len(smiles):,} readable molecules, and data.split_type: butina, which "
+            f"compares all pairs, takes at most {MAX_MOLECULES:,}: use scaffold instead"
+        )
+    clusters = butina_clusters(morgan_matrix(smiles))
+    return sorted(map(np.sort, clusters), key=lambda cluster: cluster[0])
 
 
 def _take(

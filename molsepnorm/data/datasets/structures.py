@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.data.datasets.cached import cached_store
+from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.splits import make_splits
-from molsepnorm.data.datasets.table import read_molecules, refusal
+from molsepnorm.data.datasets.table import molecules_key, read_molecules, refusal
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
-from molsepnorm.files.writing import fingerprint
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 __all__ = ["load_structures"]
@@ -42,11 +40,12 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         return locate(*index[row])
 
     rejected: list[Rejected] = []
+    standard = cached_standard(smiles, config.standardize)
     store = cached_store(
-        fingerprint(json.dumps(smiles)),
+        molecules_key(smiles, standard),
         config.featurizer,
         encoding,
-        read_molecules(smiles, config, rejected, location),
+        read_molecules(smiles, standard, config, rejected, location),
         rejected,
         len(smiles),
     )
@@ -62,7 +61,8 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         labels=np.zeros((len(store), 0), dtype=np.float32),
         targets=(),
         kinds=(),
-        splits=make_splits(config, store.rows, smiles, None, name, range(len(smiles))),
+        splits=make_splits(config, store.rows, standard or smiles, None, name, range(len(smiles))),
         rejected=found,
         smiles=smiles,
+        standardized=standard,
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from molsepnorm.data.datasets.cached import cached_store
+from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.labels import read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.tables import as_file, is_stream, locate, read_chunks, require_column
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import fingerprint
@@ -20,7 +22,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["load_table", "read_molecules", "refusal"]
+__all__ = ["load_table", "molecules_key", "read_molecules", "refusal"]
 
 _ROWS = 4096  # of a table, read together
 
@@ -45,17 +47,18 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         table = parse_columns(pieces, config, np.float32)
     require_column(table.names, config.smiles_column, path)
     labels, weights = read_labels(table, config), read_weights(table, config)
-    if config.splits_column is not None:
-        require_column(table.names, config.splits_column, path)
+    if config.column_of_split is not None:
+        require_column(table.names, config.column_of_split, path)
     index, smiles, column = table.index, table.smiles, table.splits or None
     del table  # its numbers, which the labels are a copy of
 
     rejected: list[Rejected] = []
+    standard = cached_standard(smiles, config.standardize)
     store = cached_store(
-        fingerprint(json.dumps(smiles)),
+        molecules_key(smiles, standard),
         config.featurizer,
         encoding,
-        read_molecules(smiles, config, rejected, lambda row: locate(path, index[row])),
+        read_molecules(smiles, standard, config, rejected, lambda row: locate(path, index[row])),
         rejected,
         len(smiles),
     )
@@ -65,12 +68,23 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
-    splits = make_splits(config, store.rows, smiles, column, path, index)
-    return labels.dataset(name, store, splits, weights, smiles)
+    splits = make_splits(config, store.rows, standard or smiles, column, path, index)
+    dataset = labels.dataset(name, store, splits, weights, smiles)
+    if config.time_column is not None and column is not None:
+        parts = {split: store.rows[part] for split, part in splits.items()}
+        line = describe_times(parts, column, config.time_column)
+        dataset = replace(dataset, warnings=(*dataset.warnings, line))
+    return replace(dataset, standardized=standard)
+
+
+def molecules_key(smiles: Sequence[str], standard: Sequence[str] | None) -> str:
+    """Return the key of a store: a digest of the SMILES, and of their standard forms if any."""
+    return fingerprint(json.dumps(smiles if standard is None else [smiles, standard]))
 
 
 def read_molecules(
     smiles: Sequence[str],
+    standard: Sequence[str] | None,
     config: DataConfig,
     rejected: list[Rejected],
     location: Callable[[int], str],
@@ -79,6 +93,7 @@ def read_molecules(
 
     Args:
         smiles: SMILES of every row.
+        standard: their standard forms; None to read the SMILES as they are.
         config: the featuriser, and what is done with an invalid SMILES.
         rejected: receives the rows that cannot be read.
         location: returns the file and the position of a row.
@@ -87,7 +102,8 @@ def read_molecules(
         DataError: a row cannot be read and `on_invalid` is fail.
     """
     featurizer = featurize.get(config.featurizer)
-    for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(smiles), strict=True)):
+    graphs = featurizer.stream(smiles if standard is None else standard)
+    for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
         if isinstance(graph, MolGraph):
             yield row, graph
             continue

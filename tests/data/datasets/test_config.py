@@ -27,6 +27,7 @@ OF_TABLES = {
     "splits_file": Path("splits.json"),
     "folds": 5,
     "fold": 1,
+    "standardize": "salts",
 }
 
 
@@ -151,7 +152,7 @@ def test_shares_as_they_are_written(split):
     [
         ("task_type", "classes", "'classes' is none of regression, binary, multiclass"),
         ("task_type", {"y": "ordinal"}, "'ordinal' is none of regression, binary, multiclass"),
-        ("split_type", "murcko", "'random', 'scaffold' or 'scaffold-ogb'"),
+        ("split_type", "murcko", "'random', 'scaffold', 'scaffold-ogb', 'butina' or 'time'"),
         ("split_seed", -1, "greater than or equal to 0"),
         ("folds", 1, "greater than or equal to 2"),
         ("fold", -1, "greater than or equal to 0"),
@@ -218,3 +219,21 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     assert again.data.classes == settings["classes"]
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())["data"]
     assert Path(written["table"]).is_absolute()
+
+
+def test_a_split_by_time_is_refused_where_it_cannot_be_made():
+    """Without a column, with folds or replicates, for named sets and files without labels."""
+    timed = {"split_type": "time", "time_column": "date"}
+    config = DataConfig(table=TABLE, **timed)
+    assert config.column_of_split == "date"
+    for settings, message in (
+        ({"table": TABLE, "split_type": "time"}, "belong together: set both or neither"),
+        ({"table": TABLE, "time_column": "date"}, "belong together: set both or neither"),
+        ({"table": TABLE, **timed, "folds": 3}, "is not random, so there are neither folds nor"),
+        ({"table": TABLE, **timed, "fold": 1}, "leave data.folds and data.fold out"),
+        ({"table": TABLE, **timed, "splits_column": "part"}, "both define the split: keep one"),
+        ({"dataset": "zinc", "time_column": "date"}, "data.time_column is for tables: zinc has"),
+        ({"structures": [TABLE], "time_column": "date"}, "data.time_column is for tables of lab"),
+    ):
+        with pytest.raises(ValidationError, match=message):
+            DataConfig(**settings)

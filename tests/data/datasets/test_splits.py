@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets import DataConfig, clusters, load
+from molsepnorm.data.datasets.clusters import butina_clusters
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import scaffold
+from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
 
 TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
@@ -379,6 +381,77 @@ def test_scaffolds_of_real_molecules_stay_whole(moleculenet):
             for index in indices:
                 owners[scaffold.murcko_scaffold(smiles[rows[index]])].add(split)
         assert {len(splits) for splits in owners.values()} == {1}
+
+
+# Drawn by cluster
+
+
+def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
+    smiles, rows, _ = moleculenet("freesolv")
+    groups = butina_clusters(morgan_matrix([smiles[row] for row in rows]))
+    cluster_of = {index: k for k, members in enumerate(groups) for index in members.tolist()}
+    tests = []
+    for settings in ({}, {"fold": 1}, {"folds": 5, "fold": 2}):
+        splits = make(smiles, rows, split_type="butina", **settings)
+        assert everything(splits) == list(range(len(rows)))
+        owners = defaultdict(set)
+        for split, indices in splits.items():
+            for index in indices.tolist():
+                owners[cluster_of[index]].add(split)
+        assert {len(splits) for splits in owners.values()} == {1}
+        tests.append(listed(splits)["test"])
+    assert tests[0] == tests[1] == tests[2]
+    assert 0.05 * len(rows) < len(tests[0]) <= 0.1 * len(rows) + 1
+    other = make(smiles, rows, split_type="butina", split_seed=1)
+    assert listed(other)["test"] != tests[0]
+
+
+def test_too_few_clusters_and_too_many_molecules(monkeypatch):
+    message = "^my.csv has 20 readable molecules of 1 cluster.s., the largest with 20: too few for"
+    with pytest.raises(DataError, match=f"{message}.* data.split_type: random draws single"):
+        make(["CCO"] * 20, split_type="butina")
+    monkeypatch.setattr(clusters, "MAX_MOLECULES", 19)
+    message = "^my.csv has 20 readable molecules, and data.split_type: butina, .* at most 19: use "
+    with pytest.raises(DataError, match=message):
+        make(alkanes(20), split_type="butina")
+
+
+# Drawn by time
+
+TIMED = {"split_type": "time", "time_column": "date"}
+
+
+def test_the_oldest_rows_train_and_the_newest_ones_test():
+    column = [f"20{20 - i:02}-01-01" for i in range(20)]
+    splits = make(alkanes(20), None, column, **TIMED)
+    assert listed(splits) == {"train": [*range(4, 20)], "val": [2, 3], "test": [0, 1]}
+    rows = [row for row in range(20) if row != 19]  # the oldest could not be read
+    column[0] = ""  # and the newest has no date
+    splits = make(alkanes(20), rows, column, **TIMED)
+    assert listed(splits) == {"train": [*range(5, 19)], "val": [3, 4], "test": [1, 2]}
+
+
+def test_rows_of_one_time_are_in_the_older_split():
+    column = [*["2019"] * 7, *["2020"] * 2, "2021"]
+    splits = make(alkanes(10), None, column, **TIMED, split=(0.5, 0.3, 0.2))
+    assert tuple(map(len, splits.values())) == (7, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["2020"] * 20, "20 readable molecules at 1 different time.s.: too few for .*--split"),
+        ([""] * 20, "20 readable molecules at 0 different time.s.: too few for"),
+        (
+            [*["2020-01-01"] * 4, "1.2.2020", *["soon"] * 15],
+            r"my.csv, line 6, column 'date': '1.2.2020' is not a time. 16 such cell\(s\) in this "
+            "column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers in all",
+        ),
+    ],
+)
+def test_columns_that_are_no_times(column, message):
+    with pytest.raises(DataError, match=message):
+        make(alkanes(20), None, column, **TIMED)
 
 
 # Named by a column

@@ -1,0 +1,76 @@
+"""Split a table by a column of times: the oldest rows train, the newest ones test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.data.datasets.columns import BLANKS
+
+__all__ = ["describe_times", "read_times", "split_by_time"]
+
+
+def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times of a column as numbers in order, and the rows that have no valid time.
+
+    Cells are numbers, or dates in ISO 8601 such as 2021, 2021-05, 2021-05-03 and
+    2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all cells are
+    numbers, their order is numerical.
+
+    Returns:
+        float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
+        int64: rows whose cell is not empty and not a time of the column's kind.
+    """
+    cells = pd.Series(list(column), dtype=object).str.strip()
+    present = ~cells.str.lower().isin(BLANKS).to_numpy()
+    numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
+    if np.isfinite(numbers[present]).all():
+        return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
+    dates = pd.to_datetime(cells.where(present), format="ISO8601", errors="coerce", utc=True)
+    known = dates.notna().to_numpy()
+    times = np.full(len(cells), np.nan)
+    times[known] = dates[known].dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64)
+    # cells that are neither come first: they are the reason if only they are not numbers
+    bad = np.flatnonzero(present & ~known)
+    return times, bad[np.argsort(np.isfinite(numbers[bad]), kind="stable")]
+
+
+def split_by_time(
+    times: np.ndarray, num_train: int, num_val: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the indices of the training, validation and test molecules, from old to new.
+
+    Molecules of the same time stay together in the earlier one of two splits, so every molecule is
+    newer than those of the splits before.
+
+    Args:
+        times: float64 [G], NaN for a molecule that is left out.
+        num_train, num_val: numbers of training and validation molecules, which ties may raise.
+    """
+    order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
+    ends = np.array([num_train, num_train + num_val])
+    if len(order):
+        last = times[order[np.maximum(ends, 1) - 1]]
+        ends = np.searchsorted(times[order], last, side="right")
+    train, val, test = np.split(order, ends)
+    return train, val, test
+
+
+def describe_times(parts: Mapping[str, np.ndarray], column: Sequence[str], name: str) -> str:
+    """Return a line with the first and the last time of each split.
+
+    Args:
+        parts: rows of the table in each split.
+        column: cells of every row.
+        name: name of the column.
+    """
+    times, _ = read_times(column)
+    spans = []
+    for split, rows in parts.items():
+        first, last = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
+        spans.append(f"{split} {column[first].strip()} to {column[last].strip()}")
+    blank = int(np.isnan(times).sum())
+    left_out = f"; {blank:,} row(s) without a time are left out" if blank else ""
+    return f"Split by column '{name}': {', '.join(spans)}{left_out}."

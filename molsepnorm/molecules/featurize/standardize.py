@@ -1,0 +1,112 @@
+"""Standardise structures before they are featurised: salts, charges and tautomers.
+
+RDKit's MolStandardize does the work; it is imported only if a structure is standardised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from molsepnorm.errors import InvalidMolecule
+
+if TYPE_CHECKING:
+    from rdkit import Chem
+    from rdkit.Chem.MolStandardize.rdMolStandardize import TautomerEnumerator
+
+__all__ = ["Level", "standard_smiles", "standardized"]
+
+Level = Literal["none", "salts", "parent", "tautomer"]
+"""How far structures are standardised; each level includes the ones before it."""
+
+_STEPS = 1000
+"""Maximum number of tautomers of a molecule, and of transforms that are tried; RDKit's default."""
+
+_ATOM_STEPS = 50_000
+"""Maximum number of transforms times atoms, since the time of a transform grows with the molecule:
+one of 1,000 atoms takes some seconds instead of minutes."""
+
+
+def standardized(smiles: Sequence[str], level: Level) -> Sequence[str]:
+    """Return the standard form of each SMILES.
+
+    A SMILES that cannot be standardised becomes an empty text that holds the reason (`Unwritten`),
+    which featurisers refuse with this reason. At the level `none`, `smiles` itself is returned.
+
+    >>> standardized(["CC(=O)[O-].[Na+]", "Oc1ccccn1"], "parent")
+    ['CC(=O)O', 'Oc1ccccn1']
+    """
+    if level == "none":
+        return smiles
+    from molsepnorm.molecules.featurize.smiles import Unwritten
+
+    forms: list[str] = []
+    for text in smiles:
+        try:
+            forms.append(standard_smiles(text, level))
+        except InvalidMolecule as error:
+            forms.append(Unwritten(str(error)))
+    return forms
+
+
+def standard_smiles(smiles: str, level: Level) -> str:
+    """Return the canonical SMILES of a standardised molecule.
+
+    - none: the molecule as it is.
+    - salts: RDKit's cleanup (bonds to metals are cut, functional groups and charges are written in
+      one way), and then the largest fragment.
+    - parent: also without charges, where protons can be moved.
+    - tautomer: also as RDKit's canonical tautomer. Stereochemistry of the atoms and bonds that
+      take part in tautomerism is removed.
+
+    RDKit works on the canonical form of the molecule, so all SMILES of a molecule give the same
+    result. The search for tautomers ends after 1,000 transforms or tautomers, or after
+    50,000 / atoms transforms of a molecule with more than 50 heavy atoms. Two tautomers of a
+    molecule for which it ends early may keep different forms.
+
+    >>> standard_smiles("C[NH3+].[Cl-]", "salts"), standard_smiles("C[NH3+].[Cl-]", "parent")
+    ('C[NH3+]', 'CN')
+    >>> standard_smiles("Oc1ccccn1", "tautomer")
+    'O=c1cccc[nH]1'
+
+    Raises:
+        InvalidMolecule: as `canonical_smiles`, or RDKit cannot standardise the molecule.
+
+    Source: rdkit.Chem.MolStandardize: FragmentParent, ChargeParent and TautomerEnumerator.
+    """
+    from rdkit import Chem, rdBase
+
+    from molsepnorm.molecules.featurize.smiles import canonical_mol
+
+    mol = canonical_mol(smiles)
+    with rdBase.BlockLogs():
+        try:
+            return Chem.MolToSmiles(_standard_mol(mol, level))
+        except (RuntimeError, ValueError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise InvalidMolecule(f"RDKit cannot standardise it: {reason:.80}") from error
+
+
+def _standard_mol(mol: Chem.Mol, level: Level) -> Chem.Mol:
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    if level == "none":
+        return mol
+    if level == "salts":
+        return rdMolStandardize.FragmentParent(mol)
+    parent = rdMolStandardize.ChargeParent(mol)
+    if level == "parent":
+        return parent
+    enumerator = _enumerator()
+    enumerator.SetMaxTransforms(min(_STEPS, _ATOM_STEPS // max(1, parent.GetNumAtoms())))
+    return enumerator.Canonicalize(parent)
+
+
+@cache
+def _enumerator() -> TautomerEnumerator:
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    enumerator = rdMolStandardize.TautomerEnumerator()
+    enumerator.SetMaxTautomers(_STEPS)
+    return enumerator

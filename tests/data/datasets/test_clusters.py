@@ -1,0 +1,68 @@
+"""Butina clusters equal those of RDKit, which compares all pairs at once."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+from rdkit.ML.Cluster import Butina
+from scipy.sparse import csr_matrix
+
+from molsepnorm.data.datasets import clusters
+from molsepnorm.data.datasets.clusters import butina_clusters
+from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
+
+
+def by_rdkit(smiles: list[str], max_distance: float) -> list[list[int]]:
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
+    distances = []
+    for i, one in enumerate(prints):
+        distances += DataStructs.BulkTanimotoSimilarity(one, prints[:i], returnDistance=True)
+    found = Butina.ClusterData(distances, len(prints), max_distance, isDistData=True)
+    return [list(cluster) for cluster in found]
+
+
+@pytest.fixture(scope="module")
+def molecules(datasets):
+    """`molecules(name)`: 300 SMILES of a set of MoleculeNet."""
+
+    def read(name):
+        with open(datasets / "moleculenet" / f"{name}.csv") as lines:
+            return [row["smiles"] for row in csv.DictReader(lines)][:300]
+
+    return read
+
+
+@pytest.mark.parametrize("pairs", [clusters._PAIRS, 1000])
+@pytest.mark.parametrize("max_distance", [0.6, 0.35, 0.0])
+@pytest.mark.parametrize("name", ["bace", "freesolv"])
+def test_clusters_equal_rdkit_s(molecules, monkeypatch, name, max_distance, pairs):
+    """In their order and with their centres, whether or not the pairs fit into one block."""
+    monkeypatch.setattr(clusters, "_PAIRS", pairs)
+    smiles = molecules(name)
+    expected = by_rdkit(smiles, max_distance)
+    found = butina_clusters(morgan_matrix(smiles), max_distance)
+    assert [cluster.tolist() for cluster in found] == expected
+    assert 1 < len(expected) < 300 or max_distance == 0
+
+
+def test_members_are_similar_to_their_centre_and_no_molecule_is_lost(molecules):
+    bits = morgan_matrix(molecules("bace")).toarray()
+    found = butina_clusters(csr_matrix(bits))
+    assert sorted(np.concatenate(found)) == list(range(300))
+    for centre, *members in found:
+        common = np.minimum(bits[members], bits[centre]).sum(axis=1)
+        union = np.maximum(bits[members], bits[centre]).sum(axis=1)
+        assert (common >= 0.4 * union).all()
+
+
+def test_few_molecules():
+    assert butina_clusters(morgan_matrix([])) == []
+    one = butina_clusters(morgan_matrix(["CCO"]))
+    same = butina_clusters(morgan_matrix(["CCO", "OCC", "c1ccccc1"]))
+    assert [cluster.tolist() for cluster in one] == [[0]]
+    assert [cluster.tolist() for cluster in same] == [[1, 0], [2]]

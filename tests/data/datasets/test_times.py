@@ -1,0 +1,91 @@
+"""Splits by time: what is a time, where the splits meet, and that ties stay together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from molsepnorm.data.datasets.times import describe_times, read_times, split_by_time
+
+
+def order_of(cells):
+    times, odd = read_times(cells)
+    assert len(odd) == 0
+    return np.argsort(times, kind="stable").tolist()
+
+
+def test_dates_of_every_length_are_ordered():
+    """A year or a month stands for its first moment."""
+    cells = [
+        "2021-05-03",
+        "2021",
+        " 2021-05 ",
+        "2021-05-03T14:30:00Z",
+        "2020-12-31",
+        "2021-05-03T16:00:00+02:00",  # 14:00 UTC
+        "1850-01-01",
+        "2021-05-03 14:15",
+    ]
+    assert order_of(cells) == [6, 4, 1, 2, 0, 5, 7, 3]
+
+
+def test_numbers_are_ordered_as_numbers():
+    assert order_of(["10", "9", "-2.5", "1e3", "20210503"]) == [2, 1, 0, 3, 4]
+    assert order_of(["2019", "2021", "2020"]) == [0, 2, 1]
+
+
+def test_empty_cells_have_no_time():
+    for cells in (["2021-05-03", "", " ", "n/a", "None"], ["7", "", "NaN", "null", "na"]):
+        times, odd = read_times(cells)
+        assert [math.isnan(time) for time in times] == [False, True, True, True, True]
+        assert len(odd) == 0
+    assert np.isnan(read_times(["", ""])[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "odd"),
+    [
+        (["2021-05-03", "03/05/2021", "May 2021"], [1, 2]),
+        (["1", "2", "three"], [2, 0, 1]),  # the word is the reason, so it comes first
+        (["2021-02-30", "2021-02-28"], [0]),
+        (["2021-05-03", "17"], [1]),
+        (["5", "inf"], [1, 0]),
+        (["yes", "no"], [0, 1]),
+    ],
+)
+def test_other_cells_are_not_times(cells, odd):
+    assert read_times(cells)[1].tolist() == odd
+
+
+@given(
+    times=st.lists(st.one_of(st.integers(0, 12), st.just(math.nan)), max_size=40),
+    shares=st.sampled_from([(0.8, 0.1), (0.5, 0.25), (0.2, 0.3)]),
+)
+def test_a_split_equals_one_row_after_the_other(times, shares):
+    """The oldest first; a molecule of the same time as the one before stays with it."""
+    known = sorted((time, i) for i, time in enumerate(times) if not math.isnan(time))
+    num_train, num_val = (int(share * len(known)) for share in shares)
+    expected = [[], [], []]
+    part = 0
+    for place, (time, i) in enumerate(known):
+        if place and time != known[place - 1][0]:
+            part = (place >= num_train) + (place >= num_train + num_val)
+        expected[part].append(i)
+    found = split_by_time(np.array(times, dtype=float), num_train, num_val)
+    assert [part.tolist() for part in found] == expected
+
+
+def test_the_line_names_the_first_and_the_last_time_of_each_split():
+    column = ["2021", " 2019-03", "2020", "", "2018", "2022-01-01"]
+    parts = {"train": np.array([1, 4]), "val": np.array([2]), "test": np.array([0, 5])}
+    assert describe_times(parts, column, "date") == (
+        "Split by column 'date': train 2018 to 2019-03, val 2020 to 2020, test 2021 to 2022-01-01; "
+        "1 row(s) without a time are left out."
+    )
+    assert describe_times(parts, ["3", "1", "2", "4", "0", "5"], "day") == (
+        "Split by column 'day': train 0 to 1, val 2 to 2, test 3 to 5."
+    )

@@ -1,0 +1,240 @@
+"""Structures standardised in a table, in the model that is trained on it, and in what it reads."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.datasets import DataConfig, cached, load
+from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import standardized
+from molsepnorm.predict import Predictor
+from molsepnorm.training import evaluate, fit, train
+from molsepnorm.training.ensemble import join
+
+OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=3)
+ACIDS = ["C" * n + "C(=O)O" for n in range(1, 21)]
+SALTS = [text[:-1] + "[O-].[Na+]" for text in ACIDS]
+
+
+@pytest.fixture
+def salts(tmp_path):
+    """salts.csv: 20 acids and the sodium salts of the same acids, with a date."""
+    path = tmp_path / "salts.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "y", "date"])
+        for row, text in enumerate([*ACIDS, *SALTS]):
+            writer.writerow([text, row % 20 / 10, f"{1990 + row % 20}-0{1 + row // 20}"])
+    return path
+
+
+@pytest.fixture
+def of_salts(configure, salts):
+    """`of_salts(settings)`: a tiny run on salts.csv."""
+    base = {"data.table": salts, "data.featurizer": "ogb", "data.standardize": "parent"}
+    return lambda settings=None: configure({**base, "run.epochs": 1, **(settings or {})})
+
+
+def same_graphs(one, other) -> bool:
+    arrays = ("sizes", "atoms", "degrees")
+    return all((getattr(one, name) == getattr(other, name)).all() for name in arrays)
+
+
+def test_a_table_is_encoded_in_standard_form_and_keeps_its_smiles(salts):
+    config = DataConfig(table=salts, targets=["y"])
+    plain, found = (
+        load(config.model_copy(update={"standardize": level}), OGB) for level in ("none", "parent")
+    )
+    assert found.smiles == plain.smiles == [*ACIDS, *SALTS]
+    assert found.read_smiles == standardized([*ACIDS, *SALTS], "parent")
+    assert (plain.standardized, plain.read_smiles) == (None, plain.smiles)
+    graphs = (store.sizes for store in (plain.store, found.store))
+    assert [sizes[20] for sizes in graphs] == [5, 4]
+    assert found.store.path != plain.store.path
+    assert found.fingerprint != plain.fingerprint
+
+
+def test_a_salt_and_its_parent_are_one_molecule(salts):
+    """In more than one split they are a leak, and for `data check` a duplicate."""
+    config = DataConfig(table=salts, targets=["y"], standardize="parent")
+    shared = shared_molecules(load(config, OGB))
+    assert shared > 0
+    assert shared_molecules(load(config.model_copy(update={"standardize": "none"}), OGB)) == 0
+    report = check_table(config)
+    counts = {finding.kind: finding.count for finding in report.findings}
+    assert report.molecules == 20
+    assert (counts["duplicates"], counts["leak"]) == (20, shared)
+    assert "mixtures" not in counts
+
+
+@pytest.mark.parametrize("split_type", ["scaffold", "butina"])
+def test_whole_groups_are_those_of_standardised_molecules(tmp_path, split_type):
+    """Each ring occurs as a salt of a large counter-ion that would decide its group."""
+    rings = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CC1", "c1ccoc1", "C1CCC1", "c1ccsc1", "C1CCNC1"]
+    other = ".[O-]C(=O)C1CCCCC1c1ccccc1"
+    smiles = [f"C{ring}{end}" for ring in rings for end in ("", other.replace("[O-]", "O"))] * 2
+    path = tmp_path / "rings.csv"
+    path.write_text("smiles,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(smiles)))
+    settings = {"table": path, "targets": ["y"], "split_type": split_type, "split": (0.5, 0.3, 0.2)}
+    found = load(DataConfig(**settings, standardize="salts"), OGB)
+    path.write_text(
+        "smiles,y\n"
+        + "".join(f"{text},{i}\n" for i, text in enumerate(standardized(smiles, "salts")))
+    )
+    expected = load(DataConfig(**settings), OGB)
+    assert same_graphs(found.store, expected.store)
+    for split, indices in expected.splits.items():
+        assert found.splits[split].tolist() == indices.tolist()
+
+
+def test_the_standard_forms_are_computed_once(salts, tmp_path, monkeypatch):
+    """Unless the file in the cache is damaged; reasons are kept, too."""
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    smiles = ["CCO", "C1CC", "Oc1ccccn1"]
+    first = cached.cached_standard(smiles, "tautomer")
+    assert first == ["CCO", "", "O=c1cccc[nH]1"]
+    (path,) = (tmp_path / "cache").glob("*-tautomer-rdkit*.standard")
+
+    def fail(*_):
+        raise AssertionError("was computed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cached, "standardized", fail)
+        again = cached.cached_standard(smiles, "tautomer")
+        assert (again, again[1].reason) == (first, first[1].reason)
+    for damage in ("{", "[]", "{}", path.read_text().replace("CCO", "CCN")):
+        path.write_text(damage)
+        assert cached.cached_standard(smiles, "tautomer") == first
+    assert cached.cached_standard(smiles, "none") is None
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_rejected_rows_have_the_users_smiles(tmp_path, monkeypatch):
+    path = tmp_path / "my.csv"
+    rows = ["O[Na].C1CC", *ACIDS]
+    path.write_text("smiles,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(rows)))
+    config = DataConfig(table=path, targets=["y"], standardize="parent")
+    for _ in range(2):  # encoded, and from the cache
+        (entry,) = load(config, OGB).rejected
+        assert entry.smiles == "O[Na].C1CC"
+        assert entry.reason == "RDKit cannot read 'O[Na].C1CC': unclosed ring"
+    with pytest.raises(DataError, match="my.csv, line 2: RDKit cannot read 'O.Na..C1CC'"):
+        load(config.model_copy(update={"on_invalid": "fail"}), OGB)
+
+
+def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path, rows_of):
+    """After it was saved and loaded, in one process and in two, predicted and embedded."""
+    result = train(of_salts(), tmp_path / "run")
+    about = json.loads((result.folder / "model" / "config.json").read_text())
+    assert (about["standardize"], about["schema"]) == ("parent", 2)
+    predictor = Predictor.from_pretrained(result.folder)
+    assert predictor.model.standardize == "parent"
+    several = ACIDS * 8, SALTS * 8
+    for predict in (
+        predictor.predict,
+        Predictor.from_pretrained(result.folder, processes=2).predict,
+    ):
+        acids, salts = ([each.values["y"] for each in predict(texts)] for texts in several)
+        assert acids == salts
+        assert len(set(acids)) > 1
+    embedded = [predictor.embed(texts).molecules for texts in (ACIDS, SALTS)]
+    assert (embedded[0] == embedded[1]).all()
+    first, bad = predictor.predict([SALTS[0], "C1CC"])
+    assert (first.smiles, bad.error) == (SALTS[0], "RDKit cannot read 'C1CC': unclosed ring")
+    written = {row["smiles"] for row in rows_of(result.folder / "predictions_test.csv")}
+    assert written <= {*ACIDS, *SALTS}
+    assert written & {*SALTS}
+
+    plain = train(of_salts({"data.standardize": "none"}), tmp_path / "plain")
+    about = json.loads((plain.folder / "model" / "config.json").read_text())
+    assert about["schema"] == 1
+    assert "standardize" not in about
+    acid, salt = Predictor.from_pretrained(plain.folder).predict([ACIDS[3], SALTS[3]])
+    assert acid.values != salt.values
+
+
+def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
+    result = train(of_salts(), tmp_path / "run")
+    scores = []
+    for name, smiles in (("acids", ACIDS), ("salts", SALTS)):
+        path = tmp_path / f"other-{name}.csv"
+        path.write_text("smiles,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(smiles)))
+        scores.append(evaluate(result.folder, DataConfig(table=path)).scores)
+    assert scores[0] == scores[1]
+    with pytest.raises(ConfigError, match=r"standardises structures \(parent\), and the mol"):
+        evaluate(result.folder, DataConfig(dataset="ogbg-molesol"))
+
+
+def test_models_of_other_levels_are_not_joined(of_salts, tmp_path):
+    """The level of models that are joined is kept."""
+    one = train(of_salts(), tmp_path / "one").model
+    assert join([one, one]).standardize == "parent"
+    with pytest.raises(ConfigError, match="same standardisation can be joined: model 1 has parent"):
+        join([one, replace(one, standardize="none")])
+
+
+def test_atoms_are_not_those_of_the_smiles(of_salts, tmp_path):
+    predictor = Predictor(train(of_salts(), tmp_path / "run").model)
+    with pytest.raises(ConfigError, match=r"standardises structures \(parent\), so its atom"):
+        predictor.embed(["CCO"], atoms=True)
+
+
+def test_a_level_that_is_unknown_here_is_refused(of_salts, tmp_path):
+    path = train(of_salts(), tmp_path / "run").folder / "model" / "config.json"
+    about = json.loads(path.read_text())
+    del about["sha256"]
+    path.write_text(json.dumps({**about, "standardize": "charges"}))
+    with pytest.raises(ModelError, match=r"config.json does not describe a model: standardize"):
+        PropertyModel.from_pretrained(tmp_path / "run")
+
+
+def test_molecules_in_memory(of_salts):
+    settings = {"data.standardize": "parent", "model.layers": 1, "run.epochs": 1}
+    overrides = {**settings, "model.width": 16, "model.ffn_width": 16, "model.heads": 2}
+    y = np.arange(20) / 10
+    model = fit(SALTS, y, overrides=overrides).model
+    acids, salts = (Predictor(model).predict(texts) for texts in (ACIDS, SALTS))
+    assert [each.values for each in acids] == [each.values for each in salts]
+    graphs = [featurize.get("ogb")(text) for text in ACIDS]
+    with pytest.raises(ConfigError, match="data.standardize: parent needs SMILES or RDKit molec"):
+        fit(graphs, y, overrides=overrides)
+    timed = {"data.split_type": "time", "data.time_column": "date"}
+    with pytest.raises(ConfigError, match="time needs a file with the column data.time_column"):
+        fit(ACIDS, y, overrides={**overrides, "data.standardize": "none", **timed})
+
+
+def test_files_without_labels_are_standardised(tmp_path):
+    paths = []
+    for name, smiles in (("acids", ACIDS), ("salts", SALTS)):
+        paths.append(tmp_path / f"{name}.smi")
+        paths[-1].write_text("\n".join(smiles) + "\n")
+    acids, salts = (load(DataConfig(structures=[p], standardize="parent"), OGB) for p in paths)
+    assert same_graphs(acids.store, salts.store)
+    assert salts.read_smiles == acids.read_smiles
+
+
+def test_a_table_is_split_by_time(salts):
+    """The times are no target, and one line says where the splits meet."""
+    settings = {"split_type": "time", "time_column": "date", "split": (0.5, 0.25, 0.25)}
+    config = DataConfig(table=salts, **settings)
+    dataset = load(config, OGB)
+    line = (
+        "Split by column 'date': train 1990-01 to 1999-02, val 2000-01 to 2004-02, test 2005-01 to "
+        "2009-02."
+    )
+    assert dataset.targets == ("y",)
+    assert dataset.warnings[-1] == line
+    assert dataset.splits["train"].tolist() == [*range(10), *range(20, 30)]
+    report = check_table(config)
+    assert report.warnings[-1] == line
+    assert report.splits == {"train": 20, "val": 10, "test": 10}
