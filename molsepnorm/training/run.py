@@ -89,6 +89,7 @@ def train_on(
     *,
     resume: bool = False,
     model: PropertyModel | None = None,
+    score: bool = True,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train on a data set that is already loaded; without a folder, no file is written.
@@ -100,6 +101,8 @@ def train_on(
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
+        score: score the best model at the end. Otherwise the test split is not used, and the
+            result has no metrics.
         callback: as in `train`.
 
     Raises:
@@ -108,7 +111,7 @@ def train_on(
     """
     if resume and folder is None:
         raise ConfigError("resume=True needs the folder of the run")
-    return _train(config, lambda world: dataset, folder, resume, model, callback)
+    return _train(config, lambda world: dataset, folder, resume, model, callback, score)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -148,6 +151,7 @@ def _train(
     resume: bool,
     start: PropertyModel | None,
     callback: Callback | Iterable[Callback] | None,
+    score: bool = True,
 ) -> TrainingResult:
     started, callback = time.perf_counter(), Callbacks(callback)
     with ExitStack() as stack:
@@ -213,7 +217,7 @@ def _train(
         finished = not stopped and trainer.fit()
         best = run.best() if trainer.progress.best_epoch is not None else None
         metrics: dict[str, Any] = {}
-        if finished and best is not None:
+        if finished and score and best is not None:
             found = best
             with trainer.threads.paused():
                 metrics = world.on_main_process(
