@@ -128,7 +128,7 @@ def tune(
             report(tuning.trials[trial.number], tuning)
         tuning = replace(tuning, trials=study.records(), finished=finished)
         if finished:
-            tuning = replace(tuning, importance=study.importance(), others_run=study.others_run())
+            tuning = replace(tuning, importance=study.importance(), others_run=study.leave())
         write_files(tuning)
     return tuning
 

@@ -107,10 +107,11 @@ class Study:
         with clear_errors(folder, "write"):
             if folder.exists() and not (folder / FILE).exists() and any(_visible(folder)):
                 raise ConfigError(f"{folder} exists and holds no trials: choose another folder")
-            folder.mkdir(parents=True, exist_ok=True)
+            self._workers.mkdir(parents=True, exist_ok=True)
             self._turn = FileLock(folder / ".turn.lock")
         with self._turn:
-            stack.enter_context(locked(self._workers / self._process))
+            self._taking_part = stack.enter_context(ExitStack())
+            self._taking_part.enter_context(locked(self._workers / self._process))
             url = URL.create("sqlite", database=str((folder / FILE).resolve()))
             storage = optuna.storages.RDBStorage(
                 url.render_as_string(), engine_kwargs={"connect_args": {"timeout": _SECONDS}}
@@ -216,10 +217,14 @@ class Study:
             end = max(end, last)
         return total
 
-    def others_run(self) -> bool:
-        """Return whether other processes still run trials in the folder."""
+    def leave(self) -> bool:
+        """Stop taking part in the search; return whether other processes still run trials.
+
+        Of several processes, the last one to leave gets False.
+        """
         with self._turn:
             others = [path for path in self._workers.iterdir() if path.name != self._process]
+            self._taking_part.close()
             return any(not _has_ended(path) for path in others)
 
     def importance(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ from molsepnorm.training import StopWhen, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.step import TrainStep
-from molsepnorm.tuning import train_best, tune
+from molsepnorm.tuning import search, train_best, tune
 
 SPACE = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}, "run.batch_size": [4, 8]}
 
@@ -79,6 +79,29 @@ def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, m
     assert again.trials == results[0].trials
     with pytest.raises(ConfigError, match="scored on the test split, so no trial is added"):
         tune(config, tmp_path / "a", trials=3, space=SPACE, splits=2)
+
+
+def test_trials_have_no_test_molecules_and_no_test_labels(configure, tmp_path, monkeypatch):
+    """A spy on what the trials are trained on, for every split."""
+    seen = []
+    plain = search.train_on
+    monkeypatch.setattr(
+        search,
+        "train_on",
+        lambda config, data, **more: seen.append(data) or plain(config, data, **more),
+    )
+    config = configure()
+    tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=2)
+    whole = datasets.load(config.data, _encoding(config))
+    test = whole.splits["test"]
+    assert len(seen) == 2
+    assert len(test) == 3
+    for data in seen:
+        assert len(data.splits["test"]) == 0
+        assert np.isnan(data.labels[test]).all()
+        rest = np.setdiff1d(np.arange(30), test)
+        assert np.array_equal(data.labels[rest], whole.labels[rest])
+    assert not np.array_equal(seen[0].splits["val"], seen[1].splits["val"])
 
 
 def _encoding(config):
@@ -151,24 +174,19 @@ def test_a_trial_that_diverges_counts_as_stopped_early(configure, tmp_path, monk
 
 @pytest.mark.usefixtures("score_is_lr")
 def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
-    """At most five, all folds, or one if the split cannot be drawn again; one molecule is enough
-    to say so."""
+    """At most five replicates, all folds, or one if a file defines the split."""
+    file = tmp_path / "splits.json"
+    file.write_text('[{"train": "0-19", "val": "20-24", "test": "25-29"}]')
     expected = {
         "replicates": ({}, 5),
         "folds": ({"data.folds": 3, "data.fold": 1}, 3),
-        "scaffold-ogb": ({"data.split_type": "scaffold-ogb"}, 1),
+        "file": ({"data.splits_file": file}, 1),
     }
     for name, (settings, count) in expected.items():
         tuning = tune(configure(settings), tmp_path / name, trials=1, space=SPACE)
         assert tuning.splits == len(tuning.trials[0].scores) == count
-    with pytest.raises(ConfigError, match=r"scaffold-ogb is not random"):
-        tune(
-            configure({"data.split_type": "scaffold-ogb"}),
-            tmp_path / "x",
-            trials=1,
-            space=SPACE,
-            splits=2,
-        )
+    with pytest.raises(ConfigError, match=r"data\.fold is 1, but .*splits\.json has 1 split"):
+        tune(configure(expected["file"][0]), tmp_path / "x", trials=1, space=SPACE, splits=2)
     with pytest.raises(ConfigError, match=r"data\.folds is 3, and a trial is trained on every"):
         tune(configure({"data.folds": 3}), tmp_path / "x", trials=1, space=SPACE, splits=2)
 

@@ -57,9 +57,8 @@ def test_running_trials_of_another_process_count(open_study):
         trials = [study.ask(3, None, False) for study in (one, two, one, two, one)]
         assert [each is None for each in trials] == [False, False, False, True, True]
         assert len({each.params["optim.lr"] for each in trials[:3]}) == 3
-        assert one.others_run()
-    with open_study() as study:
-        assert not study.others_run()
+        assert one.leave()
+        assert not two.leave()
 
 
 def test_trials_of_a_process_that_ended_are_failed_and_replaced(open_study):
@@ -76,7 +75,7 @@ def test_trials_of_a_process_that_ended_are_failed_and_replaced(open_study):
 
 @pytest.mark.parametrize("metric", ["rmse", "roc_auc"])
 def test_a_trial_is_behind_if_it_is_worse_than_the_median(open_study, metric):
-    """Of the complete trials at the same step, once there are five; the recipe is never behind."""
+    """The median is that of the complete trials at the same step, once there are five."""
     sign = -1 if METRICS[metric].higher_is_better else 1
     values = np.random.default_rng(0).normal(size=(9, 2))
     with open_study(metric) as study:
