@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from molsepnorm.predict import Predictor
     from molsepnorm.training import Callback, TrainConfig, evaluate, load_config, train
     from molsepnorm.training.fit import fit
+    from molsepnorm.tuning import tune
 
 __all__ = [
     "Callback",
@@ -46,6 +47,7 @@ __all__ = [
     "fit",
     "load_config",
     "train",
+    "tune",
 ]
 
 _HOMES = {
@@ -62,6 +64,7 @@ _HOMES = {
     "fit": "molsepnorm.training.fit",
     "load_config": "molsepnorm.training",
     "train": "molsepnorm.training",
+    "tune": "molsepnorm.tuning",
 }
 _MODULES = {
     "encodings": "molsepnorm.molecules.encodings",

@@ -6,6 +6,7 @@
     ├── ConfigError           a setting, option, column or name that does not exist or does not fit
     ├── DataError             a file or a table whose content cannot be used
     │   └── InvalidMolecule   one molecule that cannot become a graph
+    ├── DivergedError         a training whose loss is no longer finite
     ├── ModelError            a model folder that is incomplete, damaged or too new
     └── StorageError          a place that cannot be read or written, or a full disk
 
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 __all__ = [
     "ConfigError",
     "DataError",
+    "DivergedError",
     "InvalidMolecule",
     "ModelError",
     "MolsepnormError",
@@ -58,6 +60,10 @@ class DataError(MolsepnormError, ValueError):
 
 class InvalidMolecule(DataError):
     """One molecule that cannot become a graph; the message is the reason, fit for a table cell."""
+
+
+class DivergedError(MolsepnormError):
+    """A training whose loss or outputs are no longer finite numbers."""
 
 
 class ModelError(MolsepnormError):

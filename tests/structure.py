@@ -27,6 +27,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT) | {"_version"}

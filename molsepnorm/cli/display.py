@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.progress import (
@@ -26,6 +26,9 @@ from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from molsepnorm.tuning import TrialRecord, Tuning
 
 _MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a terminal
 _MAX_TARGETS = 12  # maximum number of targets that are listed one by one
@@ -180,6 +183,58 @@ class SeriesDisplay(Callback):
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
+
+
+class TuningDisplay(Callback):
+    """Prints a line for each trial of a search."""
+
+    def __init__(self) -> None:
+        self.console = make_console()
+        self.training = False
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        if not self.training:
+            print_dataset(self.console, dataset)
+            train, val = (len(dataset.splits[name]) for name in ("train", "val"))
+            self.console.print(
+                f"Molecules: {train:,} train, {val:,} val. The test split is unused."
+            )
+        self.training = True
+
+    def on_trial(self, trial: TrialRecord, tuning: Tuning) -> None:
+        """Print a trial that has ended; * marks the best one so far."""
+        best = " *" if trial in tuning.ranked[:1] else ""
+        score = f"val {tuning.metric.name} {_number(trial.score)}{best}"
+        kind = ", the recipe" if trial.recipe else ""
+        clock = _clock(trial.seconds or 0.0)
+        self.console.print(f"trial {trial.number}{kind}: {trial.state}, {score}, {clock}")
+
+
+def tuning_table(tuning: Tuning, count: int = 5) -> Table:
+    """Return the recipe and the best trials of a search, with their settings."""
+    recipe, ranked = tuning.recipe, tuning.ranked
+    early = sum(each.state == "stopped early" for each in tuning.trials)
+    title = (
+        f"Best of {len(ranked) + early} trials, {early} of them stopped early: mean validation "
+        f"{tuning.metric.label} of {tuning.splits} split(s)"
+    )
+    names = list(ranked[0].settings) if ranked else []
+    table = make_table(
+        title, "trial", f">val {tuning.metric.name}", *(f">{n.rpartition('.')[2]}" for n in names)
+    )
+
+    def add(each: TrialRecord) -> None:
+        values = (each.settings[name] for name in names)
+        cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+        table.add_row("recipe" if each.recipe else str(each.number), _number(each.score), *cells)
+
+    for each in ranked[:count]:
+        add(each)
+    if recipe is not None and recipe not in ranked[:count]:
+        add(recipe)
+    return table
 
 
 def _sizes(dataset: Dataset) -> str:

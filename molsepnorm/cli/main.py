@@ -25,6 +25,7 @@ _COMMANDS = {
     "ensemble": "Join trained models to one.",
     "benchmark": "Train with several seeds or on several splits.",
     "ablate": "Compare variants of one recipe over the same seeds.",
+    "tune": "Search for better settings, and train with them.",
     "analyze": "Compare the embeddings of trained models.",
     "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",

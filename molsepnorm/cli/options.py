@@ -164,6 +164,16 @@ def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = No
 
     if options.get("dataset") and options.get("data"):
         raise click.UsageError("--dataset and --data are both sources: give one of them")
+    return load_config(
+        options.get("dataset") or options.get("data"),
+        config=options.get("config"),
+        preset=options.get("preset"),
+        overrides={**(varied or {}), **given_settings(options)},
+    )
+
+
+def given_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the options of a command set, by their dotted names."""
     assigned = options.get("settings", {})
     overrides = {}
     for setting in _SETTINGS:
@@ -176,12 +186,7 @@ def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = No
                 "values: give one of them"
             )
         overrides[name] = value
-    return load_config(
-        options.get("dataset") or options.get("data"),
-        config=options.get("config"),
-        preset=options.get("preset"),
-        overrides={**(varied or {}), **overrides, **assigned},
-    )
+    return {**overrides, **assigned}
 
 
 _MAX_SEEDS = 10_000

@@ -50,7 +50,7 @@ class TrainingResult:
     model: PropertyModel | None
     """The best model by validation; None if no epoch ended."""
     metrics: dict[str, Any]
-    """The content of `metrics.json`; empty if the run is not finished."""
+    """The content of `metrics.json`; empty if the run is not finished or not scored."""
 
 
 class Callback:

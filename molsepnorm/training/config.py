@@ -47,6 +47,7 @@ __all__ = [
     "config_folder",
     "load_config",
     "read_recipe",
+    "read_yaml",
     "table_recipe",
 ]
 
@@ -279,7 +280,7 @@ def load_config(
             "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
             f"{shown(overrides)}"
         )
-    content = _read_yaml(Path(config)) if config is not None else {}
+    content = read_yaml(Path(config)) if config is not None else {}
     if source is not None:
         content = content if config is not None else read_recipe(source, overrides, preset)
         data = {**content.get("data", {}), "dataset": None, "table": None}
@@ -287,7 +288,7 @@ def load_config(
     if preset is not None:
         if preset not in _PRESETS:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
-        content["model"] = _read_yaml(config_folder() / f"{preset}.yaml")["model"]
+        content["model"] = read_yaml(config_folder() / f"{preset}.yaml")["model"]
     content = with_start(content, overrides, preset)
     for name, value in overrides.items():
         _set(content, name, value)
@@ -323,7 +324,7 @@ def read_recipe(
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
         path = table_recipe(overrides or {}, preset)
-    return _read_yaml(path)
+    return read_yaml(path)
 
 
 def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
@@ -349,7 +350,13 @@ def _is_file(source: str | Path) -> bool:
     return isinstance(source, Path) or "." in source or "/" in source
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a file of sections of settings.
+
+    Raises:
+        ConfigError: the file is not YAML, or has no sections.
+        StorageError: it cannot be read.
+    """
     try:
         with clear_errors(path, "read"):
             size = path.stat().st_size

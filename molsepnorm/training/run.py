@@ -71,6 +71,7 @@ def train_on(
     *,
     resume: bool = False,
     model: PropertyModel | None = None,
+    score: bool = True,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train on a data set that is already loaded; without a folder, no file is written.
@@ -82,6 +83,8 @@ def train_on(
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
+        score: score the best model at the end. Otherwise the test split is not used, and the
+            result has no metrics.
         callback: as in `train`.
 
     Raises:
@@ -95,7 +98,7 @@ def train_on(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.training.join"
         )
-    return _train(config, lambda world: dataset, folder, resume, model, callback)
+    return _train(config, lambda world: dataset, folder, resume, model, callback, score)
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
@@ -135,6 +138,7 @@ def _train(
     resume: bool,
     start: PropertyModel | None,
     callback: Callback | Iterable[Callback] | None,
+    score: bool = True,
 ) -> TrainingResult:
     started, callback = time.perf_counter(), Callbacks(callback)
     with ExitStack() as stack:
@@ -201,7 +205,7 @@ def _train(
         finished = not stopped and trainer.fit()
         best = run.best() if trainer.progress.best_epoch is not None else None
         metrics: dict[str, Any] = {}
-        if finished and best is not None:
+        if finished and score and best is not None:
             found = best
             with trainer.threads.paused():
                 metrics = world.on_main_process(

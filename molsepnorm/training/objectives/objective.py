@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import ConfigError, MolsepnormError
+from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task, json_scores
@@ -182,9 +182,9 @@ def refuse_metric(config: TrainConfig) -> None:
         )
 
 
-def diverged(what: str, optim: OptimConfig) -> MolsepnormError:
+def diverged(what: str, optim: OptimConfig) -> DivergedError:
     """Return the error for a loss or an output that is not finite."""
-    return MolsepnormError(
+    return DivergedError(
         f"{what}: training diverged. Try a lower optim.lr (now {optim.lr:g}), a longer "
         "optim.warmup, or optim.clip_norm"
     )

@@ -1,0 +1,317 @@
+"""`tune`: train one recipe with many settings, and find those with the best validation score."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from molsepnorm.analysis.geometry.figure import new_figure
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.tables import is_stream
+from molsepnorm.errors import ConfigError, DivergedError
+from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
+from molsepnorm.tasks.metrics import METRICS, Metric
+from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
+from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.finetuning import open_start
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.run import architecture, train, train_on
+from molsepnorm.training.settings import seconds_of
+from molsepnorm.tuning.report import write_files
+from molsepnorm.tuning.result import TrialRecord, Tuning
+from molsepnorm.tuning.space import make_space, value_of
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+    from molsepnorm.tuning.study import Study
+
+__all__ = ["train_best", "tune"]
+
+_MOLECULES, _MAX_SPLITS = 500, 5
+"""A trial validates on this number of molecules, over at most so many splits."""
+_MARKS = 4
+"""Number of times per run at which a trial may be stopped."""
+
+
+def tune(
+    config: TrainConfig,
+    folder: Path | str,
+    *,
+    trials: int | None = None,
+    budget: str | None = None,
+    space: Path | str | Mapping[str, Any] | None = None,
+    fixed: Collection[str] = (),
+    splits: int | None = None,
+    callback: Callback | Iterable[Callback] | None = None,
+    report: Callable[[TrialRecord, Tuning], None] = lambda trial, tuning: None,
+) -> Tuning:
+    """Search for the settings with the best validation score; the test split is not used.
+
+    The first trial is the recipe. Further trials are drawn by Optuna's tree-structured Parzen
+    estimator. A trial is stopped early if it is worse than the median of the complete trials at the
+    same point of training. `trials.db` in the folder holds all trials: the same call continues a
+    search that was stopped or killed, and several processes with the same call share the work.
+
+    A score is the mean over several splits, because the validation split of a small table is small:
+    the best of many trials on 50 molecules is often the luckiest one. By default there are as many
+    splits as it takes to validate on 500 molecules, at most five. They are the folds if
+    `data.folds` is set, and replicates otherwise; all have the same test molecules. A data set, a
+    column or a file that defines its split has one.
+
+    >>> config = load_config("my.csv", overrides={"data.targets": ["logS"]})    # doctest: +SKIP
+    >>> tuning = tune(config, "runs/tune-logS", budget="1h")                    # doctest: +SKIP
+    >>> train_best(tuning).metrics["test"]                                      # doctest: +SKIP
+
+    Args:
+        config: the recipe.
+        folder: the folder for `trials.db`, `trials.csv`, `best.yaml` and `importance.png`.
+        trials: number of trials in the folder, the recipe's and those stopped early included.
+        budget: time of the search, such as 1h; the recipe's trial is always completed.
+        space, fixed: the search space, see `make_space`.
+        splits: number of splits of each trial.
+        callback: receives the events of every run and may stop the search; one or several.
+        report: called with each trial that has ended in this process, and the result so far.
+
+    Raises:
+        ConfigError: Optuna or matplotlib is not installed, there is neither a number of trials nor
+            a budget, a setting of the space cannot be tuned, the recipe's split has no replicates,
+            the folder holds other trials, or as in `train`.
+        DivergedError: the training of the recipe diverged.
+        DataError, ModelError, StorageError: as in `train`.
+    """
+    try:
+        from molsepnorm.tuning.study import opened
+    except ImportError as error:
+        raise ConfigError(
+            f"tuning needs Optuna ({error}): pip install 'molsepnorm[tune]'"
+        ) from error
+    new_figure()  # needs matplotlib
+    seconds = _checked(config, trials, budget)
+    values = make_space(config, space, fixed)
+    start = open_start(config.finetune)
+    data = _load(config, splits)
+    metric = _common_metric(config, data)
+    if metric.name == "loss":
+        for name in ("optim.regression_loss", "optim.class_weight"):
+            if name in values:
+                raise ConfigError(f"{name} cannot be tuned: the trials are compared by the loss")
+    config = config.changed({"run.metric": metric.name})
+    folder = Path(folder)
+    record = {
+        "configuration": config.resolved().content(),
+        "search space": values,
+        "number of splits": len(data),
+        "data": [each.fingerprint for each in data],
+    }
+    recipe = {name: value_of(config, name) for name in values}
+    with opened(folder, values, recipe, metric, config.run.seed, record) as study:
+        search = _Search(config, study, metric, start, data, Callbacks(callback))
+        tuning = Tuning(folder, metric, len(data), config, study.records(), {}, finished=False)
+        finished = True
+        while finished:
+            closed = RunFolder(folder / "best").metrics.exists()
+            trial = study.ask(trials, seconds, closed)
+            if trial is None:
+                break
+            finished = search.run(trial, None if seconds is None else seconds - study.seconds())
+            tuning = replace(tuning, trials=study.records())
+            write_files(tuning)
+            report(tuning.trials[trial.number], tuning)
+        tuning = replace(tuning, trials=study.records(), finished=finished)
+        if finished:
+            tuning = replace(tuning, importance=study.importance(), others_run=study.leave())
+        write_files(tuning)
+    return tuning
+
+
+def train_best(
+    tuning: Tuning, callback: Callback | Iterable[Callback] | None = None
+) -> TrainingResult:
+    """Train the best configuration in the folder `best`, and score it once on the test split.
+
+    A run that was stopped is continued, and a finished one is returned.
+
+    Raises:
+        ConfigError: no trial is complete, or the folder has a run of another configuration.
+        DataError, ModelError, StorageError: as in `train`.
+    """
+    best, run = tuning.best, RunFolder(tuning.folder / "best")
+    if best is None:
+        raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
+    begun = run.checkpoint.exists()
+    if begun and load_config(config=run.config) != best.resolved():
+        raise ConfigError(
+            f"{run.path} is a run of another configuration, since more trials were added: remove "
+            "it, or choose another folder"
+        )
+    if (metrics := run.finished_metrics()) is not None:
+        return TrainingResult(run.path, True, run.best()[0], metrics)
+    return train(None if begun else best, run.path, resume=begun, callback=callback)
+
+
+def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> float | None:
+    """Check the arguments of `tune` without the data; return the budget in seconds."""
+    if trials is None and budget is None:
+        raise ConfigError(
+            "give the number of trials (--trials 50), a budget (--budget 1h), or both"
+        )
+    if trials is not None and trials < 1:
+        raise ConfigError(f"at least one trial is needed; got {trials}")
+    if config.objective.name != SUPERVISED:
+        raise ConfigError(f"objective.name is {config.objective.name}: only {SUPERVISED} is tuned")
+    if config.run.budget is not None:
+        raise ConfigError(
+            "run.budget is not used in a search, where run.epochs is the length of a trial: leave "
+            "it out"
+        )
+    if config.data.dataset is None and config.data.split is None:
+        raise ConfigError("data.split: null is for evaluation; training needs a split")
+    for path in (config.data.table, config.data.splits_file):
+        if path is not None and is_stream(path):
+            raise ConfigError(
+                f"{path} is a pipe, and a search may be continued later: write the data to a file"
+            )
+    try:
+        return None if budget is None else seconds_of(budget)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _load(config: TrainConfig, splits: int | None) -> list[Dataset]:
+    """Load the data set with each of its splits, without test labels."""
+    encoding = encoding_of(architecture(config))
+    first = datasets.load(config.data, encoding)
+    folds = config.data.folds
+    if folds is not None and splits not in (None, folds):
+        raise ConfigError(
+            f"data.folds is {folds}, and a trial is trained on every fold; got {splits} splits"
+        )
+    if splits is None:
+        splits = folds or _default_splits(config, len(first.splits["val"]))
+    if splits < 1:
+        raise ConfigError(f"at least one split is needed; got {splits}")
+    numbers = [config.data.fold + number for number in range(1, splits)]
+    others = [
+        config.changed({"data.fold": number % folds if folds else number}) for number in numbers
+    ]
+    data = [first, *(datasets.load(other.data, encoding) for other in others)]
+    return [_without_test(each) for each in data]
+
+
+def _default_splits(config: TrainConfig, molecules: int) -> int:
+    """Return how many splits to validate on enough molecules; 1 if the split cannot be drawn
+    again."""
+    if config.data.splits_file is not None:
+        return 1
+    try:
+        config.changed({"data.fold": config.data.fold + 1})
+    except ConfigError:
+        return 1
+    return min(_MAX_SPLITS, math.ceil(_MOLECULES / molecules))
+
+
+def _without_test(dataset: Dataset) -> Dataset:
+    """Return the data set without the test split, and without the labels of its molecules."""
+    splits = {**dataset.splits, "test": np.empty(0, np.int64)}
+    used = np.concatenate([splits["train"], splits["val"]])
+    labels = np.full_like(dataset.labels, np.nan)
+    labels[used] = dataset.labels[used]
+    return replace(dataset, labels=labels, splits=splits, smiles=None)
+
+
+def _common_metric(config: TrainConfig, data: Iterable[Dataset]) -> Metric:
+    """Return the metric that chooses the best epoch: the loss if it differs among the splits.
+
+    The metric is replaced by the loss where the labels of a validation split leave it undefined.
+    """
+    fit_task = OBJECTIVES[config.objective.name].fit_task
+    names = {fit_task(config, each)[0].metric for each in data}
+    return METRICS[names.pop() if len(names) == 1 else "loss"]
+
+
+@dataclass
+class _Search:
+    """Runs the trials of one process."""
+
+    config: TrainConfig
+    study: Study
+    metric: Metric
+    start: PropertyModel | None
+    data: list[Dataset]
+    callback: Callback
+
+    def run(self, trial: Trial, seconds: float | None) -> bool:
+        """Run a trial on all splits; return False if a callback stopped it.
+
+        Args:
+            trial: the trial.
+            seconds: time that is left, after which the trial is given up unless it is the recipe's.
+        """
+        limited = seconds is not None and not trial.user_attrs.get("recipe")
+        end = time.monotonic() + (seconds or 0.0) if limited else math.inf
+        watch, state = _Watch(self.study, trial, self.metric, len(self.data)), "failed"
+        try:
+            state = self._train(trial, watch, end)
+        finally:
+            self.study.tell(trial, state, watch.scores)
+        return state != "failed" or time.monotonic() > end
+
+    def _train(self, trial: Trial, watch: _Watch, end: float) -> str:
+        try:
+            config = self.config.changed(trial.params)
+        except ConfigError:  # each value is valid, but not all of them together
+            return "stopped early"
+        callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
+        try:
+            for dataset in self.data:
+                result = train_on(
+                    config, dataset, model=self.start, score=False, callback=callbacks
+                )
+                if not result.finished:
+                    return "stopped early" if watch.behind else "failed"
+                if not watch.end_split():
+                    return "stopped early"
+        except DivergedError:
+            if trial.user_attrs.get("recipe"):
+                raise
+            return "stopped early"
+        return "complete"
+
+
+class _Watch(Callback):
+    """Follows the validation scores of a trial, and stops it if it is behind."""
+
+    def __init__(self, study: Study, trial: Trial, metric: Metric, splits: int) -> None:
+        self.scores: list[float] = []
+        self.behind = False
+        self._study, self._trial, self._metric, self._splits = study, trial, metric, splits
+        self._best, self._mark = math.nan, 0
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
+        name = self._metric.name
+        score = record.val_loss if name == "loss" else record.scores[name]
+        if self._metric.better(score, self._best):
+            self._best = score
+        mark = _MARKS * record.epoch // max(epochs, 1)
+        step = len(self.scores) * _MARKS + mark
+        if mark > self._mark and step < self._splits * _MARKS and math.isfinite(self._best):
+            self._mark = mark
+            mean = float(np.mean([*self.scores, self._best]))
+            self.behind = self._study.is_behind(self._trial, step, mean)
+        return self.behind
+
+    def end_split(self) -> bool:
+        """Keep the best score of this split; return False if it is undefined."""
+        best, self._best, self._mark = self._best, math.nan, 0
+        if math.isfinite(best):
+            self.scores.append(best)
+        return math.isfinite(best)

@@ -1,0 +1,88 @@
+"""`molsepnorm tune` on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from molsepnorm.training.step import TrainStep
+
+NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
+
+
+@pytest.fixture
+def tune(tmp_path, tiny, write_table):
+    """Arguments of a search on data.csv of the test's folder, into its folder tune."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    space = tmp_path / "space.yaml"
+    space.write_text("optim:\n  lr: {low: 1.0e-4, high: 1.0e-2, log: true}\n")
+    return (
+        *("tune", "--data", table, *tiny, "--threads", 1, "-o", tmp_path / "tune"),
+        *("--space", space, "--replicates", 1),
+    )
+
+
+def test_the_best_configuration_is_trained_and_scored_once(tune, ok, refused, tmp_path):
+    """The table has the recipe, and `train` reads best.yaml. The same command trains nothing."""
+    text = ok(*tune, "--trials", 3)
+    assert [f"trial {number}" in text for number in range(4)] == [True] * 3 + [False]
+    assert "trial 0, the recipe: complete, val rmse " in text
+    assert "│ recipe │" in text
+    assert "Best of 3 trials, 0 of them stopped early" in text
+    metrics = (tmp_path / "tune" / "best" / "metrics.json").read_text()
+    assert f"{json.loads(metrics)['test']['rmse']:.4f}" in text
+    again = ok(*tune, "--trials", 3)
+    assert f"The best configuration is already trained: {tmp_path / 'tune' / 'best'}" in again
+    assert "trial 0" not in again
+    assert (tmp_path / "tune" / "best" / "metrics.json").read_text() == metrics
+    ok("train", "--config", tmp_path / "tune" / "best.yaml", "-o", tmp_path / "run", "-q")
+    other = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert other["test"] == json.loads(metrics)["test"]
+    assert "so no trial is added" in refused(*tune, "--trials", 4)
+
+
+def test_the_same_command_continues_a_stopped_search(tune, ok, run, tmp_path, monkeypatch):
+    """Without --no-train, the best configuration would be trained at the end."""
+    plain, steps = TrainStep.__call__, []
+
+    def step(self, *planned):
+        steps.append(planned)
+        if len(steps) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return plain(self, *planned)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", step)
+        result = run(*tune, "--trials", 2, "--no-train")
+    assert result.exit_code == 128 + signal.SIGINT
+    assert "Stopped and saved. Run the same command again to continue." in result.stderr
+    text = ok(*tune, "--trials", 2, "--no-train")
+    assert "Best of 2 trials" in text
+    assert f"molsepnorm train --config {tmp_path / 'tune' / 'best.yaml'}" in text
+    assert not (tmp_path / "tune" / "best").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "give the number of trials (--trials 50), a budget (--budget 1h), or both"),
+        (("--budget", "soon"), "a time looks like 640s, 11m or 1.5h; got 'soon'"),
+        (("--trials", "0"), "'--trials'"),
+        (("--trials", "2", "--lr", "1"), "optim.lr is set on its own as well"),
+        (("--trials", "2", "--set", "run.budget=1m"), "run.budget is not used in a search"),
+        (("--trials", "2", "--space", "no.yaml"), "cannot read no.yaml: there is no such file"),
+    ],
+)
+def test_invalid_options_are_usage_errors(tune, refused, tmp_path, options, message):
+    missing = "no.yaml" in options
+    assert message in refused(*tune, *options, code=1 if missing else 2)
+    assert not (tmp_path / "tune").exists()
+
+
+def test_torchrun_is_refused(tune, refused, monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert "a trial runs in one process" in refused(*tune, "--trials", 2)

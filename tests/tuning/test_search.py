@@ -1,0 +1,270 @@
+"""The search itself: trials of a tiny network, the untouched test split, and the final training."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from molsepnorm.data import datasets
+from molsepnorm.errors import ConfigError, DivergedError
+from molsepnorm.training import StopWhen, load_config, train
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.objectives.supervised import Supervised
+from molsepnorm.training.step import TrainStep
+from molsepnorm.tuning import search, train_best, tune
+
+SPACE = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}, "run.batch_size": [4, 8]}
+
+
+@pytest.fixture
+def score_is_lr(monkeypatch):
+    """Nothing is trained, and the validation score is the learning rate."""
+    monkeypatch.setattr(TrainStep, "__call__", lambda *args: None)
+    monkeypatch.setattr(Trainer, "validate", lambda self: (1.0, {"rmse": self.config.optim.lr}))
+
+
+def test_a_score_is_the_mean_over_splits_and_the_first_trial_is_the_recipe(configure, tmp_path):
+    """Each split gives the validation score of a run of its own."""
+    config = configure()
+    tuning = tune(config, tmp_path / "tune", trials=3, space=SPACE, splits=2)
+    assert tuning.finished
+    assert [len(each.scores) for each in tuning.trials] == [2, 2, 2]
+    assert tuning.recipe == tuning.trials[0]
+    for fold, score in enumerate(tuning.trials[0].scores):
+        alone = train(config.changed({"data.fold": fold}), tmp_path / f"alone-{fold}")
+        assert score == pytest.approx(alone.metrics["val"]["rmse"], rel=1e-6)
+    for each in tuning.trials:
+        assert each.score == pytest.approx(np.mean(each.scores))
+    assert tuning.ranked[0].score == min(each.score for each in tuning.trials)
+    best = load_config(config=tmp_path / "tune" / "best.yaml")
+    assert best == tuning.best.resolved()
+    assert best.optim.lr == tuning.ranked[0].settings["optim.lr"]
+    with open(tmp_path / "tune" / "trials.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["score"]) for row in rows] == [each.score for each in tuning.trials]
+    assert [float(row["optim.lr"]) for row in rows] == [
+        each.settings["optim.lr"] for each in tuning.trials
+    ]
+
+
+def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, monkeypatch):
+    """The best configuration alone is scored on the test split, once."""
+    scored = []
+    plain = Supervised.results
+    monkeypatch.setattr(
+        Supervised, "results", lambda self, data: scored.append(data) or plain(self, data)
+    )
+    config = configure()
+    test = datasets.load(config.data, _encoding(config)).splits["test"]
+    other = write_table("other.csv", {int(row): 1000.0 + row for row in test})
+    results = [
+        tune(each, tmp_path / name, trials=2, space=SPACE, splits=2)
+        for name, each in (("a", config), ("b", configure(table=other)))
+    ]
+    assert [each.score for each in results[0].trials] == [each.score for each in results[1].trials]
+    assert not scored
+    result = train_best(results[0])
+    assert len(scored) == 1
+    assert len(scored[0].splits["test"]) == len(test)
+    assert result.metrics["test"]["rmse"] > 0
+    assert train_best(results[0]).metrics == result.metrics
+    assert len(scored) == 1
+    again = tune(config, tmp_path / "a", trials=2, space=SPACE, splits=2)
+    assert again.trials == results[0].trials
+    with pytest.raises(ConfigError, match="scored on the test split, so no trial is added"):
+        tune(config, tmp_path / "a", trials=3, space=SPACE, splits=2)
+
+
+def test_trials_have_no_test_molecules_and_no_test_labels(configure, tmp_path, monkeypatch):
+    """A spy on what the trials are trained on, for every split."""
+    seen = []
+    plain = search.train_on
+    monkeypatch.setattr(
+        search,
+        "train_on",
+        lambda config, data, **more: seen.append(data) or plain(config, data, **more),
+    )
+    config = configure()
+    tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=2)
+    whole = datasets.load(config.data, _encoding(config))
+    test = whole.splits["test"]
+    assert len(seen) == 2
+    assert len(test) == 3
+    for data in seen:
+        assert len(data.splits["test"]) == 0
+        assert np.isnan(data.labels[test]).all()
+        rest = np.setdiff1d(np.arange(30), test)
+        assert np.array_equal(data.labels[rest], whole.labels[rest])
+    assert not np.array_equal(seen[0].splits["val"], seen[1].splits["val"])
+
+
+def _encoding(config):
+    from molsepnorm.model import encoding_of
+    from molsepnorm.training.run import architecture
+
+    return encoding_of(architecture(config))
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_bad_trials_are_stopped_early(configure, tmp_path):
+    """A trial is stopped if its learning rate is above the median of the complete ones."""
+    tuning = tune(
+        configure({"optim.lr": 0.01}), tmp_path / "tune", trials=14, space=SPACE, splits=1
+    )
+    complete = []
+    for each in tuning.trials:
+        lr = each.settings["optim.lr"]
+        early = len(complete) >= 5 and lr > np.median(complete)
+        assert each.state == ("stopped early" if early else "complete")
+        assert each.score == pytest.approx(lr)
+        if not early:
+            complete.append(lr)
+    assert any(each.state == "stopped early" for each in tuning.trials)
+    assert tuning.best.optim.lr == min(complete)
+    assert max(tuning.importance, key=tuning.importance.get) == "optim.lr"
+    assert (tmp_path / "tune" / "importance.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_a_stopped_search_continues(configure, tmp_path):
+    """The trial that was stopped does not count."""
+    steps = iter(range(1, 1000))
+    arguments = {"trials": 3, "space": SPACE, "splits": 1}
+    stop = StopWhen(lambda: next(steps) == 8)
+    first = tune(configure(), tmp_path / "tune", callback=stop, **arguments)
+    assert not first.finished
+    assert first.trials[-1].state == "failed"
+    second = tune(configure(), tmp_path / "tune", **arguments)
+    assert second.finished
+    assert second.trials[: len(first.trials)] == first.trials
+    assert sum(each.state == "complete" for each in second.trials) == 3
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_a_budget_ends_the_search_after_the_recipe(configure, tmp_path):
+    tuning = tune(configure(), tmp_path / "tune", budget="0.001s", space=SPACE, splits=1)
+    assert tuning.finished
+    assert [each.state for each in tuning.trials] == ["complete"]
+    assert tuning.best == tuning.config
+    again = tune(configure(), tmp_path / "tune", budget="0.001s", space=SPACE, splits=1)
+    assert again.trials == tuning.trials
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_a_trial_that_diverges_counts_as_stopped_early(configure, tmp_path, monkeypatch):
+    """If the recipe diverges, the search ends with its error."""
+
+    def fail(self):
+        if self.config.optim.lr != 0.001:
+            raise DivergedError("the loss is nan")
+        return 1.0, {"rmse": 0.5}
+
+    monkeypatch.setattr(Trainer, "validate", fail)
+    tuning = tune(configure(), tmp_path / "tune", trials=3, space=SPACE, splits=1)
+    assert [each.state for each in tuning.trials] == ["complete", *["stopped early"] * 2]
+    with pytest.raises(DivergedError, match="the loss is nan"):
+        tune(configure({"optim.lr": 0.5}), tmp_path / "b", trials=3, space=SPACE, splits=1)
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
+    """At most five replicates, all folds, or one if a file defines the split."""
+    file = tmp_path / "splits.json"
+    file.write_text('[{"train": "0-19", "val": "20-24", "test": "25-29"}]')
+    expected = {
+        "replicates": ({}, 5),
+        "folds": ({"data.folds": 3, "data.fold": 1}, 3),
+        "file": ({"data.splits_file": file}, 1),
+    }
+    for name, (settings, count) in expected.items():
+        tuning = tune(configure(settings), tmp_path / name, trials=1, space=SPACE)
+        assert tuning.splits == len(tuning.trials[0].scores) == count
+    with pytest.raises(ConfigError, match=r"data\.fold is 1, but .*splits\.json has 1 split"):
+        tune(configure(expected["file"][0]), tmp_path / "x", trials=1, space=SPACE, splits=2)
+    with pytest.raises(ConfigError, match=r"data\.folds is 3, and a trial is trained on every"):
+        tune(configure({"data.folds": 3}), tmp_path / "x", trials=1, space=SPACE, splits=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "message"),
+    [
+        ({}, {}, r"number of trials \(--trials 50\), a budget"),
+        ({}, {"trials": 0}, "at least one trial is needed; got 0"),
+        ({}, {"budget": "1 hour"}, "a time looks like 640s, 11m or 1.5h; got '1 hour'"),
+        ({}, {"trials": 1, "splits": 0}, "at least one split is needed; got 0"),
+        ({"run.budget": "1m"}, {"trials": 1}, "run.budget is not used in a search"),
+        ({"data.split": None}, {"trials": 1}, "training needs a split"),
+        ({"objective.name": "pretraining"}, {"trials": 1}, "only supervised is tuned"),
+        (
+            {"run.metric": "loss"},
+            {"trials": 1, "space": {"optim.regression_loss": ["l1", "mse"]}},
+            "optim.regression_loss cannot be tuned: the trials are compared by the loss",
+        ),
+    ],
+)
+def test_invalid_arguments_are_refused_before_any_trial(
+    configure, tmp_path, settings, arguments, message
+):
+    with pytest.raises(ConfigError, match=message):
+        tune(configure(settings), tmp_path / "tune", **arguments)
+    assert not (tmp_path / "tune").exists()
+
+
+@pytest.mark.parametrize("module", ["optuna", "matplotlib.figure"])
+def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
+    monkeypatch.delitem(sys.modules, "molsepnorm.tuning.study", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[(tune|plot)\]'"):
+        tune(configure(), tmp_path / "tune", trials=1)
+
+
+SCRIPT = """
+import os, signal, sys
+from molsepnorm.training import Callback, load_config
+from molsepnorm.tuning import tune
+
+class Kill(Callback):
+    def on_step(self, *args):
+        if len(done) == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+done = []
+space = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}}
+tune(load_config(config=sys.argv[1]), sys.argv[2], trials=5, space=space, splits=1,
+     callback=Kill(), report=lambda trial, tuning: done.append(trial))
+print(*[each.number for each in done])
+"""
+
+
+def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path):
+    """A killed process loses the trial that was running; two others do the rest, and each trial is
+    run once."""
+    config = tmp_path / "config.yaml"
+    configure({"run.epochs": 1}).save(config)
+
+    def start(kill_after: int) -> subprocess.Popen:
+        arguments = [SCRIPT, str(config), str(tmp_path / "tune"), str(kill_after)]
+        return subprocess.Popen(
+            [sys.executable, "-c", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    killed = start(1)
+    killed.communicate(timeout=240)
+    assert killed.returncode == -signal.SIGKILL
+    both = [start(-1), start(-1)]
+    done = [[int(number) for number in each.communicate(timeout=240)[0].split()] for each in both]
+    assert [each.returncode for each in both] == [0, 0]
+    space = {"optim.lr": SPACE["optim.lr"]}
+    tuning = tune(load_config(config=config), tmp_path / "tune", trials=5, space=space, splits=1)
+    states = [each.state for each in tuning.trials]
+    assert states == ["complete", "failed", *["complete"] * 4]
+    assert sorted([0, *done[0], *done[1]]) == [0, 2, 3, 4, 5]
