@@ -127,8 +127,8 @@ def _read_times(
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.time_column}'"
         raise DataError(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. {len(odd)} such cell(s) in "
-            "this column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers in "
-            "all cells, or a blank to leave the row out"
+            "this column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers "
+            "in all cells, or a blank to leave the row out"
         )
     return times
 
