@@ -48,7 +48,8 @@ class Prediction:
     """Probability of each class, by multi-class target."""
     spread: dict[str, float] = field(default_factory=dict)
     """Standard deviation of the predictions of the model's networks, by target, of a multi-class
-    target that of the most probable class; empty for a model of one network."""
+    target that of the most probable class; empty for a model of one network. With a transform it is
+    that of the learned value, under its name."""
 
 
 class Predictor:
@@ -228,8 +229,8 @@ class Predictor:
             values, probabilities = {}, {}
             for target, rows in tables:
                 values[target.name], *others = next(rows)
-                if (transform := target.transformation) is not None:
-                    values[f"{target.name}_{transform.scale}"] = others[0]
+                if target.learned_name != target.name:
+                    values[target.learned_name] = others[0]
                 elif others:
                     probabilities[target.name] = dict(zip(target.classes, others, strict=True))
             if error is None:

@@ -80,6 +80,17 @@ class Target:
         """The transform; None if the unit of the table is learned."""
         return transform_of(self.transform, self.name)
 
+    @property
+    def learned_name(self) -> str:
+        """Name of the value on the scale that is learned, such as ic50_nM_pic50."""
+        transform = self.transformation
+        return self.name if transform is None else f"{self.name}_{transform.scale}"
+
+    @property
+    def meaning(self) -> tuple[str | tuple[str, ...], ...]:
+        """What two targets have in common if the outputs of one can be used for the other."""
+        return self.name, self.kind, self.classes, self.transform
+
     @staticmethod
     def fit(
         name: str,

@@ -195,11 +195,8 @@ class Task:
         for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
             if (transform := target.transformation) is not None:
-                own, learned = (
-                    transform.inverse(part[:, 0]),
-                    f"{target.name}_{transform.scale}_pred",
-                )
-                tables.append({f"{target.name}_pred": own, learned: part[:, 0]})
+                own = {f"{target.name}_pred": transform.inverse(part[:, 0])}
+                tables.append({**own, f"{target.learned_name}_pred": part[:, 0]})
                 continue
             if target.kind != "multiclass":
                 tables.append({f"{target.name}_pred": part[:, 0]})

@@ -21,7 +21,7 @@ from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Task
 
 __all__ = [
     "NO_START",
@@ -261,16 +261,16 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
     """
     if start.objective == SUPERVISED and start.network.config.head != "kernel":
         targets = zip(start.task.targets, start.task.columns(), strict=True)
-        known = {_meaning(each): (each, rows) for each, rows in targets}
+        known = {each.meaning: (each, rows) for each, rows in targets}
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
     weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
-        if _meaning(target) not in known:
+        if target.meaning not in known:
             continue
-        source, source_rows = known[_meaning(target)]
+        source, source_rows = known[target.meaning]
         ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
         ours[weight][rows] = theirs[weight][source_rows] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
@@ -311,11 +311,6 @@ class Body:
         """Switch off dropout, and keep the statistics of batch norms."""
         for module in self._modules:
             module.eval()
-
-
-def _meaning(target: Target) -> tuple[Any, ...]:
-    """Return what two targets have in common if the outputs of one fit the other."""
-    return target.name, target.kind, target.classes, target.transform
 
 
 def _in_head(name: str) -> bool:

@@ -281,8 +281,7 @@ def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[s
         if (transform := target.transformation) is not None:
             unit = np.array([float(f"{value:.6g}") for value in transform.inverse(truth)])
             own = _with_bounds(unit, of_truth * transform.sign)
-            scale = f"{target.name}_{transform.scale}"
-            cells = {target.name: own, scale: cells[target.name]}
+            cells = {target.name: own, target.learned_name: cells[target.name]}
         for name, values in cells.items():
             while name in taken:
                 name += "_true"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics as sk
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
-from molsepnorm.training import evaluate, train
+from molsepnorm.training import evaluate, join, train
 
 ONE = {"run.epochs": 1, "data.split": [0.5, 0.25, 0.25]}
 SETTINGS = {
@@ -128,6 +130,26 @@ def test_the_model_folder_has_the_transform(run):
     assert own.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
     every = evaluate(result.folder, DataConfig(table=config.data.table), "all")
     assert every.molecules == 30
+
+
+def test_an_ensemble_has_one_transform_and_averages_the_learned_values(run):
+    """Its spread is that of the learned values."""
+    _, result = run
+    one = PropertyModel.from_pretrained(result.folder)
+    other = PropertyModel.from_pretrained(result.folder)
+    with torch.no_grad():
+        other.network.head.bias += 0.5
+    (alone,) = Predictor(one).predict(["CCO"])
+    (both,) = Predictor(join([one, other])).predict(["CCO"])
+    shift = 0.25 * one.task.targets[0].scale
+    learned = alone.values["ic50_nM_pic50"] + shift
+    assert both.values["ic50_nM_pic50"] == pytest.approx(learned, rel=1e-4)
+    assert both.values["ic50_nM"] == pytest.approx(10 ** (9 - learned), rel=1e-3)
+    assert both.spread == {"ic50_nM_pic50": pytest.approx(shift, rel=1e-3)}
+    (target,) = one.task.targets
+    other.task = replace(one.task, targets=(replace(target, transform="log10"),))
+    with pytest.raises(ConfigError, match="only models with the same targets can be joined"):
+        join([one, other])
 
 
 def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
