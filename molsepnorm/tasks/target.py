@@ -88,7 +88,7 @@ class Target:
 
     @property
     def meaning(self) -> tuple[str | tuple[str, ...], ...]:
-        """What two targets have in common if the outputs of one can be used for the other."""
+        """Name, kind, classes and transform, which two targets with the same meaning share."""
         return self.name, self.kind, self.classes, self.transform
 
     @staticmethod

@@ -32,7 +32,10 @@ def assay(with_columns):
     """`assay(settings)`: a run on 30 molecules, each measured twice, every fifth a bound."""
 
     def make(settings=None):
-        config = with_columns({"ic50_nM": [1]}, {**SETTINGS, **(settings or {})})
+        settings = {**SETTINGS, **(settings or {})}
+        if "data.splits_file" in settings:
+            del settings["data.split"]
+        config = with_columns({"ic50_nM": [1]}, settings)
         table = config.data.table
         smiles = [row["smiles"] for row in _rows(table)]
         cells = [f"{10 ** (i / 7):.5g}" for i in range(30)]
@@ -152,6 +155,19 @@ def test_an_ensemble_has_one_transform_and_averages_the_learned_values(run):
         join([one, other])
 
 
+def test_a_file_of_splits_merges_the_same_rows(assay, run, tmp_path):
+    """splits.json of a run lists merged rows; `evaluate` reads the copy in the run folder."""
+    _, first = run
+    file = tmp_path / "splits.json"
+    file.write_bytes((first.folder / "splits.json").read_bytes())
+    config = assay({"data.splits_file": str(file)})
+    second = train(config, tmp_path / "second")
+    file.unlink()
+    assert (second.folder / "splits.json").read_text() == (first.folder / "splits.json").read_text()
+    again = evaluate(second.folder, DataConfig(table=config.data.table))
+    assert again.scores["mae"] == pytest.approx(second.metrics["test"]["mae"], rel=1e-5)
+
+
 def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     """A bound in it does not count, whatever its number."""
     _, result = run
@@ -164,6 +180,8 @@ def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     assert found[0].scores == pytest.approx(found[1].scores, nan_ok=True)
     assert found[0].scores["mae"] == pytest.approx(abs(prediction.values["ic50_nM_pic50"] - 8))
     assert found[0].labels["ic50_nM"]["bounds"] == {"all": 1}
+    new.write_text("smiles,ic50_nM\nCCO,>10\n")
+    assert np.isnan(evaluate(result.folder, DataConfig(table=new)).scores["mae"])
     new.write_text("smiles,ic50_nM\nCCO,0\n")
     with pytest.raises(DataError, match=r"new.csv, line 2, column 'ic50_nM': 0 has no logarithm"):
         evaluate(result.folder, DataConfig(table=new))

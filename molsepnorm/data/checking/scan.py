@@ -217,9 +217,10 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
         kind = configured_kind(name, config)
         numbers, bounds, odd = parse_cells(table[name])
         plain = ~np.isnan(numbers) & (bounds == 0)
-        if kind == "binary" or not plain.any():
+        transformed = config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
+        if kind == "binary" or not (plain.any() or kind == "regression" or transformed):
             odd |= bounds != 0
-        if config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM:
+        if transformed:
             odd |= numbers <= 0
         if kind == "multiclass" or (kind is None and odd.any() and not plain.any()):
             text = table[name].str.strip()

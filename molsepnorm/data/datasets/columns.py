@@ -14,6 +14,7 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.tables import locate
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = [
     "BLANKS",
@@ -91,8 +92,8 @@ class ParsedColumn:
         texts: which texts to store: all, in which case no numbers are stored; those of a column
             without any number; or none.
         dtype: type of the numbers.
-        bounds: whether a cell may be a bound, such as ">10". They are bounds only in a column that
-            has plain numbers, too; otherwise they are words.
+        bounds: where cells such as ">10" are bounds rather than words: always, never, or only in a
+            column that has plain numbers, too.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class ParsedColumn:
         name: str,
         texts: Literal["all", "words", "none"] = "none",
         dtype: type[np.floating] = np.float64,
-        bounds: bool = True,
+        bounds: Literal["always", "never", "with numbers"] = "with numbers",
     ) -> None:
         self.name = name
         self.rows = 0
@@ -111,7 +112,7 @@ class ParsedColumn:
         """Row and text of the first cell that is written as a bound."""
         self._few: set[float] | None = set()
         self._finite = self._plain = self._words = self._bounded = 0
-        self._may_bound = bounds
+        self._bounds_where = bounds
         self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
         self._texts = texts
         self._may_number = _NUMBERING.fullmatch(name) is not None
@@ -123,7 +124,7 @@ class ParsedColumn:
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
         numbers, bounds, words = parse_cells(column)
-        if not self._may_bound:
+        if self._bounds_where == "never":
             words |= bounds != 0
         bounded = (bounds != 0) & ~words
         plain = ~np.isnan(numbers) & (bounds == 0)
@@ -163,7 +164,7 @@ class ParsedColumn:
     @property
     def bounded(self) -> int:
         """Number of cells that are bounds."""
-        return self._bounded if self._plain else 0
+        return self._bounded if self._plain or self._bounds_where == "always" else 0
 
     @property
     def bad(self) -> int:
@@ -173,7 +174,7 @@ class ParsedColumn:
     @property
     def first_bad(self) -> tuple[int, str] | None:
         """Row and text of the first of them."""
-        found = (self._first_word, None if self._plain else self.first_bound)
+        found = (self._first_word, None if self.bounded else self.first_bound)
         return min(filter(None, found), default=None)
 
     def numbers(self) -> np.ndarray:
@@ -183,7 +184,7 @@ class ParsedColumn:
     def bounds(self) -> np.ndarray:
         """Return the bounds of every row, int8 [rows], as `ParsedCells.bounds`."""
         found = np.zeros(self.rows, dtype=np.int8)
-        for rows, directions in self._bounds if self._plain else ():
+        for rows, directions in self._bounds if self.bounded else ():
             found[rows] = directions
         return found
 
@@ -307,10 +308,12 @@ def _needed(names: list[str], config: DataConfig) -> list[int]:
 
 def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedColumn:
     if name == config.weight_column:
-        return ParsedColumn(name, bounds=False)
+        return ParsedColumn(name, bounds="never")
     kind = configured_kind(name, config)
     named = name in (config.targets or ()) or name in config.classes
     named = named or (isinstance(config.task_type, dict) and name in config.task_type)
     if kind == "multiclass" or name in config.classes:
         return ParsedColumn(name, "all", dtype)
-    return ParsedColumn(name, "words" if named and kind is None else "none", dtype)
+    texts: Literal["words", "none"] = "words" if named and kind is None else "none"
+    number = kind == "regression" or config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
+    return ParsedColumn(name, texts, dtype, "always" if number else "with numbers")

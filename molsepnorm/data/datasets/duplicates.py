@@ -34,7 +34,7 @@ def merge_and_split(
             rows in no split are left out, so they are not merged.
 
     Raises:
-        ConfigError: the data set has no SMILES, by which molecules are compared.
+        ConfigError: the data set has no SMILES.
         DataError: rows of the same molecule are in several splits; or as `split` raises.
     """
     rows = dataset.store.rows
@@ -89,7 +89,7 @@ class _Label(NamedTuple):
     value: float
     bound: int
     conflict: bool
-    """Whether there are labels, but none can be used."""
+    """True if there are labels, but none can be used."""
 
 
 def _merge(values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool) -> _Label:

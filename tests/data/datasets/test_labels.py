@@ -320,6 +320,16 @@ def test_bounds_that_come_before_the_first_number_are_bounds():
         assert labels.bounds[:, 0].tolist() == [1, 1, 1, 0, -1]
 
 
+def test_a_column_of_bounds_alone_has_words_unless_it_is_said_to_have_numbers():
+    cells = [">5", "<2", ">5", "", "<2"]
+    assert read({"y": cells}, targets=["y"]).classes == (("<2", ">5"),)
+    for settings in ({"task_type": "regression"}, {"transform": {"y": "log10"}}):
+        labels = read({"y": cells}, targets=["y"], **settings)
+        assert labels.kinds == ("regression",)
+        assert labels.bounds is not None
+        assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
+
+
 def test_bounds_among_yes_and_no_or_in_weights_are_mistakes():
     with pytest.raises(DataError, match="line 4, column 'y': '>5' is neither 0 nor 1"):
         read({"y": ["1", "0", ">5"]}, targets=["y"], task_type="binary")
