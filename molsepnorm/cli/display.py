@@ -135,6 +135,8 @@ class TrainingDisplay(Callback):
         splits = {"val": "val", "test": "test", "test, constant": "test_constant"}
         scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
         self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
+        for line in label_notes(metrics.get("labels", {})):
+            self.console.print(line)
         if not self.quiet:
             if self._predicts:
                 use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"
@@ -291,6 +293,22 @@ def scores_table(
             cells.append(f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "")
         table.add_row(metric, *cells)
     return table
+
+
+def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a reader of scores needs to know about the labels, from `Dataset.about_labels`."""
+    for name, about in labels.items():
+        if "scale" in about:
+            yield f"{name}: the scores are those of {about['scale']}."
+        if "bounds" in about:
+            counts = ", ".join(f"{count:,} {split}" for split, count in about["bounds"].items())
+            yield f"{name}: bounds are not scored ({counts})."
+        if "replicates" in about:
+            molecules, sd = about["replicates"]["molecules"], about["replicates"]["sd"]
+            yield (
+                f"{name}: the labels of {molecules:,} molecule(s) with several rows have a pooled "
+                f"standard deviation of {sd:.3g}, about the lowest RMSE of any model."
+            )
 
 
 def series_table(summary: Mapping[str, Any]) -> Table:

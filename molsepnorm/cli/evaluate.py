@@ -55,7 +55,7 @@ def evaluate(
     molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
     molsepnorm evaluate --model runs/logS --data new.csv
     """
-    from molsepnorm.cli.display import scores_table
+    from molsepnorm.cli.display import label_notes, scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
 
@@ -68,6 +68,7 @@ def evaluate(
         about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
         about |= {"not_finite": found.not_finite} if found.not_finite else {}
         about |= {"leak": found.leak} if found.leak else {}
+        about |= {"labels": found.labels} if found.labels else {}
         print_json({**about, **scores})
         return
     console = make_console()
@@ -82,3 +83,5 @@ def evaluate(
             "values overflow"
         )
     console.print(scores_table({found.split: scores}))
+    for line in label_notes(found.labels):
+        console.print(line)

@@ -100,7 +100,7 @@ def infer(
 def predict(
     model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
 ) -> np.ndarray:  # float32 (G, O)
-    """Return the model's predictions for molecules, in the targets' own units."""
+    """Return the model's predictions for molecules, on the scale that is learned."""
     return model.mean(predict_each(model, tensors, graphs, precision))
 
 

@@ -39,15 +39,17 @@ class Prediction:
 
     smiles: str
     values: dict[str, float | str] | None
-    """By target: a value in its own units, the probability of class 1, or the most probable class;
-    None if the row failed."""
+    """By target: a value in the unit of the table, the probability of class 1, or the most probable
+    class; None if the row failed. A target with a transform also has the value on the scale that is
+    learned, under <target>_log10 or <target>_pic50."""
     error: str | None = None
     """The reason why the row failed."""
     probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
     """Probability of each class, by multi-class target."""
     spread: dict[str, float] = field(default_factory=dict)
     """Standard deviation of the predictions of the model's networks, by target, of a multi-class
-    target that of the most probable class; empty for a model of one network."""
+    target that of the most probable class; empty for a model of one network. With a transform it is
+    that of the learned value, under its name."""
 
 
 class Predictor:
@@ -173,9 +175,10 @@ class Predictor:
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Return predictions for molecular graphs: float32 (G, O), a column for each output.
 
-        The columns are in the order of the targets and their classes. If a prediction of a molecule
-        is not finite, its row is NaN. Graphs are read as they are: a model that standardises
-        structures (`PropertyModel.standardize`) expects graphs of standardised SMILES, see
+        The columns are in the order of the targets and their classes. A target with a transform is
+        on the scale that is learned. If a prediction of a molecule is not finite, its row is NaN.
+        Graphs are read as they are: a model that standardises structures
+        (`PropertyModel.standardize`) expects graphs of standardised SMILES, see
         `molsepnorm.molecules.featurize.standardize`.
 
         Raises:
@@ -226,7 +229,9 @@ class Predictor:
             values, probabilities = {}, {}
             for target, rows in tables:
                 values[target.name], *others = next(rows)
-                if others:
+                if target.learned_name != target.name:
+                    values[target.learned_name] = others[0]
+                elif others:
                     probabilities[target.name] = dict(zip(target.classes, others, strict=True))
             if error is None:
                 spread = {name: each[row] for name, each in spreads.items()}

@@ -36,7 +36,8 @@ def predict_rows(
 ) -> tuple[int, int]:
     """Write a table with predictions, keeping its rows, their order and all columns.
 
-    The new columns are <target>_pred for each target, <target>_prob_<class> for each class of a
+    The new columns are <target>_pred for each target, its value on the scale that is learned for a
+    target with a transform (such as <target>_pic50_pred), <target>_prob_<class> for each class of a
     multi-class target, <target>_spread if the model has several networks (see `Prediction`), and
     `error`, the reason why a row failed. Numbers have six digits.
 

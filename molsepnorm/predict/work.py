@@ -82,13 +82,13 @@ class Outcome:
         `predict_rows` writes all of them. An interval or a domain flag is one more column here.
         """
         tables = task.tables(self.values)
-        for name, spread in self.spreads(task).items():
-            tables[task.names.index(name)][f"{name}_spread"] = spread
+        for number, (name, spread) in enumerate(self.spreads(task).items()):
+            tables[number][f"{name}_spread"] = spread
         return tables
 
     def spreads(self, task: Task) -> dict[str, np.ndarray]:  # (R,) each
         """Return the spread of each target's value or probability; that of the most probable class
-        if there are several. Empty for one network."""
+        if there are several. The names are those of the learned values. Empty for one network."""
         if self.spread is None:
             return {}
         chosen = (
@@ -98,8 +98,8 @@ class Outcome:
             for target, columns in zip(task.targets, task.columns(), strict=True)
         )
         return {
-            name: np.take_along_axis(self.spread[:, columns], each, axis=1)[:, 0]
-            for name, columns, each in zip(task.names, task.columns(), chosen, strict=True)
+            target.learned_name: np.take_along_axis(self.spread[:, columns], each, axis=1)[:, 0]
+            for target, columns, each in zip(task.targets, task.columns(), chosen, strict=True)
         }
 
 

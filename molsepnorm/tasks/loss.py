@@ -15,6 +15,10 @@ class Loss:
     """The loss of a task: L1 or squared error in standardised units for regression, cross-entropy
     for classes. Missing labels contribute neither to the loss nor to its gradient.
 
+    A label may be a bound, such as ">10" (Tobin, "Estimation of Relationships for Limited Dependent
+    Variables", Econometrica 26, 1958, calls it censored). Its loss is that of the number where the
+    output is on the wrong side of it, and 0 elsewhere.
+
     All constants are on the device from the start, so that a call never synchronises with it.
 
     >>> from molsepnorm.tasks import Target
@@ -48,14 +52,20 @@ class Loss:
         ]
 
     def __call__(
-        self, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
+        self,
+        outputs: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        bounds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of the losses of all labels present, and the sum of the weights.
 
         Args:
             outputs: (B, O), outputs of the network.
-            labels: (B, T) in the targets' own units, NaN where missing.
+            labels: (B, T) on the scale that is learned, NaN where missing.
             weights: (B,), weights of the molecules; None if all are equal.
+            bounds: (B, T), 1 where the value is at least the label, -1 where it is at most the
+                label, 0 where it equals the label; None if there are no bounds.
         """
         outputs = outputs.float()
         present = ~labels.isnan()
@@ -63,22 +73,26 @@ class Loss:
         weight = present.float() if weights is None else present * weights[:, None]
         for i, class_weights in self._class_weights:
             weight[:, i] *= class_weights[labels[:, i].long()]
-        losses = torch.where(present, self._losses(outputs, labels), 0.0)
+        losses = torch.where(present, self._losses(outputs, labels, bounds), 0.0)
         return (losses * weight).sum(), weight.sum()
 
-    def _losses(self, outputs: Tensor, labels: Tensor) -> Tensor:  # (B, T)
+    def _losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:  # (B, T)
         """Return the loss of each label; those of missing labels have no meaning."""
         if not self._multiclass:
-            return self._single_losses(outputs, labels)
-        losses = self._single_losses(outputs[:, self._outputs], labels[:, self._single])
+            return self._single_losses(outputs, labels, bounds)
+        of_single = None if bounds is None else bounds[:, self._single]
+        found = outputs[:, self._outputs], labels[:, self._single]
+        losses = self._single_losses(*found, of_single)
         every = losses.new_zeros(labels.shape).index_copy(1, self._single, losses)
         for i, columns in self._multiclass:
             logits, classes = outputs[:, columns], labels[:, i].long()
             every[:, i] = F.cross_entropy(logits, classes, reduction="none")
         return every
 
-    def _single_losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+    def _single_losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:
         errors = outputs - (labels - self._mean) / self._scale
+        if bounds is not None:
+            errors = torch.where(bounds * errors > 0, 0.0, errors)
         return torch.where(
             self._regression,
             errors.square() if self._squared else errors.abs(),

@@ -11,6 +11,7 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
 __all__ = ["Target", "check_labels"]
 
@@ -20,8 +21,8 @@ class Target:
     """A column to predict.
 
     Raises:
-        ConfigError: a number is not finite, the scale is not above 0, or the number of class
-            weights is not the number of classes.
+        ConfigError: a number is not finite, the scale is not above 0, the number of class weights
+            is not the number of classes, or the transform is unknown or not of a regression target.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -29,19 +30,27 @@ class Target:
     name: str
     kind: Kind
     mean: float = 0.0
-    """Mean of the training labels, in their own units; 0 for classes."""
+    """Mean of the training labels, after the transform; 0 for classes."""
     scale: float = 1.0
-    """Standard deviation of the training labels, in their own units; 1 for classes."""
+    """Standard deviation of the training labels, after the transform; 1 for classes."""
     classes: tuple[str, ...] = ()
     """Names of the classes of a multi-class target, in the order of its outputs."""
     class_weights: tuple[float, ...] = ()
     """Weight of each class in the loss (for a binary target of 0 and 1); empty if all are equal."""
+    transform: str = NO_TRANSFORM
+    """Transform from the unit of the table to the scale that is learned, see `transform_of`."""
 
     def __post_init__(self) -> None:
-        if not all(isinstance(text, str) for text in (self.name, self.kind, *self.classes)):
+        texts = (self.name, self.kind, *self.classes, self.transform)
+        if not all(isinstance(text, str) for text in texts):
             raise ConfigError(
-                f"name, kind and classes of a target must be strings; got {self.name!r:.80}, "
-                f"{self.kind!r:.80}, {self.classes!r:.80}"
+                "name, kind, classes and transform of a target must be strings; got "
+                f"{self.name!r:.80}, {self.kind!r:.80}, {self.classes!r:.80}, "
+                f"{self.transform!r:.80}"
+            )
+        if self.transformation is not None and self.kind != "regression":
+            raise ConfigError(
+                f"transforms are for regression targets, and '{self.name}' is {self.kind}"
             )
         if not (math.isfinite(self.mean) and math.isfinite(self.scale) and self.scale > 0):
             raise ConfigError(
@@ -66,6 +75,22 @@ class Target:
         """Number of the network's outputs that the target takes."""
         return len(self.classes) if self.kind == "multiclass" else 1
 
+    @property
+    def transformation(self) -> Transform | None:
+        """The transform; None if the unit of the table is learned."""
+        return transform_of(self.transform, self.name)
+
+    @property
+    def learned_name(self) -> str:
+        """Name of the value on the scale that is learned, such as ic50_nM_pic50."""
+        transform = self.transformation
+        return self.name if transform is None else f"{self.name}_{transform.scale}"
+
+    @property
+    def meaning(self) -> tuple[str | tuple[str, ...], ...]:
+        """Name, kind, classes and transform, which two targets with the same meaning share."""
+        return self.name, self.kind, self.classes, self.transform
+
     @staticmethod
     def fit(
         name: str,
@@ -74,6 +99,7 @@ class Target:
         classes: tuple[str, ...] = (),
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
+        transform: str = NO_TRANSFORM,
     ) -> Target:
         """Return a target with the standardisation or the class weights of its training labels
         (G,). The arguments are those of `Task.fit`.
@@ -90,7 +116,7 @@ class Target:
                 f"labels are {present[0]:g}, so there is nothing to learn. Leave it out, or choose "
                 "another split"
             )
-        target = Target(name, kind, classes=classes)
+        target = Target(name, kind, classes=classes, transform=transform)
         check_labels([target], present[:, None])
         if kind == "regression" and len(present):
             return replace(target, mean=float(present.mean()), scale=float(present.std()) or 1.0)

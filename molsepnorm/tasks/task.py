@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError, did_you_mean, require_several
 from molsepnorm.tasks.metrics import METRICS, Kind, Metric
 from molsepnorm.tasks.metrics.scoring import draw_resamples, interval, resampled_scores
 from molsepnorm.tasks.target import Target
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = ["Task", "json_scores"]
 
@@ -62,12 +63,13 @@ class Task:
         class_weight: Literal["balanced"] | None = None,
         regression_loss: Literal["l1", "mse"] = "l1",
         strict: bool = True,
+        transforms: Sequence[str] = (),
     ) -> Task:
         """Return the task of these targets, standardised by their training labels (G, T).
 
         Args:
             names, kinds: of the targets.
-            labels: labels of the training split.
+            labels: labels of the training split, on the scale that is learned.
             metric: metric that selects the best epoch; by default the usual one of the
                 targets' kind, or the loss if they are of several kinds.
             classes: names of each target's classes; () if no target is multi-class.
@@ -75,6 +77,7 @@ class Task:
             regression_loss: mse, which goes with RMSE, or l1, which goes with MAE.
             strict: refuse a target that cannot be learnt from these labels. False for published
                 data sets, which are used as they are.
+            transforms: transform of each target that made the labels; () if there is none.
 
         Raises:
             ConfigError: the metric is unknown, or no target has this metric or class weights.
@@ -83,7 +86,10 @@ class Task:
         """
         require_several(names, "names")
         targets = tuple(
-            Target.fit(name, kind, column, classes[i] if classes else (), class_weight, strict)
+            Target.fit(
+                *(name, kind, column, classes[i] if classes else (), class_weight, strict),
+                transforms[i] if transforms else NO_TRANSFORM,
+            )
             for i, (name, kind, column) in enumerate(zip(names, kinds, labels.T, strict=True))
         )
         if class_weight and set(kinds) == {"regression"}:
@@ -117,8 +123,13 @@ class Task:
         return METRICS[self.metric]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the task as plain JSON values."""
-        return asdict(self)
+        """Return the task as plain JSON values; a target without a transform has no such entry, so
+        that earlier versions can read it."""
+        content = asdict(self)
+        for target in content["targets"]:
+            if target["transform"] == NO_TRANSFORM:
+                del target["transform"]
+        return content
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> Task:
@@ -148,7 +159,7 @@ class Task:
         return np.concatenate(parts)
 
     def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
-        """Return values in the targets' own units, and probabilities of class 1 or of each class.
+        """Return values on the scale that is learned, and probabilities of class 1 or each class.
 
         A prediction is NaN where its output is not finite, which a sigmoid would hide.
         """
@@ -175,12 +186,18 @@ class Task:
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Return predictions (G, O) as named columns, for each target.
 
-        <target>_pred is a value, the probability of class 1, or the name of the most probable
-        class. Multi-class targets also have <target>_prob_<class> for each class.
+        <target>_pred is a value in the unit of the table, the probability of class 1, or the name
+        of the most probable class. A target with a transform also has the value on the scale that
+        is learned, <target>_log10_pred or <target>_pic50_pred. Multi-class targets also have
+        <target>_prob_<class> for each class.
         """
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
+            if (transform := target.transformation) is not None:
+                own = {f"{target.name}_pred": transform.inverse(part[:, 0])}
+                tables.append({**own, f"{target.learned_name}_pred": part[:, 0]})
+                continue
             if target.kind != "multiclass":
                 tables.append({f"{target.name}_pred": part[:, 0]})
                 continue

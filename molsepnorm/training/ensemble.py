@@ -238,7 +238,7 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
     """Check that a model has the targets and the inputs of the first one."""
 
     def described(each: PropertyModel) -> list[tuple[str, Any]]:
-        targets = [(target.name, target.kind, target.classes) for target in each.task.targets]
+        targets = [target.meaning for target in each.task.targets]
         return [
             ("targets", targets),
             ("featuriser", each.featurizer),

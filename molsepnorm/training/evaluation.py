@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import Precision, pick_device, predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.objectives.supervised import dataset_scores
@@ -35,6 +36,8 @@ class Evaluation(NamedTuple):
     """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
     scores: dict[str, float]
     """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
+    labels: dict[str, dict[str, Any]]
+    """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
 
 
 class Selection(NamedTuple):
@@ -75,14 +78,15 @@ def evaluate(
     """
     chosen = pick_device(device)
     model, dataset, split, graphs = select(model, data, split, allow_leak=allow_leak)
-    labels = dataset.labels[graphs]
+    labels = dataset.exact_labels[graphs]
     check_labels(model.task.targets, labels)
     model.to(chosen)
     predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     leak = model.leak(data.dataset, allow=True)
-    return Evaluation(dataset, split, len(graphs), not_finite, leak, scores)
+    about = dataset.about_labels({split: graphs})
+    return Evaluation(dataset, split, len(graphs), not_finite, leak, scores, about)
 
 
 def select(
@@ -125,7 +129,13 @@ def select(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.targets)}"
         )
-    graphs = np.arange(len(dataset.store)) if split == "all" else dataset.splits[split]
+    transforms = tuple(target.transform for target in model.task.targets)
+    if labelled and {*transforms} - {NO_TRANSFORM} and dataset.transforms != transforms:
+        raise ConfigError(
+            f"the model predicts transformed values ({', '.join(transforms)}), and the labels of "
+            f"{dataset.name} are not transformed: use a table"
+        )
+    graphs = dataset.molecules if split == "all" else dataset.splits[split]
     return Selection(model, dataset, split, graphs)
 
 
@@ -173,5 +183,6 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
             "targets": names,
             "task_type": {target.name: target.kind for target in known},
             "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},
+            "transform": {t.name: t.transform for t in known if t.transform != NO_TRANSFORM},
         }
     )

@@ -2,9 +2,9 @@
 
 The head is the layer (or the two layers) that computes the outputs; the body is everything before
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
-is loaded target by target: one of the same name, kind and classes keeps its outputs, any other one
-starts with new weights. The head of a model that was not trained by supervised learning is not
-loaded.
+is loaded target by target: one of the same name, kind, classes and transform keeps its outputs, any
+other one starts with new weights. The head of a model that was not trained by supervised learning
+is not loaded.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class FinetuneConfig(BaseModel):
     lists; none for random weights. By default a table starts from molsepnorm-small.
 
     The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
-    and model.norm_momentum may be set to other values. Targets with the same name, kind and classes
-    keep their output weights, other targets get new ones."""
+    and model.norm_momentum may be set to other values. Targets with the same name, kind, classes
+    and transform keep their output weights, other targets get new ones."""
     weights_sha256: str | None = None
     """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
     refuses a start with other weights."""
@@ -261,16 +261,16 @@ def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> Loade
     """
     if start.objective == SUPERVISED and start.network.config.head != "kernel":
         targets = zip(start.task.targets, start.task.columns(), strict=True)
-        known = {(each.name, each.kind, each.classes): (each, rows) for each, rows in targets}
+        known = {each.meaning: (each, rows) for each, rows in targets}
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
     weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
-        if (key := (target.name, target.kind, target.classes)) not in known:
+        if target.meaning not in known:
             continue
-        source, source_rows = known[key]
+        source, source_rows = known[target.meaning]
         ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
         ours[weight][rows] = theirs[weight][source_rows] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift

@@ -138,7 +138,9 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
-        rejected = pd.DataFrame(dataset.rejected, columns=list(Rejected._fields))
+        left_out = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
+        left_out.sort(key=lambda entry: entry.row)
+        rejected = pd.DataFrame(left_out, columns=list(Rejected._fields))
         with replacing(self.path / "rejected.csv") as scratch:
             _write_csv(scratch, rejected)
 
@@ -270,13 +272,22 @@ def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[s
     if dataset.smiles is not None:
         table["smiles"] = [dataset.smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
+    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
     taken = {*table, *(column for columns in predicted for column in columns)}
-    for target, truth, columns in zip(task.targets, labels, predicted, strict=True):
-        name = target.name
-        while name in taken:
-            name += "_true"
-        taken.add(name)
-        table |= {name: _readable(truth, target), **columns}
+    for target, truth, of_truth, columns in zip(
+        task.targets, labels, bounds, predicted, strict=True
+    ):
+        cells = {target.name: _readable(truth, of_truth, target)}
+        if (transform := target.transformation) is not None:
+            unit = np.array([float(f"{value:.6g}") for value in transform.inverse(truth)])
+            own = _with_bounds(unit, of_truth * transform.sign)
+            cells = {target.name: own, target.learned_name: cells[target.name]}
+        for name, values in cells.items():
+            while name in taken:
+                name += "_true"
+            taken.add(name)
+            table[name] = values
+        table |= columns
     return table
 
 
@@ -288,9 +299,18 @@ def _write_csv(path: Path, table: Mapping[str, Iterable[Any]] | pd.DataFrame) ->
         writer.writerows(zip(*columns, strict=True))
 
 
-def _readable(labels: np.ndarray, target: Target) -> np.ndarray:
-    if target.kind != "multiclass":
+def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return the labels, those of bounds as texts such as ">10"."""
+    if not bounds.any():
         return labels
+    signs = {1: ">", -1: "<"}
+    cells = [f"{signs[b]}{v:.6g}" if b else v for v, b in zip(labels, bounds.tolist(), strict=True)]
+    return np.array(cells, dtype=object)
+
+
+def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndarray:
+    if target.kind != "multiclass":
+        return _with_bounds(labels, bounds)
     names = np.array([*target.classes, None], dtype=object)
     return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
 
@@ -317,8 +337,7 @@ class _Metrics:
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
     """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
-    rows = dataset.store.rows
-    return [{name: rows[graphs].tolist() for name, graphs in dataset.splits.items()}]
+    return [dataset.split_rows()]
 
 
 def _environment(adaptive_threads: bool) -> dict[str, object]:

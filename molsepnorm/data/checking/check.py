@@ -61,17 +61,19 @@ def _times(scan: Scan) -> Iterator[str]:
 
 def _summaries(scan: Scan) -> Iterator[TargetSummary]:
     labels = scan.labels
-    for name, kind, classes, column in zip(
-        labels.names, labels.kinds, labels.classes, scan.columns, strict=True
+    for i, (name, kind, classes, column) in enumerate(
+        zip(labels.names, labels.kinds, labels.classes, scan.columns, strict=True)
     ):
         present = column[~np.isnan(column)]
+        bounds = int(np.count_nonzero(scan.bounds[scan.readable, i]))
         measured = kind == "regression" and len(present) > 0
         names = {"regression": (), "binary": ("0", "1"), "multiclass": classes}[kind]
         yield TargetSummary(
             name,
             kind,
-            labels=len(present),
-            missing=len(column) - len(present),
+            labels=len(present) + bounds,
+            bounds=bounds,
+            missing=len(column) - len(present) - bounds,
             mean=float(present.mean()) if measured else None,
             sd=float(present.std()) if measured else None,
             median=float(np.median(present)) if measured else None,
@@ -154,14 +156,15 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
     for i in np.flatnonzero(scan.conflicting.any(axis=0)).tolist():
         worst = int(np.nanargmax(scan.spread[:, i]))
         rows = scan.repeated[worst]
-        rows = rows[~np.isnan(labels.values[rows, i])]
+        rows = rows[~np.isnan(scan.exact[rows, i])]
         what = f"{labels.names[i]}, such as {_some(scan.table[labels.names[i]].iloc[rows])}"
         if labels.kinds[i] == "regression":
             what += f", {scan.spread[worst, i] / scan.sd[i]:.2g} sd apart"
         groups.append(_group(scan, what, rows, int(scan.conflicting[:, i].sum())))
     count = int(scan.conflicting.any(axis=1).sum())
     text = f"conflicting labels: {_n(count, 'molecule')} with different labels in several rows"
-    yield from _found("conflicts", True, count, text, groups)
+    kept = scan.config.duplicates == "keep"
+    yield from _found("conflicts", kept, count, text, groups)
 
 
 def _duplicates(scan: Scan) -> Iterator[Finding]:
@@ -173,7 +176,9 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
         f"repeated: {_n(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows, "
         f"{unlike:,} of them written in several ways"
     )
-    yield from _found("duplicates", True, count, text, groups)
+    if not (kept := scan.config.duplicates == "keep"):
+        text += "; training merges them (--duplicates mean)"
+    yield from _found("duplicates", kept, count, text, groups)
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
@@ -201,7 +206,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
             constant.append(Group(f"{name}: {what}", 1, ()))
             continue
         for part, rows in scan.parts.items():
-            column = scan.labels.values[rows, i]
+            column = scan.exact[rows, i]
             if what := _constant(column):
                 group = Group(f"{name}: {what} in {part}", 1, ())
                 if part == "train":
@@ -263,7 +268,7 @@ def _molecules(scan: Scan) -> Iterator[Finding]:
         groups = [_group(scan, what, rows) for what, rows in members.items()]
         yield from _found(kind, False, count, f"{text}: {_n(count, 'row')}", groups)
     if scan.labels.names:
-        bare = scan.readable[np.isnan(scan.columns).all(axis=0)]
+        bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
         text = f"without any label: {_n(len(bare), 'row')}; nothing is learned from them"
         yield from _found("unlabelled", False, len(bare), text, [_group(scan, "", bare)])
 

@@ -12,8 +12,10 @@ import pandas as pd
 
 from molsepnorm.data.checking.scan import Scan, location, scan_table
 from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.duplicates import used_labels
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
+from molsepnorm.tasks.transforms import transform_of
 
 __all__ = ["Change", "CleanTable", "clean_scan", "clean_table", "removed_path", "write_clean"]
 
@@ -63,12 +65,13 @@ def clean_scan(scan: Scan) -> CleanTable:
     """Return a cleaned copy of a table that was scanned.
 
     - Rows with an invalid SMILES are removed.
-    - Invalid labels of configured targets, such as ">10", are blanked, that is, missing.
+    - Invalid labels of configured targets, such as "high", are blanked, that is, missing.
     - Duplicate rows of a molecule are merged into the first one. Its blank cells are filled from
       the next row that has them. Conflicting numbers are replaced by their median if they are
       within half a standard deviation of their column, as repeated measurements are. If they are
       further apart, at least one is wrong, and the cell is blanked. Conflicting classes and yes/no
-      are blanked too.
+      are blanked too. Bounds, such as ">10", count only if a molecule has no other number; then the
+      tightest one is used, and lower and upper bounds together are blanked.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -177,7 +180,12 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
             changed.append(f"{name}: {how}")
             continue
         else:
-            full = rows[~np.isnan(scan.labels.values[rows, i])].tolist()
+            values = scan.labels.values[rows, i]
+            full = rows[used_labels(values, scan.bounds[rows, i])].tolist()
+            if not full and not np.isnan(values).all():
+                shown = ", ".join(column[row].strip() for row in rows[~np.isnan(values)])
+                column[first] = ""
+                changed.append(f"{name}: {shown} conflict: blanked")
         if full and full[0] != first:
             column[first] = column[full[0]]
             changed.append(f"{name}: from {location(scan, full[0])}")
@@ -187,14 +195,18 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
 def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tuple[str, str]:
     """Return the cell for conflicting labels, and how it was chosen."""
     labels = scan.labels
-    rows = rows[~np.isnan(labels.values[rows, target])]
-    values = labels.values[rows, target]
+    rows = rows[~np.isnan(scan.exact[rows, target])]
+    values = scan.exact[rows, target]
     shown = ", ".join(column[row].strip() for row in rows)
     if labels.kinds[target] != "regression":
         return "", f"{shown} conflict: blanked"
     if np.ptp(values) > _MAX_RANGE * scan.sd[target]:
         return "", f"{shown} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): blanked"
-    median = f"{np.median(values):.10g}"
+    middle = np.median(values)
+    if labels.transforms:
+        transform = transform_of(labels.transforms[target], labels.names[target])
+        middle = middle if transform is None else transform.inverse(middle)
+    median = f"{middle:.10g}"
     return median, f"median {median} of {shown}"
 
 

@@ -57,9 +57,12 @@ class TargetSummary:
     kind: Kind
     labels: int
     """Number of labels present."""
+    bounds: int
+    """Number of these labels that are bounds, such as ">10"."""
     missing: int
     mean: float | None
-    """This and the next four are None if the target is not a number or has no label."""
+    """This and the next four are those of the labels that are not bounds, after the transform. They
+    are None if the target is not a number or has no such label."""
     sd: float | None
     median: float | None
     min: float | None

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
-from molsepnorm.data.datasets.columns import BLANKS, configured_kind, parse_numbers
+from molsepnorm.data.datasets.columns import BLANKS, configured_kind, parse_cells
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
@@ -19,6 +19,7 @@ from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import locate, read_table, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.molecules import featurize
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = ["Refusal", "Scan", "location", "scan_table"]
 
@@ -43,7 +44,8 @@ class Scan:
     table: pd.DataFrame
     """[R, columns]: every cell as text."""
     labels: Labels
-    """[R, T]; T is 0 if no target can be read. Invalid labels count as missing."""
+    """[R, T]; T is 0 if no target can be read. Invalid labels count as missing. Numbers are on the
+    scale that is learned."""
     invalid_labels: dict[str, np.ndarray]
     """Rows (int64) with an invalid label, for each configured target that has some."""
     nearly: dict[str, np.ndarray]
@@ -82,24 +84,35 @@ class Scan:
         return np.split(rows, np.flatnonzero(np.diff(self.molecules[rows])) + 1)
 
     @cached_property
+    def bounds(self) -> np.ndarray:  # int8 (R, T)
+        """The bounds of `Labels.bounds`, 0 if there are none."""
+        none = np.zeros(self.labels.values.shape, dtype=np.int8)
+        return none if self.labels.bounds is None else self.labels.bounds
+
+    @cached_property
+    def exact(self) -> np.ndarray:  # float64 (R, T)
+        """The labels without bounds, NaN where missing."""
+        return np.where(self.bounds, np.nan, self.labels.values)
+
+    @cached_property
     def columns(self) -> np.ndarray:  # float64 (T, molecules)
-        """Labels of the readable rows, by target."""
-        return self.labels.values[self.readable].T
+        """Exact labels of the readable rows, by target."""
+        return self.exact[self.readable].T
 
     @cached_property
     def sd(self) -> np.ndarray:  # float64 (T,)
-        """Standard deviation of each target's labels, NaN if there are none."""
+        """Standard deviation of each target's exact labels, NaN if there are none."""
         present = [column[~np.isnan(column)] for column in self.columns]
         return np.array([column.std() if len(column) else np.nan for column in present])
 
     @cached_property
     def spread(self) -> np.ndarray:  # float64 (D, T)
-        """Range of the labels of each of `repeated`, NaN if it has none."""
+        """Range of the exact labels of each of `repeated`, NaN if it has none."""
         if not self.repeated or not self.labels.names:
             return np.zeros((len(self.repeated), len(self.labels.names)))
         rows = np.concatenate(self.repeated)
         molecule = np.repeat(np.arange(len(self.repeated)), list(map(len, self.repeated)))
-        groups = pd.DataFrame(self.labels.values[rows]).groupby(molecule)
+        groups = pd.DataFrame(self.exact[rows]).groupby(molecule)
         return groups.max().to_numpy() - groups.min().to_numpy()
 
     @cached_property
@@ -137,7 +150,11 @@ def scan_table(config: DataConfig) -> Scan:
     labels = _labels(_without(table, invalid_labels), config, refusals)
     _try(lambda: read_weights(table, config), "weights", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
-    parts = _try(lambda: _parts(table, standard, readable, config), "split", refusals) or {}
+    named = config.splits_column is not None or config.splits_file is not None
+    used = readable
+    if config.duplicates == "mean" and not named:  # the first row of each molecule
+        used = readable[np.sort(np.unique([canonical[r] for r in readable], return_index=True)[1])]
+    parts = _try(lambda: _parts(table, standard, used, config), "split", refusals) or {}
     nearly = _nearly(table, labels, config) if config.targets is None else {}
     return Scan(
         *(config, table, labels, invalid_labels, nearly),
@@ -186,7 +203,7 @@ def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) ->
     try:
         labels = _try(lambda: read_labels(table, config), "targets", refusals)
     except ConfigError as error:
-        if config.targets or config.task_type or config.classes:
+        if config.targets or config.task_type or config.classes or config.transform:
             raise
         labels = None  # the table has SMILES only
         refusals.append(Refusal("targets", str(error)))
@@ -198,8 +215,14 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
     found = {}
     for name in config.targets or []:
         kind = configured_kind(name, config)
-        numbers, odd = parse_numbers(table[name])
-        if kind == "multiclass" or (kind is None and odd.any() and np.isnan(numbers).all()):
+        numbers, bounds, odd = parse_cells(table[name])
+        plain = ~np.isnan(numbers) & (bounds == 0)
+        transformed = config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
+        if kind == "binary" or not (plain.any() or kind == "regression" or transformed):
+            odd |= bounds != 0
+        if transformed:
+            odd |= numbers <= 0
+        if kind == "multiclass" or (kind is None and odd.any() and not plain.any()):
             text = table[name].str.strip()
             known = text.isin(config.classes.get(name, text)) | text.str.lower().isin(BLANKS)
             odd = ~known.to_numpy()
@@ -227,7 +250,7 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
     for name in names:
         free = name not in (*taken, *config.ignore_columns, *labels.names)
         if free and names.count(name) == 1:
-            numbers, bad = parse_numbers(table[name])
+            numbers, _, bad = parse_cells(table[name])
             if 0 < bad.sum() < np.isfinite(numbers).sum():
                 found[name] = np.flatnonzero(bad)
     return found

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,14 +14,16 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.tables import locate
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = [
     "BLANKS",
     "Columns",
+    "ParsedCells",
     "ParsedColumn",
     "configured_kind",
+    "parse_cells",
     "parse_columns",
-    "parse_numbers",
 ]
 
 BLANKS = ("", "nan", "na", "n/a", "none", "null")
@@ -32,22 +34,40 @@ _YES_NO = {
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
 _NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
+_BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
 
-def parse_numbers(column: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of a column (NaN for blanks), and where there is neither."""
+class ParsedCells(NamedTuple):
+    """The cells of a column as numbers."""
+
+    numbers: np.ndarray
+    """float64 [rows]: NaN for blanks and for other text."""
+    bounds: np.ndarray
+    """int8 [rows]: 1 where the value is at least the number, such as ">10"; -1 where it is at most
+    the number, such as "<0.1"; 0 for all other cells."""
+    bad: np.ndarray
+    """bool [rows]: True for cells that are neither numbers, nor bounds, nor blanks."""
+
+
+def parse_cells(column: pd.Series) -> ParsedCells:
+    """Return the numbers and the bounds of a column."""
     cells = column.to_numpy(dtype=object)
     numbers = _as_numbers(cells)
     rest = np.flatnonzero(~_finite_in_float32(numbers))
     codes, distinct = pd.factorize(cells[rest], use_na_sentinel=False)  # recurring cells once
     plain = [str(cell).strip().lower() for cell in distinct]
-    found = _as_numbers(np.array([_YES_NO.get(cell, cell) for cell in plain], dtype=object))
+    signs = [_BOUND.fullmatch(cell) for cell in plain]
+    texts = [s[2] if s else _YES_NO.get(p, p) for s, p in zip(signs, plain, strict=True)]
+    found = _as_numbers(np.array(texts, dtype=object))
+    finite = _finite_in_float32(found)
+    directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
     blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
-    bad = np.zeros(len(cells), dtype=bool)
-    numbers[rest], bad[rest] = found[codes], (~_finite_in_float32(found) & ~blank)[codes]
-    return numbers, bad
+    bounds, bad = np.zeros(len(cells), dtype=np.int8), np.zeros(len(cells), dtype=bool)
+    numbers[rest], bounds[rest] = found[codes], (directions * finite)[codes]
+    bad[rest] = (~finite & ~blank)[codes]
+    return ParsedCells(numbers, bounds, bad)
 
 
 def _as_numbers(cells: np.ndarray) -> np.ndarray:
@@ -72,6 +92,8 @@ class ParsedColumn:
         texts: which texts to store: all, in which case no numbers are stored; those of a column
             without any number; or none.
         dtype: type of the numbers.
+        bounds: where cells such as ">10" are bounds rather than words: always, never, or only in a
+            column that has plain numbers, too.
     """
 
     def __init__(
@@ -79,17 +101,19 @@ class ParsedColumn:
         name: str,
         texts: Literal["all", "words", "none"] = "none",
         dtype: type[np.floating] = np.float64,
+        bounds: Literal["always", "never", "with numbers"] = "with numbers",
     ) -> None:
         self.name = name
         self.rows = 0
-        self.bad = 0
-        """Number of cells that are neither numbers nor blanks."""
-        self.first_bad: tuple[int, str] | None = None
-        """Row and text of the first of them."""
         self.first_odd: tuple[int, str] | None = None
-        """Row and text of the first number that is neither 0 nor 1."""
+        """Row and text of the first number or bound that is neither 0 nor 1."""
+        self._first_word: tuple[int, str] | None = None
+        self.first_bound: tuple[int, str] | None = None
+        """Row and text of the first cell that is written as a bound."""
         self._few: set[float] | None = set()
-        self._finite = self._present = 0
+        self._finite = self._plain = self._words = self._bounded = 0
+        self._bounds_where = bounds
+        self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
         self._texts = texts
         self._may_number = _NUMBERING.fullmatch(name) is not None
         self._dtype = np.float64 if self._may_number else dtype  # float32 rounds large integers
@@ -99,26 +123,37 @@ class ParsedColumn:
 
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
-        numbers, bad = parse_numbers(column)
-        present = ~np.isnan(numbers)
-        odd = present & (numbers != 0) & (numbers != 1)
-        for name, where in (("first_bad", bad), ("first_odd", odd)):
+        numbers, bounds, words = parse_cells(column)
+        if self._bounds_where == "never":
+            words |= bounds != 0
+        bounded = (bounds != 0) & ~words
+        plain = ~np.isnan(numbers) & (bounds == 0)
+        odd = bounded | (plain & (numbers != 0) & (numbers != 1))
+        for name, where in (
+            ("_first_word", words),
+            ("first_bound", bounded),
+            ("first_odd", odd),
+        ):
             if getattr(self, name) is None and where.any():
                 row = int(where.argmax())
                 setattr(self, name, (self.rows + row, column.iloc[row]))
+        if bounded.any():
+            rows = np.flatnonzero(bounded)
+            self._bounds.append((self.rows + rows, bounds[rows]))
         self.rows += len(column)
-        self.bad += int(bad.sum())
+        self._words += int(words.sum())
+        self._bounded += int(bounded.sum())
         self._finite += int(np.isfinite(numbers).sum())
-        self._present += int(present.sum())
+        self._plain += int(plain.sum())
         if self._few is not None:
-            self._few.update(np.unique(numbers[present])[: _MAX_CODES + 1].tolist())
+            self._few.update(np.unique(numbers[plain])[: _MAX_CODES + 1].tolist())
             if len(self._few) > _MAX_CODES:
                 self._few = None
-        if self.bad:  # the numbers of such a column are not used
+        if self._words:  # the numbers of such a column are not used
             self._numbers.clear()
         elif self._texts != "all" or self._may_number:
             self._numbers.append(numbers.astype(self._dtype))
-        if self._texts == "all" or (self._texts == "words" and not self._present):
+        if self._texts == "all" or (self._texts == "words" and not self._plain):
             codes, distinct = pd.factorize(column)
             known = [self._distinct.setdefault(each, len(self._distinct)) for each in distinct]
             self._codes.append(np.array(known, dtype=np.int32)[codes])
@@ -126,9 +161,32 @@ class ParsedColumn:
             self._codes.clear()
             self._distinct.clear()
 
+    @property
+    def bounded(self) -> int:
+        """Number of cells that are bounds."""
+        return self._bounded if self._plain or self._bounds_where == "always" else 0
+
+    @property
+    def bad(self) -> int:
+        """Number of cells that are neither numbers, nor bounds, nor blanks."""
+        return self._words + self._bounded - self.bounded
+
+    @property
+    def first_bad(self) -> tuple[int, str] | None:
+        """Row and text of the first of them."""
+        found = (self._first_word, None if self.bounded else self.first_bound)
+        return min(filter(None, found), default=None)
+
     def numbers(self) -> np.ndarray:
-        """Return the numbers, NaN for blanks, of a column that has nothing else."""
+        """Return the numbers, NaN for blanks, of a column that has nothing else but bounds."""
         return np.concatenate(self._numbers)
+
+    def bounds(self) -> np.ndarray:
+        """Return the bounds of every row, int8 [rows], as `ParsedCells.bounds`."""
+        found = np.zeros(self.rows, dtype=np.int8)
+        for rows, directions in self._bounds if self.bounded else ():
+            found[rows] = directions
+        return found
 
     def texts(self) -> tuple[np.ndarray, pd.Series]:
         """Return the index of each row's text, and the distinct texts in the order in which they
@@ -136,8 +194,8 @@ class ParsedColumn:
         return np.concatenate(self._codes), pd.Series(list(self._distinct), dtype=object)
 
     def all_numbers(self) -> bool:
-        """Return whether all cells are numbers or blanks, and one is a number."""
-        return not self.bad and self._present > 0
+        """Return whether all cells are numbers, bounds or blanks, and one is a number."""
+        return not self.bad and self._plain > 0
 
     def mostly_numbers(self) -> bool:
         """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
@@ -145,7 +203,7 @@ class ParsedColumn:
 
     def look_like_numbering(self) -> bool:
         """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""
-        if not self._may_number:
+        if not self._may_number or self.bounded:
             return False
         numbers = self.numbers()
         present = numbers[~np.isnan(numbers)]
@@ -154,7 +212,7 @@ class ParsedColumn:
     def look_like_classes(self) -> bool:
         """Return whether there are only words, few or each of them twice on average, unlike names
         of molecules or numbers written as 1,5."""
-        if self._present or not self.bad:
+        if self._plain or not self.bad:
             return False
         words = self.texts()[1].str.strip()
         words = words[~words.str.lower().isin(BLANKS)]
@@ -162,11 +220,12 @@ class ParsedColumn:
 
     def are_yes_no(self) -> bool:
         """Return whether every number is 0 or 1."""
-        return self._few is not None and self._few <= {0.0, 1.0}
+        return not self.bounded and self._few is not None and self._few <= {0.0, 1.0}
 
     def are_few_whole_numbers(self) -> bool:
         """Return whether there are at most ten distinct numbers, all of them whole."""
-        return self._few is not None and all(number == round(number) for number in self._few)
+        few = self._few is not None and all(number == round(number) for number in self._few)
+        return few and not self.bounded
 
 
 @dataclass
@@ -249,10 +308,12 @@ def _needed(names: list[str], config: DataConfig) -> list[int]:
 
 def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedColumn:
     if name == config.weight_column:
-        return ParsedColumn(name)
+        return ParsedColumn(name, bounds="never")
     kind = configured_kind(name, config)
     named = name in (config.targets or ()) or name in config.classes
     named = named or (isinstance(config.task_type, dict) and name in config.task_type)
     if kind == "multiclass" or name in config.classes:
         return ParsedColumn(name, "all", dtype)
-    return ParsedColumn(name, "words" if named and kind is None else "none", dtype)
+    texts: Literal["words", "none"] = "words" if named and kind is None else "none"
+    number = kind == "regression" or config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
+    return ParsedColumn(name, texts, dtype, "always" if number else "with numbers")

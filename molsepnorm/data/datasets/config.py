@@ -12,6 +12,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
 __all__ = ["MAX_SEED", "DataConfig"]
 
@@ -19,7 +20,10 @@ MAX_SEED = 2**63 - 1
 """The largest seed that every random generator accepts."""
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
-_OF_LABELS = ("targets", "task_type", "classes", "ignore_columns", "weight_column")
+_OF_LABELS = (
+    *("targets", "task_type", "classes", "ignore_columns", "weight_column"),
+    *("transform", "duplicates"),
+)
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column", "fold"),
     *("featurizer", "standardize"),
@@ -72,6 +76,20 @@ def _parse_kinds(value: Any) -> Any:
     return kinds if isinstance(value, dict) else kinds[""]
 
 
+def _parse_transforms(value: Any) -> Any:
+    """Accept a dictionary, or a text such as `ic50_nM=pic50,dose=log10`; spell out the units."""
+    if isinstance(value, str):
+        pairs = [part.rpartition("=") for part in value.split(",")]
+        value = {name.strip(): transform.strip() for name, _, transform in pairs}
+    if not (
+        isinstance(value, dict)
+        and all(isinstance(text, str) and text for text in (*value, *value.values()))
+    ):
+        raise ValueError("write target=transform pairs, such as ic50_nM=pic50,dose=log10")
+    found = {str(name): transform_of(each, str(name)) for name, each in value.items()}
+    return {name: each.name if each else NO_TRANSFORM for name, each in found.items()}
+
+
 def _known_featurizer(name: str) -> str:
     if name not in SIZES:
         _ = SIZES[name]  # raises an error that suggests the nearest name
@@ -122,6 +140,20 @@ class DataConfig(BaseModel):
     """Column of sample weights for the loss.
 
     Weights are non-negative numbers; an empty cell counts as 1."""
+    transform: Annotated[
+        dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
+    ] = {}
+    """Transforms of regression targets, such as ic50_nM=pic50,dose=log10. The model learns the
+    transformed values, and predictions have both scales. By default labels are not transformed.
+
+    The names are log10, none, and pic50, which is -log10 of a concentration in mol/L. The unit of
+    pic50 is the last word of the column's name (pM, nM, uM, mM or M); for other names it is given
+    as in activity=pic50:nM."""
+    duplicates: Annotated[Literal["keep", "mean"], "--duplicates", "Labels"] = "keep"
+    """Keep several rows of the same molecule, or merge them into one row with the mean label.
+
+    mean merges the rows before the split. A regression target gets the mean of its transformed
+    labels, and their pooled standard deviation is reported. Classes are kept where they agree."""
     featurizer: Annotated[str, AfterValidator(_known_featurizer), "--featurizer"] = "ogb"
     """Features of a table's molecules: ogb, rich, zinc, or a registered featuriser. Named data sets
     have their own."""

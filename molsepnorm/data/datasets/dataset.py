@@ -7,16 +7,41 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
-__all__ = ["SPLITS", "Dataset", "Rejected", "data_folder"]
+__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "Replicates", "data_folder"]
 
 SPLITS = ("train", "val", "test")
+
+BOUNDS = "bounds"
+"""Name of the array of bounds, see `Dataset.bounds`."""
+
+
+class Merged(NamedTuple):
+    """A row that was merged into an earlier row of the same molecule."""
+
+    row: int
+    """Index of the row, counted from 0 as in `splits.json`."""
+    smiles: str
+    reason: str
+    into: int
+    """Index of the row that has the merged labels."""
+
+
+class Replicates(NamedTuple):
+    """How far the labels of the same molecule are from each other."""
+
+    molecules: int
+    """Number of molecules with several labels."""
+    sd: float
+    """Pooled standard deviation of a label about the mean of its molecule."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,7 @@ class Dataset:
     """The file, or the name and size of the set, for display."""
     store: GraphStore
     labels: np.ndarray
-    """float32 [G, T]: NaN where a label is missing."""
+    """float32 [G, T], on the scale that is learned: NaN where a label is missing."""
     targets: tuple[str, ...]
     """Names of the T targets."""
     kinds: tuple[Kind, ...]
@@ -50,7 +75,63 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     """Messages for the user: guesses about the source, and problems with its files."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Further values that the objective computed for the molecules, by name."""
+    """Further values of the molecules, by name: the bounds, and what the objective computed."""
+    transforms: tuple[str, ...] = ()
+    """Transform of each target from the unit of the table; () if there is none."""
+    merged: tuple[Merged, ...] = ()
+    """Rows that were merged into an earlier row of the same molecule. They are in no split."""
+    replicates: Mapping[str, Replicates] = field(default_factory=dict)
+    """Spread of the merged labels, by regression target."""
+
+    @property
+    def bounds(self) -> np.ndarray | None:
+        """int8 [G, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
+        where it equals the label; None if there are no bounds."""
+        return self.arrays.get(BOUNDS)
+
+    @property
+    def exact_labels(self) -> np.ndarray:
+        """The labels, float32 [G, T], with NaN in place of bounds. Metrics use these."""
+        return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
+
+    @property
+    def molecules(self) -> np.ndarray:
+        """Indices, int64, of the molecules in the store that were not merged into others."""
+        return np.flatnonzero(~np.isin(self.store.rows, [entry.row for entry in self.merged]))
+
+    def split_rows(self) -> dict[str, list[int]]:
+        """Return the rows of the source in each split, merged rows included."""
+        found = {}
+        for name, graphs in self.splits.items():
+            found[name] = self.store.rows[graphs].tolist()
+            if self.merged:
+                own = {*found[name]}
+                more = (each.row for each in self.merged if each.into in own)
+                found[name] = sorted([*found[name], *more])
+        return found
+
+    def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+        """Return what a reader of scores needs to know about the labels, by target.
+
+        A target without a transform, bounds and replicates has no entry.
+
+        Args:
+            parts: int64 indices of the scored molecules, by name of the split.
+        """
+        about: dict[str, dict[str, Any]] = {}
+        for i, name in enumerate(self.targets):
+            entry: dict[str, Any] = {}
+            name_of = self.transforms[i] if self.transforms else NO_TRANSFORM
+            if (transform := transform_of(name_of, name)) is not None:
+                entry["scale"] = str(transform)
+            if self.bounds is not None and self.bounds[:, i].any():
+                column = self.bounds[:, i] != 0
+                entry["bounds"] = {split: int(column[at].sum()) for split, at in parts.items()}
+            if name in self.replicates:
+                entry["replicates"] = self.replicates[name]._asdict()
+            if entry:
+                about[name] = entry
+        return about
 
     @property
     def read_smiles(self) -> Sequence[str] | None:

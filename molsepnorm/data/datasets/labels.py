@@ -11,11 +11,12 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import BLANKS, Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
 __all__ = ["MAX_CLASSES", "Labels", "read_labels", "read_weights"]
 
@@ -34,19 +35,25 @@ class Labels:
     classes: tuple[tuple[str, ...], ...]
     """Class names of each target; empty unless it is multi-class."""
     values: np.ndarray
-    """float64 or float32 [rows, T]: numbers, 0 or 1, or the index of a class; NaN if missing."""
+    """float64 or float32 [rows, T]: numbers (transformed), 0 or 1, or the index of a class; NaN if
+    missing."""
     warnings: tuple[str, ...] = ()
     """Guesses about the table, for the user."""
+    transforms: tuple[str, ...] = ()
+    """Transform of each target; () if there is none."""
+    bounds: np.ndarray | None = None
+    """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
+    where it equals the label; None if there are no bounds."""
 
     def dataset(
         self,
         name: str,
         store: GraphStore,
-        splits: dict[str, np.ndarray],
         weights: np.ndarray | None,  # (rows,)
         smiles: Sequence[str] | None,
     ) -> Dataset:
-        """Return the data set of the molecules in a store."""
+        """Return the data set of the molecules in a store, without splits."""
+        bounds = None if self.bounds is None else self.bounds[store.rows]
         return Dataset(
             name=name,
             store=store,
@@ -54,11 +61,13 @@ class Labels:
             targets=self.names,
             kinds=self.kinds,
             classes=self.classes,
-            splits=splits,
+            splits={},
             weights=None if weights is None else weights[store.rows].astype(np.float32),
             rejected=store.rejected,
             smiles=smiles,
             warnings=self.warnings,
+            transforms=self.transforms,
+            arrays={} if bounds is None else {BOUNDS: bounds},
         )
 
 
@@ -70,8 +79,9 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
         config: the roles of the columns.
 
     Raises:
-        ConfigError: a column is missing, named twice, or there is none of numbers.
-        DataError: a cell does not fit its target.
+        ConfigError: a column is missing, named twice, or there is none of numbers; or a transform
+            is for a target that is not a number.
+        DataError: a cell does not fit its target, or cannot be transformed.
     """
     if isinstance(table, pd.DataFrame):
         table = parse_columns([table], config)
@@ -80,19 +90,39 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
     values = np.empty((len(table.index), len(names)), dtype=table.dtype)
+    bounds = None
     few = []
     for number, (name, given) in enumerate(configured.items()):
         kind, values[:, number], of_column = _column(table, name, given, config)
         kinds.append(kind)
         classes.append(of_column)
-        if given is None and kind == "regression":
-            few += [name] * table.column(name).are_few_whole_numbers()
+        column = table.column(name)
+        if kind == "regression" and column.bounded:
+            bounds = np.zeros(values.shape, dtype=np.int8) if bounds is None else bounds
+            bounds[:, number] = column.bounds()
+            assert column.first_bound is not None
+            warnings.append(
+                f"{column.bounded:,} of {np.isfinite(values[:, number]).sum():,} labels of {name} "
+                f"are bounds, such as '{column.first_bound[1].strip()}'."
+            )
+        if (transform := transform_of(config.transform.get(name, NO_TRANSFORM), name)) is not None:
+            _transform(table, name, kind, transform, values[:, number])
+            if bounds is not None:
+                bounds[:, number] *= transform.sign
+            warnings.append(f"{name} is learned and scored as {transform}.")
+        elif given is None and kind == "regression":
+            few += [name] * column.are_few_whole_numbers()
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
             f"--task-type {few[0]}=multiclass"
         )
-    return Labels(names, tuple(kinds), tuple(classes), values, tuple(warnings))
+    transforms = tuple(config.transform.get(name, NO_TRANSFORM) for name in names)
+    return Labels(
+        *(names, tuple(kinds), tuple(classes), values, tuple(warnings)),
+        transforms=transforms if {*transforms} != {NO_TRANSFORM} else (),
+        bounds=bounds,
+    )
 
 
 def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)
@@ -142,7 +172,8 @@ def _choose(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[s
         return tuple(config.targets), []
     candidates = [table.parsed[number] for number in sorted(table.parsed)]
     candidates = [each for each in candidates if each.name not in taken]
-    named = {*config.classes, *(config.task_type if isinstance(config.task_type, dict) else ())}
+    named = {*config.classes, *config.transform}
+    named |= {*(config.task_type if isinstance(config.task_type, dict) else ())}
     numeric = [each for each in candidates if each.name in named or each.all_numbers()]
     for each in numeric:
         require_column(table.names, each.name, table.source)
@@ -178,6 +209,7 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
     for option, keys in (
         ("task_type", kinds if isinstance(kinds, dict) else {}),
         ("classes", config.classes),
+        ("transform", config.transform),
     ):
         for name in keys:
             if name not in names:
@@ -215,6 +247,30 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
             "of a binary target must be"
         )
     return kind, values, ()
+
+
+def _transform(
+    table: Columns, name: str, kind: Kind, transform: Transform, values: np.ndarray
+) -> None:
+    """Transform the labels (rows,) of a target in place."""
+    if kind != "regression":
+        raise ConfigError(
+            f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
+            f"If its labels are numbers: --task-type {name}=regression"
+        )
+    if f"{name}_{transform.scale}" in table.names:
+        raise ConfigError(
+            f"data.transform: predictions of '{name}' would be named {name}_{transform.scale}, as "
+            "another column is: rename that column"
+        )
+    if (values <= 0).any():
+        rows = np.flatnonzero(values <= 0)
+        raise DataError(
+            f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
+            f"{transform.scale} needs. {len(rows):,} such cell(s) in this column; use numbers "
+            "above 0, or empty cells"
+        )
+    values[:] = transform.forward(values)
 
 
 def _classes(table: Columns, name: str, config: DataConfig) -> _Column:

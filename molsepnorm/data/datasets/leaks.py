@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -9,18 +10,13 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
 
-__all__ = ["shared_molecules"]
+__all__ = ["same_molecules", "shared_molecules"]
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
 
 
 def shared_molecules(dataset: Dataset) -> int | None:
     """Count the molecules that occur in more than one split, however their SMILES are written.
-
-    Two rows are the same molecule if their canonical SMILES are equal, after structures are
-    standardised. Canonical SMILES are slow to
-    compute, so they are compared only for molecules whose stored graphs agree in everything that
-    does not depend on the order of the atoms.
 
     Returns:
         The number of different molecules; None if the data set has no SMILES.
@@ -30,27 +26,40 @@ def shared_molecules(dataset: Dataset) -> int | None:
     split_of = np.full(len(dataset.store), -1)
     for number, molecules in enumerate(dataset.splits.values()):
         split_of[molecules] = number
-    used = np.flatnonzero(split_of >= 0)
-    hashes = _graph_hashes(dataset.store)[used]
-    order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
-    shared = 0
-    for start, end in pairwise([*starts, len(order)]):
-        alike = used[order[start:end]]
-        if len(np.unique(split_of[alike])) > 1:
-            shared += _shared_among(alike, split_of, dataset)
-    return shared
+    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0), split_of)
+    return sum(len(np.unique(split_of[group])) > 1 for group in groups)
 
 
-def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> int:
+def same_molecules(
+    dataset: Dataset, among: np.ndarray, labels: np.ndarray | None = None
+) -> Iterator[np.ndarray]:
+    """Yield the indices (int64, ascending) of each molecule that occurs more than once.
+
+    Two rows are the same molecule if their canonical SMILES are equal, after structures are
+    standardised. Canonical SMILES are slow to compute, so they are compared only for molecules
+    whose stored graphs agree in everything that does not depend on the order of the atoms.
+
+    Args:
+        dataset: a data set with SMILES.
+        among: int64, indices of the molecules to compare.
+        labels: (G,), such as the number of the split; molecules are compared only if their graph
+            occurs with different labels. By default all molecules are compared.
+    """
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     assert dataset.read_smiles is not None
-    splits_by_molecule: dict[str, set[int]] = {}
-    for molecule in alike:
-        text = canonical_smiles(dataset.read_smiles[dataset.store.rows[molecule]])
-        splits_by_molecule.setdefault(text, set()).add(int(split_of[molecule]))
-    return sum(len(splits) > 1 for splits in splits_by_molecule.values())
+    hashes = _graph_hashes(dataset.store)[among]
+    order = np.argsort(hashes, kind="stable")
+    starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
+    for start, end in pairwise([*starts, len(order)]):
+        alike = among[order[start:end]]
+        if len(alike if labels is None else np.unique(labels[alike])) < 2:
+            continue
+        found: dict[str, list[int]] = {}
+        for molecule in alike.tolist():
+            text = canonical_smiles(dataset.read_smiles[dataset.store.rows[molecule]])
+            found.setdefault(text, []).append(molecule)
+        yield from (np.array(group) for group in found.values() if len(group) > 1)
 
 
 def _graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)

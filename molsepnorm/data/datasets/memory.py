@@ -13,6 +13,7 @@ from molsepnorm.data.datasets.cached import encode_chunks
 from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.data.store import GraphStore
@@ -132,14 +133,21 @@ def memory_dataset(
     graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
-    if splits is None:
-        index = np.arange(len(listed))
-        read = standard or texts or [""] * len(listed)
-        parts = make_splits(config, store.rows, read, None, "the list of molecules", index)
-    else:
-        parts = named_splits(splits, store.rows, len(listed))
-    dataset = found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
-    return replace(dataset, standardized=standard)
+
+    def split(rows: np.ndarray) -> dict[str, np.ndarray]:
+        if splits is not None:
+            return named_splits(splits, rows, len(listed))
+        read, index = standard or texts or [""] * len(listed), np.arange(len(listed))
+        return make_splits(config, rows, read, None, "the list of molecules", index)
+
+    dataset = found.dataset(f"{len(store):,} molecules", store, weights, texts)
+    return merge_and_split(
+        replace(dataset, standardized=standard),
+        config,
+        split,
+        lambda row: f"molecule {row}",
+        named=splits is not None or config.splits_file is not None,
+    )
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

@@ -12,6 +12,7 @@ from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.datasets.times import describe_times
@@ -68,13 +69,18 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
-    splits = make_splits(config, store.rows, standard or smiles, column, path, index)
-    dataset = labels.dataset(name, store, splits, weights, smiles)
+    dataset = merge_and_split(
+        replace(labels.dataset(name, store, weights, smiles), standardized=standard),
+        config,
+        lambda rows: make_splits(config, rows, standard or smiles, column, path, index),
+        lambda row: locate(path, index[row]),
+        named=config.splits_column is not None or config.splits_file is not None,
+    )
     if config.time_column is not None and column is not None:
-        parts = {split: store.rows[part] for split, part in splits.items()}
+        parts = {split: store.rows[part] for split, part in dataset.splits.items()}
         line = describe_times(parts, column, config.time_column)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    return replace(dataset, standardized=standard)
+    return dataset
 
 
 def molecules_key(smiles: Sequence[str], standard: Sequence[str] | None) -> str:

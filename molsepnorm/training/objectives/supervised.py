@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.errors import DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
@@ -43,7 +43,8 @@ class Supervised(Objective):
         If the metric is undefined on the validation split, the task selects by the loss, and the
         data set has a warning about it.
         """
-        labels, weights = dataset.labels, dataset.weights
+        labels, weights = dataset.exact_labels, dataset.weights
+        _require_exact_labels(dataset)
         for split, what in (("train", "training"), ("val", "validation")):
             if weights is not None and not weights[dataset.splits[split]].any():
                 raise DataError(
@@ -60,6 +61,7 @@ class Supervised(Objective):
             class_weight=config.optim.class_weight,
             regression_loss=config.optim.regression_loss,
             strict=config.data.dataset is None,
+            transforms=dataset.transforms,
         )
         val = labels[dataset.splits["val"]]
         anything = np.random.default_rng(0).random((len(val), task.outputs))
@@ -73,15 +75,24 @@ class Supervised(Objective):
         return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        labels, weights = self.examples.labels[graphs], self.examples.weights
-        return self.loss(self.network(batch), labels, None if weights is None else weights[graphs])
+        return self.loss(self.network(batch), *self._of(graphs))
+
+    def _of(self, graphs: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return labels, weights and bounds of molecules (B,); None where all are equal."""
+        weights, bounds = self.examples.weights, self.examples.arrays.get(BOUNDS)
+        return (
+            self.examples.labels[graphs],
+            None if weights is None else weights[graphs],
+            None if bounds is None else bounds[graphs],
+        )
 
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
         """Return the loss and the metrics; NaN for those that are undefined.
 
-        If the model has partners, they are those of the mean of all networks.
+        If the model has partners, they are those of the mean of all networks. Bounds count in the
+        loss only.
         """
         each = [
             world.gather(infer(network, self.examples.graphs, world.share(graphs)))
@@ -93,10 +104,12 @@ class Supervised(Objective):
         if self.model.partners:
             mean = self.model.mean([self.task.predictions(one) for one in each])
             outputs = self.task.outputs_of(mean)
-        index, weights = torch.from_numpy(graphs), self.examples.weights
-        labels = self.examples.labels[index].cpu()
-        given = None if weights is None else weights[index].cpu()
-        loss_sum, count = Loss(self.task)(outputs, labels, given)
+        index = torch.from_numpy(graphs)
+        labels, weights, bounds = (each if each is None else each.cpu() for each in self._of(index))
+        assert labels is not None
+        loss_sum, count = Loss(self.task)(outputs, labels, weights, bounds)
+        if bounds is not None:
+            labels = labels.masked_fill(bounds != 0, torch.nan)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
@@ -122,17 +135,35 @@ def score(
         graphs: int64 [n]: the molecules of `val` and `test`.
         predictions: float32 [n, O], for these molecules.
     """
+    exact = dataset.exact_labels
     entries: dict[str, Any] = {}
     for split, predicted in predictions.items():
-        labels = dataset.labels[graphs[split]]
+        labels = exact[graphs[split]]
         entries[split] = json_scores(dataset_scores(dataset, task, predicted, labels))
-    predicted, labels = predictions["test"], dataset.labels[graphs["test"]]
-    baseline = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
+    predicted, labels = predictions["test"], exact[graphs["test"]]
+    baseline = task.baseline_prediction(exact[dataset.splits["train"]])
     constant = task.scores(np.tile(baseline, (len(labels), 1)), labels)
     intervals = task.intervals(predicted, labels)
     entries["test_constant"] = json_scores(constant)
     entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
+    if about := dataset.about_labels({**dataset.splits, **graphs}):
+        entries["labels"] = about
     return Results(entries, predicted)
+
+
+def _require_exact_labels(dataset: Dataset) -> None:
+    """Raise a `DataError` if all training labels of a target are bounds."""
+    train = dataset.splits["train"]
+    if dataset.bounds is None:
+        return
+    for i, name in enumerate(dataset.targets):
+        column = dataset.bounds[train, i]
+        if column.any() and np.isnan(dataset.exact_labels[train, i]).all():
+            raise DataError(
+                f"target '{name}': all {np.count_nonzero(column):,} training labels are bounds, "
+                "such as >10, and a regression needs exact numbers, too. Turn the labels into "
+                "yes/no, or choose another split"
+            )
 
 
 def dataset_scores(

@@ -286,10 +286,11 @@ def test_a_split_that_cannot_be_is_a_problem(write):
 @pytest.mark.parametrize(
     ("cell", "settings"),
     [
-        (">10", {}),
+        ("high", {}),
         ("n.d.", {"task_type": "regression"}),
         ("2", {"task_type": "binary"}),
         ("blue", {"task_type": "multiclass", "classes": {"y": ["0", "1"]}}),
+        (">1", {"task_type": "binary"}),
     ],
 )
 def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
@@ -310,16 +311,47 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
 
 def test_a_column_that_is_no_target_for_a_few_cells_is_named(write):
     """If targets are guessed, such a column would otherwise go unnoticed."""
-    rows = [(*row, i if i % 9 else "> 10", "text") for i, row in enumerate(FINE)]
+    rows = [(*row, i if i % 9 else "low", "text") for i, row in enumerate(FINE)]
     path = write(rows, "smiles,y,IC50,name")
     report = _check(path)
     assert [target.name for target in report.targets] == ["y"]
     found = _found(report, "nearly-numbers")
     assert found.problem
-    assert [group.what for group in found.groups] == ["IC50: '> 10'"]
+    assert [group.what for group in found.groups] == ["IC50: 'low'"]
     assert _rows(found) == [[0, 9, 18]]
     assert _found(_check(path, ignore_columns=["IC50"]), "nearly-numbers") is None
     assert _found(_check(path, targets=["y"]), "nearly-numbers") is None
+
+
+def test_bounds_are_labels_of_which_the_summary_has_only_the_number(write):
+    rows = [(*row, i if i % 9 else "> 100") for i, row in enumerate(FINE)]
+    report = _check(write(rows, "smiles,y,IC50"), targets=["IC50"])
+    (target,) = report.targets
+    assert (target.labels, target.bounds, target.missing) == (20, 3, 0)
+    assert (target.min, target.max) == (1, 19)
+    assert "3 of 20 labels of IC50 are bounds, such as '> 100'." in report.warnings
+    assert _found(report, "invalid-labels") is None
+    assert _found(report, "unlabelled") is None
+
+
+def test_numbers_without_a_logarithm_do_not_end_the_check(write):
+    rows = [(smiles, i + 1) for i, smiles in enumerate(ALKANES)]
+    rows[3] = (ALKANES[3], 0)
+    report = _check(write(rows), targets=["y"], transform={"y": "log10"})
+    assert _rows(_found(report, "invalid-labels")) == [[3]]
+    assert report.targets[0].min == 0
+
+
+def test_duplicates_that_training_merges_are_no_problem_and_no_leak(write):
+    """The splits are those of training; see tests/data/datasets/test_duplicates.py."""
+    rows = [(smiles, i) for i, smiles in enumerate(ALKANES * 2)]
+    assert {"duplicates", "conflicts", "leak"} <= {f.kind for f in _check(write(rows)).problems}
+    report = _check(write(rows), duplicates="mean")
+    assert report.problems == ()
+    assert "training merges them (--duplicates mean)" in _found(report, "duplicates").text
+    assert sum(report.splits.values()) == len(ALKANES)
+    dataset = load(DataConfig(table=write(rows), duplicates="mean"), OGB)
+    assert {name: len(part) for name, part in dataset.splits.items()} == report.splits
 
 
 def test_a_list_of_molecules_without_labels_is_checked_too(write):

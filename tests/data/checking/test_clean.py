@@ -147,17 +147,39 @@ def test_what_was_decided_of_a_contradiction_is_said(write):
 
 def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
     """This applies to configured targets; the list has the cell of the source."""
-    path = write([*FINE, ("CCO", ">10"), ("CCN", "n.d."), ("OCC", "3")])
+    path = write([*FINE, ("CCO", "high"), ("CCN", "n.d."), ("OCC", "3")])
     clean = _clean(path, targets=["y"])
     assert clean.table["y"].tolist()[-2:] == ["3", ""]
     rows = _rows(write_clean(clean, tmp_path / "copy.csv", path))
     assert rows[1][:3] == ["20", "line 22", "changed"]
-    assert "y: '>10' is not a label: blanked" in rows[1][3]
-    assert rows[1][-1] == ">10"
+    assert "y: 'high' is not a label: blanked" in rows[1][3]
+    assert rows[1][-1] == "high"
     assert rows[2][3] == "y: 'n.d.' is not a label: blanked"
-    (change,) = _clean(write([*FINE, ("FC", "< 3")]), targets=["y"]).changes
+    (change,) = _clean(write([*FINE, ("FC", "low")]), targets=["y"]).changes
     assert change.what == "removed"
     assert change.reason.startswith("the same molecule as line 2, CF, written in another way; y:")
+
+
+@pytest.mark.parametrize(
+    ("cells", "merged", "reason"),
+    [
+        (("1", ">5"), "1", ""),
+        ((">5", "1"), "1", "y: from line 23"),
+        ((">5", ">7"), ">7", "y: from line 23"),
+        (("<5", "<7"), "<5", ""),
+        (("<5", ">7"), "", "y: <5, >7 conflict: blanked"),
+    ],
+)
+def test_of_bounds_the_tightest_remains_unless_there_is_a_number(write, cells, merged, reason):
+    clean = _clean(write([*FINE, ("CCO", cells[0]), ("OCC", cells[1])]))
+    assert _merged(clean) == merged
+    assert clean.changes[0].reason.partition("merged with line 23: ")[2] == reason
+
+
+def test_the_median_of_transformed_labels_is_in_the_unit_of_the_table(write):
+    rows = [(smiles, 10 ** float(y)) for smiles, y in FINE]
+    clean = _clean(write([*rows, ("CCO", "10"), ("OCC", "40")]), transform={"y": "log10"})
+    assert _merged(clean) == "20"
 
 
 def test_molecules_on_both_sides_of_a_column_s_split_are_on_that_of_the_first(write):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError
@@ -79,8 +80,8 @@ def test_without_names_every_numeric_column_is_a_target():
         GUESSED,
         "Not used as targets: mixed (some cells are not numbers, such as 'high').",
     )
-    with pytest.raises(ConfigError, match=r"--targets\. Not used .* not numbers, such as '>10'\)$"):
-        read({"IC50": ["1.2", ">10", "3.4"]})
+    with pytest.raises(ConfigError, match=r"--targets\. Not used .* not numbers, such as 'low'\)$"):
+        read({"IC50": ["1.2", "low", "3.4"]})
 
 
 def test_a_column_whose_kind_is_named_is_a_target():
@@ -265,7 +266,9 @@ def test_numbers_are_read_as_python_reads_them(numbers):
     np.testing.assert_allclose(labels.values[:, 0], expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("bad", ["high", ">5", "1,5", "inf", "-Infinity", "1e999", "5 mM", "1e39"])
+@pytest.mark.parametrize(
+    "bad", ["high", "1,5", ">1,5", "> inf", "inf", "-Infinity", "1e999", "5 mM", "1e39"]
+)
 @pytest.mark.parametrize("kind", [None, "regression", "binary"])
 def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
     """1e39 is a number that single precision, in which labels are kept, has no room for."""
@@ -286,6 +289,91 @@ def test_the_place_is_the_row_s_in_the_file():
         read_labels(table, DataConfig(table=TABLE, targets=["y"]))
     with pytest.raises(DataError, match="my.sdf, molecule 10, column 'y': 'x' is not a number"):
         read_labels(table, DataConfig(table=Path("my.sdf"), targets=["y"]))
+
+
+# Bounds
+
+
+CENSORED = ["1.5", ">10", " > 10 ", "<0.1", ">=3", "≤ 0.5", "≥2", "<= 7", "", "10"]
+
+
+def test_a_cell_may_be_a_bound():
+    """A column of numbers and bounds is a regression target, and a warning counts the bounds."""
+    labels = read({"y": CENSORED})
+    assert (labels.names, labels.kinds) == (("y",), ("regression",))
+    assert values(labels) == [[1.5, 10, 10, 0.1, 3, 0.5, 2, 7, None, 10]]
+    assert labels.bounds is not None
+    assert labels.bounds[:, 0].tolist() == [0, 1, 1, -1, 1, -1, 1, -1, 0, 0]
+    assert labels.warnings == (GUESSED, "7 of 9 labels of y are bounds, such as '>10'.")
+    assert read({"y": ["1", "2", "3.5"]}).bounds is None
+
+
+def test_bounds_that_come_before_the_first_number_are_bounds():
+    """The column is read in pieces, and the first piece has bounds only."""
+    table = table_of({"y": [">5"] * 3 + ["1", "<2"]})
+    config = DataConfig(table=TABLE, targets=["y"])
+    for size in (1, 2, 3, 5):
+        pieces = [table.iloc[start : start + size] for start in range(0, 5, size)]
+        labels = read_labels(parse_columns(pieces, config), config)
+        assert labels.kinds == ("regression",)
+        assert labels.bounds is not None
+        assert labels.bounds[:, 0].tolist() == [1, 1, 1, 0, -1]
+
+
+def test_a_column_of_bounds_alone_has_words_unless_it_is_said_to_have_numbers():
+    cells = [">5", "<2", ">5", "", "<2"]
+    assert read({"y": cells}, targets=["y"]).classes == (("<2", ">5"),)
+    for settings in ({"task_type": "regression"}, {"transform": {"y": "log10"}}):
+        labels = read({"y": cells}, targets=["y"], **settings)
+        assert labels.kinds == ("regression",)
+        assert labels.bounds is not None
+        assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
+
+
+def test_bounds_among_yes_and_no_or_in_weights_are_mistakes():
+    with pytest.raises(DataError, match="line 4, column 'y': '>5' is neither 0 nor 1"):
+        read({"y": ["1", "0", ">5"]}, targets=["y"], task_type="binary")
+    table = table_of({"w": ["1", ">5"]})
+    with pytest.raises(DataError, match="line 3, column 'w': '>5' is not a number"):
+        read_weights(table, DataConfig(table=TABLE, weight_column="w"))
+
+
+# Transforms
+
+
+def test_labels_and_bounds_are_transformed():
+    """pic50 turns a lower bound into an upper one; log10 does not."""
+    cells = ["10", ">1000", "<0.1", ""]
+    columns = {"ic50_nM": cells, "dose": cells, "plain": cells}
+    transform = {"ic50_nM": "pic50", "dose": "log10", "plain": "none"}
+    labels = read(columns, transform=transform)
+    np.testing.assert_allclose(labels.values[:, 0], [8, 6, 10, NAN])
+    np.testing.assert_allclose(labels.values[:, 1], [1, 3, -1, NAN])
+    np.testing.assert_allclose(labels.values[:, 2], [10, 1000, 0.1, NAN])
+    assert labels.bounds is not None
+    assert labels.bounds.T.tolist() == [[0, -1, 1, 0], [0, 1, -1, 0], [0, 1, -1, 0]]
+    assert labels.transforms == ("pic50:nM", "log10", "none")
+    assert "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM)." in labels.warnings
+    assert read({"y": ["1", "2", "3.5"]}, transform={"y": "none"}).transforms == ()
+
+
+@pytest.mark.parametrize("cell", ["0", "-2", "<0", ">-2", "<= 0.0"])
+def test_a_number_without_a_logarithm_is_shown_with_its_place(cell):
+    number = cell.strip("<>= ").replace("0.0", "0")
+    message = f"my.csv, line 3, column 'y': {number} has no logarithm, which log10 needs. 2 such"
+    with pytest.raises(DataError) as caught:
+        read({"y": ["3.5", cell, "7", cell, "9"]}, transform={"y": "log10"})
+    assert str(caught.value).startswith(message)
+
+
+def test_transforms_of_other_targets_are_refused():
+    columns = {"active": ["0", "1", "1"], "y": ["1", "2", "3.5"], "y_log10": ["1", "3", "4.5"]}
+    with pytest.raises(ConfigError, match="'active' is binary.*--task-type active=regression"):
+        read(columns, transform={"active": "log10"})
+    with pytest.raises(ConfigError, match="data.transform names 'z', which is not a target"):
+        read(columns, transform={"z": "log10"})
+    with pytest.raises(ConfigError, match="would be named y_log10, as another column is"):
+        read(columns, transform={"y": "log10"})
 
 
 # Kinds

@@ -1,0 +1,168 @@
+"""Several rows of the same molecule: merge their labels before the split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
+from molsepnorm.data.datasets.leaks import same_molecules
+from molsepnorm.errors import ConfigError, DataError
+
+__all__ = ["merge_and_split", "used_labels"]
+
+
+def merge_and_split(
+    dataset: Dataset,
+    config: DataConfig,
+    split: Callable[[np.ndarray], dict[str, np.ndarray]],
+    location: Callable[[int], str],
+    named: bool,
+) -> Dataset:
+    """Return a data set with splits, after merging duplicates if `data.duplicates` is mean.
+
+    Args:
+        dataset: a data set without splits.
+        config: the settings.
+        split: function from the rows of some molecules to their splits, as indices into these rows.
+        location: returns the position of a row in the source, for errors and `rejected.csv`.
+        named: whether the splits are named row by row. Then rows of a molecule may disagree, and
+            rows in no split are left out, so they are not merged.
+
+    Raises:
+        ConfigError: the data set has no SMILES.
+        DataError: rows of the same molecule are in several splits; or as `split` raises.
+    """
+    rows = dataset.store.rows
+    if config.duplicates == "keep":
+        return replace(dataset, splits=split(rows))
+    if dataset.smiles is None:
+        raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
+    split_of = np.zeros(len(rows), dtype=int)
+    if named and config.split is not None:
+        split_of -= 1
+        for number, part in enumerate(split(rows).values()):
+            split_of[part] = number
+    among = np.flatnonzero(split_of >= 0)
+    groups = sorted(same_molecules(dataset, among), key=lambda group: int(group[0]))
+    for group in groups:
+        if (other := group[split_of[group] != split_of[group[0]]]).size:
+            one, two = (int(each) for each in (group[0], other[0]))
+            raise DataError(
+                f"{location(int(rows[two]))} is in {SPLITS[split_of[two]]}, and the same molecule "
+                f"is in {SPLITS[split_of[one]]} at {location(int(rows[one]))}: data.duplicates: "
+                "mean needs all rows of a molecule in one split"
+            )
+    dataset = _merged(dataset, groups, location)
+    kept = dataset.molecules
+    splits = {name: kept[part] for name, part in split(rows[kept]).items()}
+    return replace(dataset, splits=splits)
+
+
+def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
+    """Return which labels of one molecule are used.
+
+    These are the exact labels if there are any, otherwise the tightest bound. Lower and upper
+    bounds together are not used, since no single bound has the meaning of both.
+
+    Args:
+        values: (n,), labels of one target, NaN where missing.
+        bounds: (n,), 1 for a lower bound, -1 for an upper bound, 0 for an exact label.
+    """
+    present = ~np.isnan(values)
+    exact = present & (bounds == 0)
+    if exact.any() or not present.any():
+        return exact
+    directions = bounds[present]
+    if (directions != directions[0]).any():
+        return np.zeros(len(values), dtype=bool)
+    return present & (values * directions[0] == np.max(values[present] * directions[0]))
+
+
+class _Label(NamedTuple):
+    """The label of a molecule from several rows."""
+
+    value: float
+    bound: int
+    conflict: bool
+    """True if there are labels, but none can be used."""
+
+
+def _merge(values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool) -> _Label:
+    """Return the label from those of the rows, (n,) each; NaN if it is missing.
+
+    Numbers are averaged with the weights of the rows. Classes are kept where they agree.
+    """
+    used = used_labels(values, bounds)
+    if not used.any():
+        return _Label(np.nan, 0, not np.isnan(values).all())
+    found = values[used]
+    if number:
+        of_used = weights[used]
+        value = np.average(found, weights=of_used if of_used.any() else None)
+        return _Label(float(value), int(bounds[used][0]), False)
+    agree = bool((found == found[0]).all())
+    return _Label(float(found[0]) if agree else np.nan, 0, not agree)
+
+
+def _merged(
+    dataset: Dataset, groups: Sequence[np.ndarray], location: Callable[[int], str]
+) -> Dataset:
+    """Return the data set with the labels of each group in its first molecule."""
+    rows, smiles = dataset.store.rows, dataset.smiles
+    assert smiles is not None
+    labels = dataset.labels.copy()
+    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds.copy()
+    weights = np.ones(len(rows)) if dataset.weights is None else dataset.weights.astype(float)
+    conflicts, merged = 0, []
+    squares, freedom, molecules = np.zeros((3, len(dataset.targets)))
+    for group in groups:
+        first, others = int(group[0]), group[1:]
+        for i, kind in enumerate(dataset.kinds):
+            values, of_rows = labels[group, i].astype(float), bounds[group, i]
+            label = _merge(values, of_rows, weights[group], kind == "regression")
+            exact = values[~np.isnan(values) & (of_rows == 0)]
+            if kind == "regression" and len(exact) > 1:
+                squares[i] += ((exact - exact.mean()) ** 2).sum()
+                freedom[i] += len(exact) - 1
+                molecules[i] += 1
+            conflicts += label.conflict
+            labels[first, i], bounds[first, i] = label.value, label.bound
+        labels[others], bounds[others] = np.nan, 0
+        weights[first] = weights[group].mean()
+        reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
+        merged += [
+            Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
+        ]
+    replicates = {
+        name: Replicates(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
+        for i, name in enumerate(dataset.targets)
+        if freedom[i]
+    }
+    arrays = {} if dataset.bounds is None else {BOUNDS: bounds}
+    return replace(
+        dataset,
+        labels=labels,
+        arrays={**dataset.arrays, **arrays},
+        weights=None if dataset.weights is None else weights.astype(np.float32),
+        merged=tuple(sorted(merged)),
+        replicates=replicates,
+        warnings=(*dataset.warnings, *_warnings(groups, conflicts)),
+    )
+
+
+def _warnings(groups: Sequence[np.ndarray], conflicts: int) -> list[str]:
+    if not groups:
+        return []
+    rows = sum(map(len, groups))
+    found = [f"Merged: {rows:,} rows of {len(groups):,} molecule(s) that occur more than once."]
+    if conflicts:
+        found.append(
+            f"{conflicts:,} label(s) of merged rows are left out, because classes differ or there "
+            "are lower and upper bounds only."
+        )
+    return found

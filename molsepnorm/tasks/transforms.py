@@ -1,0 +1,95 @@
+"""Transforms of regression targets: from the unit of the table to the scale that is learned."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from molsepnorm.errors import ConfigError, did_you_mean
+
+__all__ = ["NO_TRANSFORM", "Transform", "transform_of"]
+
+NO_TRANSFORM = "none"
+"""Name of the transform that changes nothing."""
+
+_OFFSETS = {"pM": 12, "nM": 9, "uM": 6, "mM": 3, "M": 0}
+"""-log10 of each unit of concentration in mol/L."""
+_UNITS = {
+    "pm": "pM",
+    "nm": "nM",
+    "um": "uM",
+    "µm": "uM",
+    "μm": "uM",
+    "mm": "mM",
+}  # both micro signs
+_NAMES = (NO_TRANSFORM, "log10", "pic50")
+
+
+@dataclass(frozen=True)
+class Transform:
+    """y = offset + sign * log10(x), for a number x of a table, which is above 0.
+
+    >>> pic50 = transform_of("pic50:nM", "activity")
+    >>> pic50.forward(np.array([10.0, 1000.0])).tolist()
+    [8.0, 6.0]
+    >>> pic50.inverse(np.array([8.0])).round(6).tolist()
+    [10.0]
+    """
+
+    name: str
+    """log10, or pic50:UNIT."""
+    sign: int
+    """1, or -1 if a larger x has a smaller y."""
+    offset: float
+
+    @property
+    def scale(self) -> str:
+        """Short name of the scale: log10 or pic50."""
+        return self.name.partition(":")[0]
+
+    def __str__(self) -> str:
+        if self.scale == "log10":
+            return "log10"
+        return f"pic50 = {self.offset:g} - log10(value in {self.name.partition(':')[2]})"
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Return y for each x; NaN for NaN."""
+        return self.offset + self.sign * np.log10(values)
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        """Return x for each y; infinity if x is too large for the type of y."""
+        with np.errstate(over="ignore"):
+            found = 10.0 ** (self.sign * (values.astype(np.float64) - self.offset))
+            return found.astype(values.dtype)
+
+
+def transform_of(name: str, target: str) -> Transform | None:
+    """Return the transform of that name; None for `none`.
+
+    The unit of pic50 is that of the last word of the target's name, such as ic50_nM, unless it is
+    given: pic50:nM.
+
+    Args:
+        name: none, log10, pic50, or pic50:UNIT with the unit pM, nM, uM, mM or M.
+        target: name of the target.
+
+    Raises:
+        ConfigError: the transform or the unit is unknown.
+    """
+    kind, colon, unit = (part.strip() for part in name.partition(":"))
+    if kind.lower() == "pic50":
+        written = unit if colon else re.split(r"[^\wµμ]|_", target.rstrip(")] "))[-1]
+        found = written if written in _OFFSETS else _UNITS.get(written.lower())
+        if found is not None:
+            return Transform(f"pic50:{found}", -1, float(_OFFSETS[found]))
+        problem = f"'{unit}' is no unit" if colon else f"the unit of '{target}' is not in its name"
+        raise ConfigError(
+            f"{problem}: write {target}=pic50:nM, or another of the units {', '.join(_OFFSETS)}"
+        )
+    if name == "log10":
+        return Transform(name, 1, 0.0)
+    if name != NO_TRANSFORM:
+        raise ConfigError(f"unknown transform '{name}' of '{target}'. {did_you_mean(name, _NAMES)}")
+    return None

@@ -1,0 +1,68 @@
+"""Transforms, bounds and duplicates through the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")
+
+
+@pytest.fixture
+def assay(tmp_path):
+    """assay.csv: 24 molecules in two rows each, every fourth label a bound."""
+    smiles = ["C" * length + end for length in range(1, 5) for end in ENDS] * 2
+    cells = [f"{'>' * (i % 4 == 0)}{1.3**i:.4g}" for i in range(48)]
+    path = tmp_path / "assay.csv"
+    lines = ["smiles,ic50_nM", *map(",".join, zip(smiles, cells, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+SETTINGS = ("--targets", "ic50_nM", "--transform", "ic50_nM=pic50", "--duplicates", "mean")
+
+
+def test_the_commands_say_how_labels_were_made(ok, assay, tiny, tmp_path):
+    folder = tmp_path / "run"
+    shown = ok("train", "--data", assay, *SETTINGS, *tiny, "--epochs", 1, "--output", folder)
+    for line in (
+        "12 of 48 labels of ic50_nM are bounds, such as '>1'.",
+        "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM).",
+        "Merged: 48 rows of 24 molecule(s) that occur more than once.",
+        "ic50_nM: the scores are those of pic50 = 9 - log10(value in nM).",
+        "ic50_nM: bounds are not scored (",
+        "ic50_nM: the labels of 18 molecule(s) with several rows have a pooled standard deviation",
+    ):
+        assert line in shown
+    predicted = ok("predict", "--model", folder, "--smiles", "CCO")
+    assert predicted.splitlines()[0] == "smiles,ic50_nM_pred,ic50_nM_pic50_pred,error"
+    found = json.loads(ok("evaluate", "--model", folder, "--data", assay, "--json"))
+    assert found["labels"]["ic50_nM"]["scale"] == "pic50 = 9 - log10(value in nM)"
+    assert "bounds are not scored" in ok("evaluate", "--model", folder, "--data", assay)
+
+
+def test_the_check_reads_bounds_and_says_what_training_merges(ok, assay):
+    shown = ok("data", "check", assay, *SETTINGS, "--strict")
+    assert "12 of 48 labels of ic50_nM are bounds" in shown
+    assert "training merges them (--duplicates mean)" in shown
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "message"),
+    [
+        ("0", SETTINGS, "assay.csv, line 50, column 'ic50_nM': 0 has no logarithm, which pic50 "),
+        ("<-1", SETTINGS, "assay.csv, line 50, column 'ic50_nM': -1 has no logarithm, which pic50"),
+        ("1", ("--transform", "ic5_nM=pic50"), "not a target. Did you mean 'ic50_nM'?"),
+        ("1", ("--transform", "ic50_nM=pic50:mole"), "'mole' is no unit: write ic50_nM=pic50:nM"),
+        ("1", ("--transform", "ic50_nM=ln"), "unknown transform 'ln' of 'ic50_nM'."),
+        ("1", ("--transform", "ic50_nM"), "write target=transform pairs"),
+    ],
+)
+def test_mistakes_are_shown_before_any_work(refused, assay, tiny, tmp_path, cell, options, message):
+    assay.write_text(assay.read_text() + f"CCCCCCBr,{cell}\n")
+    code = 1 if cell != "1" else 2
+    folder = tmp_path / "run"
+    shown = refused("train", "--data", assay, *options, *tiny, "--output", folder, code=code)
+    assert message in shown
+    assert not (folder / "history.csv").exists()

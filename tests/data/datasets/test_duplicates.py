@@ -1,0 +1,174 @@
+"""Rows of the same molecule: merged labels, their spread, splits, and what is listed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets.duplicates import used_labels
+from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.data.datasets.memory import label_table, memory_dataset
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize import get
+
+ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
+ALKANES = ["C" * length for length in range(2, 22)]
+ETHANOL = ("CCO", "OCC", "C(O)C")
+
+
+@pytest.fixture
+def read(tmp_path):
+    """`read(rows, header)`: the data set of 20 alkanes, labelled 1 to 20, and these rows."""
+
+    def make(rows, header="smiles,y", **settings):
+        others = header.split(",")[2:]
+        parts = ["train"] * 16 + ["val"] * 2 + ["test"] * 2
+        alkanes = [
+            (text, i + 1, *(parts[i] if name == "part" else 1 for name in others))
+            for i, text in enumerate(ALKANES)
+        ]
+        lines = [header, *(",".join(map(str, row)) for row in [*alkanes, *rows])]
+        path = tmp_path / "my.csv"
+        path.write_text("\n".join(lines) + "\n")
+        settings = {"targets": ["y"], "featurizer": "zinc", "duplicates": "mean", **settings}
+        return load(DataConfig(table=path, **settings), ZINC)
+
+    return make
+
+
+def _labels(dataset) -> list:
+    """The labels of the rows after the alkanes, None for NaN."""
+    return [None if np.isnan(label) else label for label in dataset.labels[20:, 0].tolist()]
+
+
+def _rows(*labels) -> list:
+    return [(smiles, label) for smiles, label in zip(ETHANOL, labels, strict=False)]
+
+
+def test_the_first_row_gets_the_mean_and_the_others_are_listed(read):
+    dataset = read([("CCO", 1), ("CCN", 7), ("OCC", 4), ("C(O)C", "")])
+    assert _labels(dataset) == [2.5, 7, None, None]
+    assert [each[::3] for each in dataset.merged] == [(22, 20), (23, 20)]
+    line = "my.csv, line 22, which has the merged labels"
+    assert all(each.reason.endswith(line) for each in dataset.merged)
+    assert dataset.warnings == ("Merged: 3 rows of 1 molecule(s) that occur more than once.",)
+    assert dataset.molecules.tolist() == list(range(22))
+    assert dataset.rejected == ()
+
+
+def test_the_mean_is_that_of_the_transformed_labels(read):
+    dataset = read(_rows(10, 1000), transform={"y": "log10"})
+    assert _labels(dataset) == [2.0, None]
+
+
+def test_the_mean_is_weighted(read):
+    """By the rows' weights, whose mean is the weight of the merged row; equally if all are 0."""
+    rows = [("CCO", 1, 3), ("CCN", 7, 0), ("OCC", 5, 1), ("NCC", 9, 0)]
+    dataset = read(rows, "smiles,y,w", weight_column="w")
+    assert _labels(dataset) == [2.0, 8.0, None, None]
+    assert dataset.weights[20:22].tolist() == [2.0, 0.0]
+
+
+def test_the_pooled_standard_deviation_is_that_of_the_formula(read):
+    """sqrt(sum of (n - 1) variance / sum of (n - 1)) over the molecules with several labels."""
+    rows = [*_rows(1, 2, 6), ("CCN", 3.5), ("NCC", 3), ("CCF", 9), ("FCC", "")]
+    dataset = read(rows)
+    variances = [(2, np.var([1, 2, 6], ddof=1)), (1, np.var([3.5, 3], ddof=1))]
+    expected = np.sqrt(sum(n * v for n, v in variances) / 3)
+    assert dataset.replicates.keys() == {"y"}
+    assert dataset.replicates["y"].molecules == 2
+    assert dataset.replicates["y"].sd == pytest.approx(expected)
+    about = dataset.about_labels(dataset.splits)
+    assert about == {"y": {"replicates": {"molecules": 2, "sd": dataset.replicates["y"].sd}}}
+
+
+@pytest.mark.parametrize(
+    ("cells", "label", "bound"),
+    [
+        (("1", ">5"), 1, 0),
+        ((">5", "1", "2"), 1.5, 0),
+        ((">5", ">7"), 7, 1),
+        (("<5", "<7", ""), 5, -1),
+        (("<5", ">7"), None, 0),
+        (("", ">7"), 7, 1),
+    ],
+)
+def test_of_bounds_the_tightest_counts_unless_there_is_a_number(read, cells, label, bound):
+    dataset = read(_rows(*cells))
+    assert _labels(dataset)[0] == label
+    assert dataset.bounds[20:, 0].tolist() == [bound] + [0] * (len(cells) - 1)
+    assert (dataset.warnings[-1][:1] == "1") == (label is None)  # one label is left out
+    assert dataset.replicates.keys() == ({"y"} if cells[0] == ">5" and label == 1.5 else set())
+
+
+def test_classes_are_kept_where_they_agree(read):
+    rows = [("CCO", 1, 0), ("OCC", 1, 1), ("CCN", 1, 0), ("NCC", 1, 0)]
+    dataset = read([*rows, ("C(O)C", 1, "")], "smiles,y,active", targets=["active"])
+    assert _labels(dataset) == [None, None, 0, None, None]
+    assert dataset.warnings[-1].startswith(
+        "1 label(s) of merged rows are left out, because classes"
+    )
+
+
+def test_the_split_is_drawn_after_merging(read):
+    """No molecule is in two splits, and merged rows are listed in the split of their molecule."""
+    rows = [(smiles, i) for i, smiles in enumerate(ALKANES * 2)]
+    dataset = read(rows)
+    assert shared_molecules(dataset) == 0
+    assert sorted(np.concatenate(list(dataset.splits.values()))) == list(range(20))
+    listed = dataset.split_rows()
+    for name, part in dataset.splits.items():
+        assert listed[name] == sorted(i + 20 * k for i in part.tolist() for k in range(3))
+    kept = read(rows, duplicates="keep")
+    assert shared_molecules(kept) > 0
+    assert kept.molecules.tolist() == list(range(60))
+
+
+def test_rows_of_a_molecule_in_several_named_splits_are_refused(read):
+    rows = [("CCO", 1, "train"), ("CCN", 2, "test"), ("OCC", 3, "test")]
+    message = (
+        r"my.csv, line 24 is in test, and the same molecule is in train at .*my.csv, line 22: "
+        "data.duplicates: mean needs all rows of a molecule in one split"
+    )
+    with pytest.raises(DataError, match=message):
+        read(rows, "smiles,y,part", splits_column="part")
+    read(rows, "smiles,y,part", splits_column="part", duplicates="keep")
+
+
+def test_rows_in_no_split_are_not_merged(read):
+    rows = [("CCO", 1, ""), ("OCC", 3, "test"), ("C(O)C", 5, "test")]
+    dataset = read(rows, "smiles,y,part", splits_column="part")
+    assert _labels(dataset) == [1, 4, None]
+    assert [each[::3] for each in dataset.merged] == [(22, 21)]
+    assert dataset.splits["test"].tolist() == [18, 19, 21]
+    everything = read(rows, "smiles,y,part", split=None)
+    assert _labels(everything) == [3, None, None]
+
+
+def test_molecules_in_memory_are_merged_too():
+    smiles = [*ALKANES, *ETHANOL]
+    y = label_table([*range(20), 1.0, 2.0, 6.0], ["y"])
+    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", duplicates="mean")
+    dataset = memory_dataset(smiles, y, config, ZINC)
+    assert _labels(dataset) == [3, None, None]
+    assert dataset.merged[0].reason.startswith("the same molecule as molecule 20,")
+    splits = {"train": range(18), "val": [18, 20], "test": [19, 21]}
+    with pytest.raises(DataError, match="molecule 21 is in test, and the same molecule is in val"):
+        memory_dataset(smiles, y, config, ZINC, splits=splits)
+    graphs = [get("zinc")(text) for text in smiles]
+    with pytest.raises(ConfigError, match="duplicates: mean needs SMILES or RDKit molecules"):
+        memory_dataset(graphs, y, config, ZINC)
+
+
+def test_bounds_on_both_sides_are_not_used():
+    nan = float("nan")
+    for values, bounds, used in (
+        ([nan, nan], [0, 0], [False, False]),
+        ([1, nan, 2], [0, 0, 1], [True, False, False]),
+        ([1, 3, 3], [1, 1, 1], [False, True, True]),
+        ([-1, -3, nan], [-1, -1, 0], [False, True, False]),
+        ([1, 3], [1, -1], [False, False]),
+    ):
+        assert used_labels(np.array(values, float), np.array(bounds)).tolist() == used

@@ -1,0 +1,94 @@
+"""Transforms: units, both scales, and targets that have one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.transforms import transform_of
+
+VALUES = np.array([1e-3, 0.5, 1.0, 12.3, 1e5, np.nan])
+MOLAR = {"pM": 1e-12, "nM": 1e-9, "uM": 1e-6, "mM": 1e-3, "M": 1.0}  # mol/L
+
+
+@pytest.mark.parametrize("unit", MOLAR)
+def test_pic50_is_the_negative_logarithm_of_mol_per_litre(unit):
+    transform = transform_of(f"pic50:{unit}", "y")
+    expected = [-math.log10(value * MOLAR[unit]) for value in VALUES[:-1]]
+    np.testing.assert_allclose(transform.forward(VALUES), [*expected, np.nan], atol=1e-12)
+    np.testing.assert_allclose(transform.inverse(transform.forward(VALUES)), VALUES, rtol=1e-12)
+
+
+def test_log10_is_the_logarithm():
+    transform = transform_of("log10", "y")
+    np.testing.assert_allclose(transform.forward(VALUES)[:3], [-3, math.log10(0.5), 0], atol=1e-15)
+    np.testing.assert_allclose(transform.inverse(transform.forward(VALUES)), VALUES, rtol=1e-12)
+
+
+def test_a_value_that_is_too_large_for_its_type_is_infinite():
+    inverse = transform_of("log10", "y").inverse
+    assert inverse(np.array([2.0, 50.0], np.float32)).tolist() == [100.0, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("target", "unit"),
+    [
+        *[("ic50_nM", "nM"), ("IC50 (nM)", "nM"), ("IC50[uM]", "uM"), ("ic50/µM", "uM")],
+        *[("ki μM", "uM"), ("ic50_nm", "nM"), ("ic50-mM", "mM"), ("EC50 M", "M"), ("pM", "pM")],
+    ],
+)
+def test_the_unit_is_the_last_word_of_the_target(target, unit):
+    assert transform_of("pic50", target).name == f"pic50:{unit}"
+    assert transform_of("pic50:nM", target).name == "pic50:nM"
+
+
+@pytest.mark.parametrize("target", ["ic50", "nM_ic50", "ic50_m", "ic50nM", "ic50_kM"])
+def test_a_unit_is_never_guessed(target):
+    with pytest.raises(ConfigError, match=f"the unit of '{target}' is not in its name: write "):
+        transform_of("pic50", target)
+
+
+def test_an_unknown_transform_is_refused():
+    with pytest.raises(ConfigError, match="unknown transform 'log' of 'y'. Did you mean 'log10'"):
+        transform_of("log", "y")
+    with pytest.raises(ConfigError, match="transforms are for regression targets, and 'y' is bin"):
+        Target("y", "binary", transform="log10")
+    with pytest.raises(ConfigError, match="transform of a target must be strings"):
+        Target("y", "regression", transform=1)
+
+
+def test_a_task_predicts_both_scales():
+    """In the unit of the table first; a target without a transform has one column."""
+    task = Task(
+        (
+            Target("ic50_nM", "regression", mean=7.0, scale=2.0, transform="pic50:nM"),
+            Target("logS", "regression"),
+        ),
+        "mae",
+    )
+    predictions = task.predictions(torch.tensor([[0.5, 0.25], [torch.nan, 0.0]])).numpy()
+    assert predictions[0].tolist() == [8.0, 0.25]
+    first, second = task.tables(predictions)
+    assert list(first) == ["ic50_nM_pred", "ic50_nM_pic50_pred"]
+    np.testing.assert_allclose(first["ic50_nM_pred"], [10.0, np.nan], rtol=1e-6)
+    np.testing.assert_allclose(first["ic50_nM_pic50_pred"], [8.0, np.nan])
+    assert list(second) == ["logS_pred"]
+
+
+def test_the_transform_is_saved_with_the_target():
+    """Targets without one have no such entry, so that earlier versions can read them."""
+    targets = Target("y", "regression", transform="log10"), Target("z", "regression")
+    task = Task(targets, "mae")
+    assert [each.get("transform") for each in task.to_json()["targets"]] == ["log10", None]
+    assert Task.from_json(task.to_json()) == task
+
+
+def test_the_standardisation_is_that_of_the_transformed_labels():
+    labels = np.log10([[1.0], [100.0]])
+    task = Task.fit(["y"], ["regression"], labels, transforms=["log10"])
+    assert task.targets == (Target("y", "regression", 1.0, 1.0, transform="log10"),)

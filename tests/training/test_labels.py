@@ -1,0 +1,279 @@
+"""Runs on transformed labels, bounds and duplicates: the files, scores and predictions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as sk
+
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict import Predictor
+from molsepnorm.training import evaluate, join, train
+
+ONE = {"run.epochs": 1, "data.split": [0.5, 0.25, 0.25]}
+SETTINGS = {
+    **ONE,
+    "data.targets": ["ic50_nM"],
+    "data.transform": {"ic50_nM": "pic50"},
+    "data.duplicates": "mean",
+}
+
+
+@pytest.fixture
+def assay(with_columns):
+    """`assay(settings)`: a run on 30 molecules, each measured twice, every fifth a bound."""
+
+    def make(settings=None):
+        settings = {**SETTINGS, **(settings or {})}
+        if "data.splits_file" in settings:
+            del settings["data.split"]
+        config = with_columns({"ic50_nM": [1]}, settings)
+        table = config.data.table
+        smiles = [row["smiles"] for row in _rows(table)]
+        cells = [f"{10 ** (i / 7):.5g}" for i in range(30)]
+        twice = [*cells, *(f"{2 * float(cell):.5g}" for cell in cells)]
+        twice = [f">{cell}" if i % 5 == 0 else cell for i, cell in enumerate(twice)]
+        lines = ["smiles,ic50_nM", *map(",".join, zip([*smiles, *smiles], twice, strict=True))]
+        table.write_text("\n".join(lines) + "\n")
+        return config
+
+    return make
+
+
+def _rows(path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def run(assay, tmp_path):
+    config = assay()
+    return config, train(config, tmp_path / "run")
+
+
+def test_the_test_predictions_have_both_scales(run):
+    """A label is the geometric mean of the measurements; a bound is turned by pic50."""
+    config, result = run
+    source = _rows(config.data.table)
+    predictions = _rows(result.folder / "predictions_test.csv")
+    assert list(predictions[0])[2:] == [
+        *("ic50_nM", "ic50_nM_pic50", "ic50_nM_pred", "ic50_nM_pic50_pred")
+    ]
+    bounds = 0
+    for row in predictions:
+        one, two = (source[int(row["row"]) + more]["ic50_nM"] for more in (0, 30))
+        if one[0] == ">":  # both are bounds, and the second one is tighter
+            bounds += 1
+            assert row["ic50_nM"][0] == ">"
+            assert row["ic50_nM_pic50"][0] == "<"
+            expected = float(two[1:])
+        else:
+            expected = math.sqrt(float(one) * float(two))
+        assert float(row["ic50_nM"].lstrip(">")) == pytest.approx(expected, rel=1e-5)
+        learned = float(row["ic50_nM_pic50"].lstrip("<"))
+        assert learned == pytest.approx(9 - math.log10(expected), rel=1e-5)
+        predicted = float(row["ic50_nM_pic50_pred"])
+        assert float(row["ic50_nM_pred"]) == pytest.approx(10 ** (9 - predicted), rel=1e-4)
+    assert bounds > 0
+
+
+def test_the_scores_are_those_of_exact_labels_on_the_learned_scale(run):
+    """With scikit-learn, from the file; metrics.json says how the labels were made."""
+    _, result = run
+    rows = _rows(result.folder / "predictions_test.csv")
+    exact = [row for row in rows if row["ic50_nM"][0] != ">"]
+    truth, predicted = (
+        [float(row[name]) for row in exact] for name in ("ic50_nM_pic50", "ic50_nM_pic50_pred")
+    )
+    metrics = json.loads((result.folder / "metrics.json").read_text())
+    assert metrics["test"]["mae"] == pytest.approx(sk.mean_absolute_error(truth, predicted), 1e-4)
+    about = metrics["labels"]["ic50_nM"]
+    assert about["scale"] == "pic50 = 9 - log10(value in nM)"
+    assert about["bounds"]["test"] == len(rows) - len(exact)
+    assert sum(about["bounds"].values()) == 6
+    # of each of the 24 others, one label is twice the other
+    assert about["replicates"]["molecules"] == 24
+    assert about["replicates"]["sd"] == pytest.approx(math.log10(2) / math.sqrt(2), rel=1e-4)
+    constant = metrics["test_constant"]["mae"]
+    assert np.isfinite(constant)
+
+
+def test_no_row_is_lost(run):
+    _, result = run
+    (splits,) = json.loads((result.folder / "splits.json").read_text())
+    assert sorted(row for part in splits.values() for row in part) == list(range(60))
+    rejected = _rows(result.folder / "rejected.csv")
+    assert [int(row["row"]) for row in rejected] == list(range(30, 60))
+    assert all("the same molecule as" in row["reason"] for row in rejected)
+    assert result.metrics["molecules_in_several_splits"] == 0
+
+
+def test_the_model_folder_has_the_transform(run):
+    """`predict` and `evaluate` use it, and the run's own split has the same scores."""
+    config, result = run
+    target = json.loads((result.folder / "model" / "config.json").read_text())["task"]["targets"][0]
+    assert target["transform"] == "pic50:nM"
+    row = _rows(result.folder / "predictions_test.csv")[0]
+    (prediction,) = Predictor.from_pretrained(result.folder).predict([row["smiles"]])
+    assert prediction.values == {
+        "ic50_nM": pytest.approx(float(row["ic50_nM_pred"]), rel=1e-4),
+        "ic50_nM_pic50": pytest.approx(float(row["ic50_nM_pic50_pred"]), rel=1e-5),
+    }
+    assert prediction.probabilities == {}
+    own = evaluate(result.folder, DataConfig(table=config.data.table))
+    assert own.split == "test"
+    assert own.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
+    every = evaluate(result.folder, DataConfig(table=config.data.table), "all")
+    assert every.molecules == 30
+
+
+def test_an_ensemble_has_one_transform_and_averages_the_learned_values(run):
+    """Its spread is that of the learned values."""
+    _, result = run
+    one = PropertyModel.from_pretrained(result.folder)
+    other = PropertyModel.from_pretrained(result.folder)
+    with torch.no_grad():
+        other.network.head.bias += 0.5
+    (alone,) = Predictor(one).predict(["CCO"])
+    (both,) = Predictor(join([one, other])).predict(["CCO"])
+    shift = 0.25 * one.task.targets[0].scale
+    learned = alone.values["ic50_nM_pic50"] + shift
+    assert both.values["ic50_nM_pic50"] == pytest.approx(learned, rel=1e-4)
+    assert both.values["ic50_nM"] == pytest.approx(10 ** (9 - learned), rel=1e-3)
+    assert both.spread == {"ic50_nM_pic50": pytest.approx(shift, rel=1e-3)}
+    (target,) = one.task.targets
+    other.task = replace(one.task, targets=(replace(target, transform="log10"),))
+    with pytest.raises(ConfigError, match="only models with the same targets can be joined"):
+        join([one, other])
+
+
+def test_a_file_of_splits_merges_the_same_rows(assay, run, tmp_path):
+    """splits.json of a run lists merged rows; `evaluate` reads the copy in the run folder."""
+    _, first = run
+    file = tmp_path / "splits.json"
+    file.write_bytes((first.folder / "splits.json").read_bytes())
+    config = assay({"data.splits_file": str(file)})
+    second = train(config, tmp_path / "second")
+    file.unlink()
+    assert (second.folder / "splits.json").read_text() == (first.folder / "splits.json").read_text()
+    again = evaluate(second.folder, DataConfig(table=config.data.table))
+    assert again.scores["mae"] == pytest.approx(second.metrics["test"]["mae"], rel=1e-5)
+
+
+def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
+    """A bound in it does not count, whatever its number."""
+    _, result = run
+    (prediction,) = Predictor.from_pretrained(result.folder).predict(["CCO"])
+    found = []
+    for bound in (">1", ">1e9"):
+        new = tmp_path / "new.csv"
+        new.write_text(f"smiles,ic50_nM\nCCO,10\nCCN,{bound}\n")
+        found.append(evaluate(result.folder, DataConfig(table=new)))
+    assert found[0].scores == pytest.approx(found[1].scores, nan_ok=True)
+    assert found[0].scores["mae"] == pytest.approx(abs(prediction.values["ic50_nM_pic50"] - 8))
+    assert found[0].labels["ic50_nM"]["bounds"] == {"all": 1}
+    new.write_text("smiles,ic50_nM\nCCO,>10\n")
+    assert np.isnan(evaluate(result.folder, DataConfig(table=new)).scores["mae"])
+    new.write_text("smiles,ic50_nM\nCCO,0\n")
+    with pytest.raises(DataError, match=r"new.csv, line 2, column 'ic50_nM': 0 has no logarithm"):
+        evaluate(result.folder, DataConfig(table=new))
+
+
+def test_a_model_with_another_transform_has_another_target(assay, run, tmp_path):
+    """Its output weights are not loaded."""
+    _, result = run
+    start = {"finetune.start": str(result.folder), "finetune.probe": False}
+    for transform, same in (("pic50", True), ("pic50:uM", False), ("log10", False)):
+        settings = {**start, "data.transform": {"ic50_nM": transform}}
+        folder = tmp_path / transform.replace(":", "-")
+        train(assay(settings), folder)
+        loaded = json.loads((folder / "environment.json").read_text())["loaded_weights"]
+        assert loaded["same_targets"] == ["ic50_nM"] * same
+        assert loaded["new_targets"] == ["ic50_nM"] * (not same)
+
+
+def test_the_probe_learns_the_transformed_labels(assay, run, tmp_path):
+    _, result = run
+    settings = {"finetune.start": str(result.folder), "data.transform": {"ic50_nM": "log10"}}
+    probed = train(assay({**settings, "run.epochs": 0}), tmp_path / "probed")
+    (target,) = PropertyModel.from_pretrained(probed.folder).task.targets
+    assert target.transform == "log10"
+    assert probed.metrics["val"]["mae"] < 2  # in the unit of the table it is above 100
+
+
+def test_a_satisfied_bound_teaches_nothing_and_another_one_does(with_columns, tmp_path):
+    """Bounds far on the right side do not change the weights; on the wrong side they do."""
+    cells = [f"{0.1 * i:.2f}" for i in range(22)]
+    weights = []
+    for bound in ("<50", "<90", ">50"):
+        settings = {**ONE, "data.targets": ["y"], "name": f"{len(weights)}.csv", "run.threads": 1}
+        config = with_columns({"y": [*[bound] * 8, *cells]}, settings)
+        train(config, tmp_path / str(len(weights)))
+        (tensors,) = (tmp_path / str(len(weights))).glob("model/model.safetensors")
+        weights.append(tensors.read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_a_target_of_bounds_only_is_refused(with_columns, tmp_path):
+    """At least one label in training must be exact."""
+    cells = [f">{i + 1}" for i in range(30)]
+    cells[0] = "5"
+    splits = ["test", *["train"] * 25, *["val"] * 4]
+    config = with_columns(
+        {"y": cells, "part": splits}, {"data.targets": ["y"], "data.splits_column": "part"}
+    )
+    with pytest.raises(DataError, match="target 'y': all 25 training labels are bounds"):
+        train(config, tmp_path / "run")
+
+
+# Tables that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("column", "settings", "error", "message"),
+    [
+        (["1"], {}, DataError, "target 'y' is constant among the training molecules: all 15 lab"),
+        (["yes"], {}, DataError, "target 'y' is constant among the training molecules: all 15 lab"),
+        (["1", "0"], {"data.transform": {"y": "log10"}}, ConfigError, "is for regression targets"),
+        (
+            ["1", "2.5", "0"],
+            {"data.transform": {"y": "log10"}},
+            DataError,
+            "line 4, column 'y': 0 ",
+        ),
+        (["1", "2.5", "3"], {"data.split": [0.98, 0.01, 0.01]}, DataError, "too few for a split"),
+        (
+            ["1", "2.5", "3"],
+            {"data.transform": {"z": "log10"}},
+            ConfigError,
+            "names 'z', which is ",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_before_training(
+    with_columns, tmp_path, column, settings, error, message
+):
+    config = with_columns({"y": column}, {**ONE, "data.targets": ["y"], **settings})
+    with pytest.raises(error, match=message):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "history.csv").exists()
+
+
+def test_ten_rows_are_enough(with_columns, tmp_path):
+    """A table of ten rows is trained on, and one of three rows is refused with the reason."""
+    config = with_columns({"y": [f"{0.3 * i:.1f}" for i in range(30)]}, {"data.targets": ["y"]})
+    lines = config.data.table.read_text().splitlines()
+    config.data.table.write_text("\n".join(lines[:4]) + "\n")
+    with pytest.raises(DataError, match="has 3 readable molecules: too few for a split into 0.8"):
+        train(config, tmp_path / "three")
+    config.data.table.write_text("\n".join(lines[:11]) + "\n")
+    assert train(config, tmp_path / "ten").finished
