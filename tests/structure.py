@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
+    "forest": BASE | {"molecules", "tasks"},
     "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
     "model": BASE | {"molecules", "nn", "tasks", "pretrained"},
