@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained", "forest"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}

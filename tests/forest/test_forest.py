@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from molsepnorm.errors import ModelError
 from molsepnorm.forest.features import forest_features
@@ -44,12 +44,12 @@ def by_scikit_learn(features, labels, weights, target):
     """The predictions of a forest that scikit-learn fits and evaluates by itself."""
     used = ~np.isnan(labels)
     inputs = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
-    settings = {"n_estimators": 12, "random_state": 3}
+    settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
     if target.kind == "regression":
-        forest = RandomForestRegressor(max_features=1 / 3, **settings)
+        forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
     own = dict(enumerate(target.class_weights)) or None
-    forest = RandomForestClassifier(max_features="sqrt", class_weight=own, **settings)
+    forest = ExtraTreesClassifier(max_features="sqrt", class_weight=own, **settings)
     shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
     return shares[:, 1:] if target.kind == "binary" else shares
 
