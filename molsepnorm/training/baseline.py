@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,18 +48,17 @@ def dataset_features(
 def with_baseline(
     results: Results,
     config: TrainConfig,
-    dataset: Dataset,
+    splits: Sequence[Dataset],
     task: Task,
     callback: Callback,
-    *,
     seconds: float,
     threads: int,
 ) -> Results:
-    """Return the results of a network with those of a random forest beside them.
+    """Return the results of a model with those of a random forest beside them.
 
     The forest is fitted to the training molecules and scored on the same validation and test
     molecules. Its scores are the entry `baseline`. The entry `baseline_difference` holds the test
-    scores of the network minus those of the forest, with 95 % intervals of a paired bootstrap.
+    scores of the model minus those of the forest, with 95 % intervals of a paired bootstrap.
 
     The forest takes at most a quarter of the time of the run, or ten seconds if that is more. If it
     needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name, runs
@@ -67,62 +66,83 @@ def with_baseline(
     SMILES; `callback.on_warning` is then called, too.
 
     Args:
-        results: the results of the network.
+        results: the results of the model.
         config: the configuration of the run.
-        dataset: its data.
-        task: its task.
+        splits: the data set; for an ensemble by folds, once with the split of each fold. The trees
+            are then divided among the folds.
+        task: the task of the model.
         callback: receives warnings and progress.
         seconds: time that the run took so far.
         threads: number of CPU threads.
     """
-    predicted = results.predictions
+    dataset, predicted = splits[0], results.predictions
     if not config.run.baseline or config.data.dataset is not None or predicted is None:
         return results
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
         return results
-    started, splits = time.perf_counter(), dataset.splits
+    started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
         features = dataset_features(dataset, callback, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return results
-    train = splits["train"]
-    forest = Forest.fit(
+    left = max(limit - (time.perf_counter() - started), 0.0)
+    forests = [
+        _fit(features, each, task, config, threads, left / len(splits), len(splits))
+        for each in splits
+    ]
+    trees, wanted = sum(each.trees for each in forests), TREES // len(splits) * len(splits)
+    if trees < wanted:
+        callback.on_warning(
+            f"The random forest has {trees} trees in place of {wanted}, so that it takes about "
+            f"{limit:,.0f} s."
+        )
+    val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
+    pairs = zip(forests, val, strict=True)
+    by_split = {
+        "val": np.concatenate([forest.predict(features[graphs]) for forest, graphs in pairs]),
+        "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
+    }
+    graphs = {"val": np.concatenate(val), "test": test}
+    scores: dict[str, Any] = {
+        split: json_scores(task.scores(each, dataset.labels[graphs[split]]))
+        for split, each in by_split.items()
+    }
+    own, other = results.scores["test"], scores["test"]
+    ends = task.intervals(predicted, dataset.labels[test], minus=by_split["test"])
+    differences = {
+        name: {"difference": own[name] - other[name], "interval_95": list(interval)}
+        for name, interval in ends.items()
+        if own[name] is not None and other[name] is not None
+    }
+    scores |= {"trees": trees, "seconds": round(time.perf_counter() - started, 1)}
+    entries = {**results.scores, "baseline": scores, "baseline_difference": differences}
+    return results._replace(scores=entries, baseline=by_split["test"])
+
+
+def _fit(
+    features: np.ndarray,
+    dataset: Dataset,
+    task: Task,
+    config: TrainConfig,
+    threads: int,
+    seconds: float,
+    parts: int,
+) -> Forest:
+    """Return a forest of the training molecules, with one of so many parts of the trees."""
+    train, weights = dataset.splits["train"], dataset.weights
+    return Forest.fit(
         features[train],
         dataset.labels[train],
         task,
-        None if dataset.weights is None else dataset.weights[train],
+        None if weights is None else weights[train],
         seed=config.run.seed,
-        trees=TREES,
+        trees=TREES // parts,
         threads=threads,
-        seconds=max(limit - (time.perf_counter() - started), 0.0),
+        seconds=seconds,
     )
-    if forest.trees < TREES:
-        callback.on_warning(
-            f"The random forest has {forest.trees} trees in place of {TREES}, so that it takes "
-            f"about {limit:,.0f} s."
-        )
-    by_split = {split: forest.predict(features[splits[split]]) for split in ("val", "test")}
-    scores = {
-        split: json_scores(task.scores(each, dataset.labels[splits[split]]))
-        for split, each in by_split.items()
-    }
-    entry = {
-        **scores,
-        "trees": forest.trees,
-        "seconds": round(time.perf_counter() - started, 1),
-    }
-    labels = dataset.labels[splits["test"]]
-    own = results.scores["test"]
-    differences = {
-        name: {"difference": own[name] - scores["test"][name], "interval_95": list(ends)}
-        for name, ends in task.intervals(predicted, labels, minus=by_split["test"]).items()
-        if own[name] is not None and scores["test"][name] is not None
-    }
-    entries = {**results.scores, "baseline": entry, "baseline_difference": differences}
-    return results._replace(scores=entries, baseline=by_split["test"])
 
 
 def comparison(metrics: Mapping[str, Any]) -> str | None:

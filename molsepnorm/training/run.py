@@ -23,7 +23,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
-from molsepnorm.training.baseline import with_baseline
+from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
@@ -239,14 +239,9 @@ def _finish(
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
     best.to("cpu")
-    results = with_baseline(
-        results,
-        config,
-        dataset,
-        best.task,
-        trainer.callback,
-        seconds=progress.seconds,
-        threads=trainer.threads.threads,
+    threads = trainer.threads.threads
+    results = baseline.with_baseline(
+        results, config, [dataset], best.task, trainer.callback, progress.seconds, threads
     )
     metrics = {
         "data": dataset.name,
