@@ -35,6 +35,8 @@ from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
+from molsepnorm.training import baseline
+from molsepnorm.training.objectives import Results
 
 # Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
 if not torch.cuda.is_available():
@@ -70,6 +72,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MOLSEPNORM_CACHE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_baselines() -> Iterator[Callable[..., Results]]:
+    """Runs in this process have no baseline, since its forest takes longer than a tiny network."""
+    real = baseline.with_baseline
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(baseline, "with_baseline", lambda results, *_: results)
+        yield real
+
+
+@pytest.fixture
+def baselines(no_baselines: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of a test have their baseline."""
+    monkeypatch.setattr(baseline, "with_baseline", no_baselines)
 
 
 @pytest.fixture

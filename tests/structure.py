@@ -19,13 +19,14 @@ MAY_IMPORT = {
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
+    "forest": BASE | {"molecules", "tasks"},
     "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
     "model": BASE | {"molecules", "nn", "tasks", "pretrained"},
     "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained", "forest"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}

@@ -24,6 +24,7 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
+from molsepnorm.training.baseline import comparison
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
 
@@ -43,6 +44,7 @@ class TrainingDisplay(Callback):
         self.quiet = quiet
         self.training = False
         self._live: Progress | None = None
+        self._describing = False  # whether descriptors are being computed
         self._score = ""
         self._last_printed = 0  # epoch
         self._start: tuple[float, float] | None = None  # time and epoch of the first step
@@ -84,11 +86,14 @@ class TrainingDisplay(Callback):
     def on_progress(self, done: int, of: int) -> None:
         if self.quiet:
             return
-        if self._live is None and self.console.is_terminal:
+        if not self._describing:
+            self.close()  # the bar of training
+        if not self._describing and self.console.is_terminal:
             columns = (TextColumn("Descriptors"), BarColumn(), MofNCompleteColumn())
             self._live = Progress(*columns, TimeRemainingColumn(), console=self.console)
             self._bar = self._live.add_task("descriptors", total=of)
             self._live.start()
+        self._describing = done < of
         if self._live is not None:
             self._live.update(self._bar, completed=done)
         if done == of:
@@ -134,9 +139,13 @@ class TrainingDisplay(Callback):
             self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
         splits = {"val": "val", "test": "test", "test, constant": "test_constant"}
         scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
+        if baseline := metrics.get("baseline"):
+            scores["forest"] = baseline["test"]
         self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
         for line in label_notes(metrics.get("labels", {})):
             self.console.print(line)
+        if sentence := comparison(metrics):
+            self.console.print(sentence)
         if not self.quiet:
             if self._predicts:
                 use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"

@@ -107,6 +107,7 @@ def setting_options(
                 heading=setting["heading"],
                 type=choice or _TYPES.get(setting["type"]),
                 is_flag=setting["type"] == "yes or no",
+                flag_value=setting["type"] == "yes or no" and not setting["default"],
                 callback=split_names if setting["type"] == "list" else None,
                 default=setting["default"] if defaults else None,
                 show_default=False,

@@ -227,14 +227,26 @@ class Task:
         return {name: float(scores[0]) for name, scores in found}
 
     def intervals(
-        self, predictions: np.ndarray, labels: np.ndarray, resamples: int = 1000, seed: int = 0
+        self,
+        predictions: np.ndarray,
+        labels: np.ndarray,
+        resamples: int = 1000,
+        seed: int = 0,
+        minus: np.ndarray | None = None,
     ) -> dict[str, tuple[float, float]]:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
-        replacement. Scores that are undefined in most resamples are left out."""
+        replacement. Scores that are undefined in most resamples are left out.
+
+        With `minus`, the predictions (G, O) of another model, the intervals are those of the
+        difference between both scores on the same resamples.
+        """
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
         counts = draw_resamples(len(labels), min(resamples, affordable), seed)
-        found = self._resampled(predictions, labels, counts, METRICS)
-        ends = {name: interval(scores) for name, scores in found}
+        found = dict(self._resampled(predictions, labels, counts, METRICS))
+        if minus is not None:
+            others = dict(self._resampled(minus, labels, counts, METRICS))
+            found = {name: scores - others[name] for name, scores in found.items()}
+        ends = {name: interval(scores) for name, scores in found.items()}
         return {name: both for name, both in ends.items() if both is not None}
 
     def _resampled(

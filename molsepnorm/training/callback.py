@@ -76,7 +76,8 @@ class Callback:
         """Called when something is not done as configured."""
 
     def on_progress(self, done: int, of: int) -> None:
-        """Called before training, while so many of the molecules' targets are computed."""
+        """Called while the descriptors of the molecules are computed: before pre-training, and
+        before the baseline is fitted, at the end of a run."""
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.

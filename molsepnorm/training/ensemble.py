@@ -23,6 +23,7 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Task
+from molsepnorm.training import baseline
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -101,7 +102,7 @@ def _train_members(
             _load(each, world) for each in configs[: len(configs) if _by_folds(config) else 1]
         ]
         metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _finish(config, run, splits, results)
+            lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
         )
     result = TrainingResult(run.path, True, PropertyModel.from_pretrained(run.model), metrics)
     callback.on_end(result)
@@ -122,7 +123,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
     members = []
     for number in range(count):
         seed = config.run.seed + number
-        single = {"ensemble": 1, "ensemble_by": "seeds", "seed": seed}
+        single = {"ensemble": 1, "ensemble_by": "seeds", "seed": seed, "baseline": False}
         fold = {"fold": number} if config.run.ensemble_by == "folds" else {}
         update = {
             "data": config.data.model_copy(update=fold),
@@ -142,6 +143,7 @@ def _finish(
     run: RunFolder,
     splits: Sequence[Dataset],
     results: Sequence[TrainingResult],
+    callback: Callback,
 ) -> dict[str, Any]:
     """Join the members, score the joined model on the test split, and write model and results.
 
@@ -150,6 +152,7 @@ def _finish(
         run: its folder.
         splits: the data set with the split of each fold, or with the one split of all members.
         results: the result of each member.
+        callback: receives warnings and progress of the baseline.
     """
     models = [result.model for result in results if result.model is not None]
     dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
@@ -168,12 +171,15 @@ def _finish(
         {"val": np.concatenate(predicted), "test": predict(joined, graphs, test)},
     )
     members = [result.metrics for result in results]
+    seconds = sum(each["seconds"] for each in members)
+    threads = config.run.threads or torch.get_num_threads()
+    found = baseline.with_baseline(found, config, splits, joined.task, callback, seconds, threads)
     metrics = {
         **members[0],
         "best_epoch": None,
         "steps": sum(each["steps"] for each in members),
         "parameters": sum(p.numel() for each in joined.networks for p in each.parameters()),
-        "seconds": round(sum(each["seconds"] for each in members), 1),
+        "seconds": round(seconds, 1),
         "members": [
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],

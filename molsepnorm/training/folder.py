@@ -255,15 +255,18 @@ class RunFolder:
     ) -> None:
         """Write the scores of a finished run, and its predictions (G, O) if there are any."""
         if results.predictions is not None:
-            table = _test_table(dataset, task, results.predictions)
+            table = _test_table(dataset, task, results.predictions, results.baseline)
             with replacing(self.path / "predictions_test.csv") as scratch:
                 _write_csv(scratch, table)
         write_json(self.metrics, metrics)
 
 
-def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[str, Any]:
+def _test_table(
+    dataset: Dataset, task: Task, predictions: np.ndarray, baseline: np.ndarray | None
+) -> dict[str, Any]:
     """Return columns with label and prediction of every test molecule, in the source's order.
 
+    <target>_forest is the prediction of the baseline: a value, a probability or a class.
     If a target has the name of another column, its labels are in <target>_true.
     """
     graphs = dataset.splits["test"]
@@ -273,6 +276,9 @@ def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[s
         table["smiles"] = [dataset.smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
+    if baseline is not None:
+        for name, columns, others in zip(task.names, predicted, task.tables(baseline), strict=True):
+            columns[f"{name}_forest"] = others[f"{name}_pred"]
     taken = {*table, *(column for columns in predicted for column in columns)}
     for target, truth, of_truth, columns in zip(
         task.targets, labels, bounds, predicted, strict=True
@@ -316,6 +322,24 @@ def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndar
 
 
 @dataclass
+class _Baseline:
+    """Types of the baseline's scores."""
+
+    val: dict[str, FiniteFloat | None]
+    test: dict[str, FiniteFloat | None]
+    trees: int
+    seconds: FiniteFloat
+
+
+@dataclass
+class _Difference:
+    """Types of the difference between the network and its baseline."""
+
+    difference: FiniteFloat
+    interval_95: tuple[FiniteFloat, FiniteFloat]
+
+
+@dataclass
 class _Metrics:
     """Types of the entries of `metrics.json` that are read back."""
 
@@ -329,6 +353,8 @@ class _Metrics:
     test: dict[str, FiniteFloat | None]
     test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
     test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
+    baseline: _Baseline | None = None
+    baseline_difference: dict[str, _Difference] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.val or self.val.keys() != self.test.keys():

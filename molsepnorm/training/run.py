@@ -23,6 +23,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
+from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
@@ -243,6 +244,10 @@ def _finish(
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
     best.to("cpu")
+    threads = trainer.threads.threads
+    results = baseline.with_baseline(
+        results, config, [dataset], best.task, trainer.callback, progress.seconds, threads
+    )
     metrics = {
         "data": dataset.name,
         "chosen_by": best.task.metric,

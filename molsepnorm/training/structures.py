@@ -36,21 +36,25 @@ _TASK = 256  # molecules of a task
 
 
 def structure_targets(
-    smiles: Sequence[str], progress: Callable[[int, int], None] = lambda done, of: None
+    smiles: Sequence[str],
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    processes: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Return what can be computed from the structure of every molecule.
 
-    It is computed once, by one process per core, and read from the cache afterwards.
+    It is computed once, and read from the cache afterwards.
 
     Args:
         smiles: SMILES of G molecules.
         progress: called with the number of molecules done, and G.
+        processes: maximum number of worker processes; by default one per core.
 
     Returns:
         `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fingerprint`, uint8
         [G, BITS / 8]. Both are mapped into memory.
 
     Raises:
+        InvalidMolecule: RDKit cannot read a SMILES.
         StorageError: the cache cannot be written.
     """
     key = fingerprint("\n".join((f"{_VERSION} {RDKIT_VERSION}", *DESCRIPTORS, *smiles)))
@@ -60,7 +64,8 @@ def structure_targets(
             return _open(path, len(smiles))
         except StorageError:
             path.unlink(missing_ok=True)
-    _write(path, smiles, progress)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    _write(path, smiles, progress, processes or cores or 1)
     return _open(path, len(smiles))
 
 
@@ -73,15 +78,16 @@ def _open(path: Path, molecules: int) -> dict[str, np.ndarray]:
         return arrays
 
 
-def _write(path: Path, smiles: Sequence[str], progress: Callable[[int, int], None]) -> None:
+def _write(
+    path: Path, smiles: Sequence[str], progress: Callable[[int, int], None], processes: int
+) -> None:
     """Compute the targets in worker processes, in memory that does not grow with the molecules."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder(path))
         with clear_errors(path, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in ("d", "f")]
         starts = range(0, len(smiles), _TASK)
-        workers = stack.enter_context(Workers(min(cores or 1, len(starts)), _compute))
+        workers = stack.enter_context(Workers(min(processes, len(starts)), _compute))
         done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
             with clear_errors(path, "write"):

@@ -25,7 +25,7 @@ SETTINGS = {
     if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
-TESTED_ELSEWHERE |= {"allow-leak"}  # a flag
+TESTED_ELSEWHERE |= {"allow-leak", "no-baseline"}  # flags
 TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
 
 
@@ -121,6 +121,14 @@ def test_a_flag_switches_its_setting_on(config_of, tmp_path):
 def test_a_column_of_times_belongs_to_the_split_by_time(config_of):
     data = config_of("--data", "x.csv", "--split-type", "time", "--time-column", "measured").data
     assert (data.split_type, data.time_column) == ("time", "measured")
+
+
+def test_a_flag_that_begins_with_no_switches_its_setting_off(config_of, tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("data: {table: x.csv}\nrun: {baseline: false}\n")
+    assert config_of("--data", "x.csv").run.baseline
+    assert not config_of("--data", "x.csv", "--no-baseline").run.baseline
+    assert not config_of("--config", file).run.baseline
 
 
 def test_a_setting_can_also_be_given_by_its_name(config_of):

@@ -44,6 +44,22 @@ def test_training_prints_the_kinds_and_distributions_of_labels(workspace):
         assert part in text
 
 
+def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_path):
+    """The table has its test scores, and a sentence says which model is better."""
+    write_table(tmp_path / "data.csv", y=NUMBERS)
+    printed = ok(
+        *("train", "--data", tmp_path / "data.csv", "--targets", "y", *tiny),
+        *("--split", "0.4,0.3,0.3", "-o", tmp_path / "run"),
+    )
+    assert "forest" in printed
+    metrics, text = _metrics(tmp_path / "run"), " ".join(printed.split())
+    assert f"{metrics['baseline']['test']['rmse']:.4f}" in text
+    difference = metrics["baseline_difference"]["rmse"]["difference"]
+    word = "better" if difference < 0 else "worse"
+    assert f"The network is {word} than a random forest by {abs(difference):.3f} RMSE" in text
+    assert _rows((tmp_path / "run" / "predictions_test.csv").read_text())[0]["y_forest"]
+
+
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_evaluation_repeats_the_scores_of_metrics_json(workspace, ok, split):
     scores = json.loads(

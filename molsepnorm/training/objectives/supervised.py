@@ -127,7 +127,7 @@ def score(
     graphs: Mapping[str, np.ndarray],
     predictions: Mapping[str, np.ndarray],
 ) -> Results:
-    """Return scores, the scores of the baseline, and intervals of the test scores.
+    """Return scores, those of a constant prediction, and intervals of the test scores.
 
     Args:
         dataset: the molecules and labels.

@@ -1,0 +1,162 @@
+"""A forest for each target: fitted by scikit-learn, evaluated and saved as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+from molsepnorm.errors import ModelError
+from molsepnorm.forest.features import forest_features
+from molsepnorm.forest.forest import Forest
+from molsepnorm.molecules.featurize import descriptors
+from molsepnorm.tasks import Task
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1", "[Na]")]
+KINDS = {"logS": "regression", "toxic": "binary", "phase": "multiclass"}
+CLASSES = ((), (), ("gas", "liquid", "solid"))
+
+
+@pytest.fixture(scope="module")
+def features():
+    return forest_features(SMILES)
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """(60, 3), a fifth of them missing."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=60) + np.arange(60) / 10
+    columns = [values, values > values.mean(), np.digitize(values, [2, 4])]
+    found = np.stack(columns, axis=1).astype(np.float32)
+    found[rng.random(found.shape) < 0.2] = np.nan
+    return found
+
+
+def task_of(labels, class_weight=None) -> Task:
+    names, kinds = list(KINDS), list(KINDS.values())
+    return Task.fit(names, kinds, labels, classes=CLASSES, class_weight=class_weight)
+
+
+def by_scikit_learn(features, labels, weights, target):
+    """The predictions of a forest that scikit-learn fits and evaluates by itself."""
+    used = ~np.isnan(labels)
+    inputs = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
+    settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
+    if target.kind == "regression":
+        forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
+        return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
+    own = dict(enumerate(target.class_weights)) or None
+    forest = ExtraTreesClassifier(max_features="sqrt", class_weight=own, **settings)
+    shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
+    return shares[:, 1:] if target.kind == "binary" else shares
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_predictions_equal_scikit_learn(features, labels, class_weight, threads):
+    task = task_of(labels, class_weight)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 60)
+    forest = Forest.fit(features, labels, task, weights, seed=3, trees=12, threads=threads)
+    found = forest.predict(features)
+    assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 12)
+    expected = [
+        by_scikit_learn(features, column, weights, target)
+        for target, column in zip(task.targets, labels.T, strict=True)
+    ]
+    np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
+
+
+def test_missing_features_become_the_median_of_the_training_molecules(features, labels):
+    missing = features.copy()
+    missing[::3, 2048:] = np.nan
+    missing[:, 2050] = np.nan
+    forest = Forest.fit(missing, labels, task_of(labels), trees=5)
+    assert forest.medians[2050] == 0
+    assert forest.medians[2051] == np.nanmedian(missing[:, 2051])
+    whole = np.where(np.isnan(missing), forest.medians, missing)
+    np.testing.assert_array_equal(forest.predict(missing[:3]), forest.predict(whole[:3]))
+
+
+def test_molecules_of_weight_0_are_left_out(features, labels):
+    task, weights = task_of(labels), np.repeat([1.0, 0.0], 30)
+    found = Forest.fit(features, labels, task, weights, trees=5).predict(features)
+    fewer = labels.copy()
+    fewer[30:] = np.nan
+    expected = Forest.fit(features, fewer, task, trees=5).predict(features)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_targets_without_labels_and_with_a_single_class(features, labels):
+    task = task_of(labels)
+    few = labels.copy()
+    few[:, 0], few[:, 1] = np.nan, 1
+    few[:, 2][few[:, 2] == 2] = np.nan
+    found = Forest.fit(features, few, task, trees=5).predict(features)
+    assert (found[:, 0] == 0).all() and (found[:, 1] == 1).all()
+    assert (found[:, 4] == 0).all()
+    np.testing.assert_allclose(found[:, 2:].sum(axis=1), 1, rtol=1e-6)
+    few[:, 2] = np.nan
+    found = Forest.fit(features, few, task, trees=5).predict(features)
+    np.testing.assert_allclose(found[:, 2:], 1 / 3, rtol=1e-6)
+
+
+def test_fewer_trees_are_fitted_in_little_time(features, labels):
+    """They are the first ones of a forest without a time limit."""
+    task = task_of(labels)
+    short = Forest.fit(features, labels, task, seconds=0)
+    assert short.trees == 10
+    expected = Forest.fit(features, labels, task, trees=10).predict(features)
+    np.testing.assert_array_equal(short.predict(features), expected)
+    enough = Forest.fit(features, labels, task, trees=13, seconds=1e6)
+    assert enough.trees == 13
+    expected = Forest.fit(features, labels, task, trees=13).predict(features)
+    np.testing.assert_array_equal(enough.predict(features), expected)
+    assert Forest.fit(features, labels, task, trees=4, seconds=0).trees == 4
+
+
+@pytest.fixture(scope="module")
+def forest(features, labels):
+    return Forest.fit(features, labels, task_of(labels), trees=8)
+
+
+def test_a_saved_forest_predicts_the_same(forest, features):
+    content = save(forest.tensors())
+    found = Forest.from_tensors(load(content))
+    np.testing.assert_array_equal(found.predict(features), forest.predict(features))
+    assert save(found.tensors()) == content
+
+
+def test_descriptors_are_found_by_name(forest, features, monkeypatch):
+    """Another version of RDKit may have more descriptors, in another order."""
+    tensors, expected = forest.tensors(), forest.predict(features)
+    counts, own = features[:, :2048], features[:, 2048:]
+    names = ("new", *descriptors.DESCRIPTORS[::-1])
+    monkeypatch.setattr(descriptors, "DESCRIPTORS", names)
+    changed = np.concatenate([counts, np.full((60, 1), 9, np.float32), own[:, ::-1]], axis=1)
+    np.testing.assert_array_equal(Forest.from_tensors(tensors).predict(changed), expected)
+    monkeypatch.setattr(descriptors, "DESCRIPTORS", names[:-2])
+    with pytest.raises(ModelError, match="RDKit .* does not have: .*, .*Install the version"):
+        Forest.from_tensors(tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors: tensors.pop("medians"), "medians"),
+        (lambda tensors: tensors.pop("descriptors"), "descriptors"),
+        (lambda tensors: tensors.pop("0.roots"), "no trees"),
+        (lambda tensors: tensors.pop("1.values"), "1.values"),
+        (lambda tensors: tensors["0.children"].fill_(0), "before its parent"),
+        (lambda tensors: tensors["0.features"].fill_(30_000), "30000"),
+        (lambda tensors: tensors["descriptors"].fill_(255), "decode"),
+        (lambda tensors: tensors.update(medians=torch.zeros(7)), "shape"),
+    ],
+)
+def test_damaged_tensors_are_refused(forest, change, message):
+    tensors = {name: each.clone() for name, each in forest.tensors().items()}
+    change(tensors)
+    with pytest.raises(ModelError, match=f"not the tensors of a forest: .*{message}"):
+        Forest.from_tensors(tensors)

@@ -1,0 +1,255 @@
+"""The random forest beside the network of a run on a table."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+import molsepnorm
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.forest.features import forest_features
+from molsepnorm.forest.forest import Forest
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules import featurize
+from molsepnorm.tasks.metrics import draw_resamples, score
+from molsepnorm.training import Callback, baseline, train
+from molsepnorm.training.baseline import comparison
+
+ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
+
+
+class Messages(Callback):
+    def __init__(self):
+        self.warnings, self.progress = [], []
+
+    def on_warning(self, message):
+        self.warnings.append(message)
+
+    def on_progress(self, done, of):
+        self.progress.append((done, of))
+
+
+@pytest.fixture
+def few_trees(monkeypatch, baselines):
+    """Forests have twelve trees, and no time limit."""
+    monkeypatch.setattr(baseline, "TREES", 12)
+    monkeypatch.setattr(baseline, "_MIN_SECONDS", 1e6)
+
+
+def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of):
+    """The same training rows, validation rows, test rows and metrics as those of the network."""
+    config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
+    messages = Messages()
+    metrics = train(config, tmp_path / "run", callback=messages).metrics
+    assert messages.progress[-1] == (30, 30)
+    rows = rows_of(config.data.table)
+    (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
+    features = forest_features([row["smiles"] for row in rows])
+    found = metrics["baseline"]
+    assert (found["trees"], found["seconds"] > 0) == (12, True)
+    tested = rows_of(tmp_path / "run" / "predictions_test.csv")
+    for name, method, share in (
+        ("y", ExtraTreesRegressor, 1 / 3),
+        ("active", ExtraTreesClassifier, "sqrt"),
+    ):
+        labels = np.array([float(row[name] or "nan") for row in rows], np.float32)
+        used = [row for row in splits["train"] if not math.isnan(labels[row])]
+        median = np.nanmedian(features[splits["train"]], axis=0)
+        inputs = np.where(np.isnan(features), median, features)
+        forest = method(12, max_features=share, bootstrap=True, random_state=4)
+        forest.fit(inputs[used], labels[used], np.ones(len(used)))
+        for split in ("val", "test"):
+            part = inputs[splits[split]]
+            if name == "y":
+                predicted = forest.predict(part)
+                expected = score("mae", labels[splits[split]], predicted)
+                assert found[split]["mae"] == pytest.approx(expected, rel=1e-5)
+            else:
+                predicted = forest.predict_proba(part)[:, 1]
+                expected = score("brier", labels[splits[split]], predicted)
+                assert found[split]["brier"] == pytest.approx(expected, rel=1e-5)
+        assert [int(row["row"]) for row in tested] == splits["test"]
+        column = [float(row[f"{name}_forest"]) for row in tested]
+        np.testing.assert_allclose(column, predicted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_difference_is_that_of_the_test_scores(few_trees, configure, tmp_path, rows_of):
+    """Its interval is that of both models on the same resamples of the molecules."""
+    metrics = train(configure(ONE_EPOCH), tmp_path / "run").metrics
+    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
+    labels, network, forest = (
+        np.array([float(row[name] or "nan") for row in rows])
+        for name in ("y", "y_pred", "y_forest")
+    )
+    differences = []
+    for counts in draw_resamples(len(labels), 1000, 0):
+        drawn = np.repeat(np.arange(len(labels)), counts)
+        both = (score("mae", labels[drawn], each[drawn]) for each in (network, forest))
+        differences.append(np.subtract(*both))
+    found = metrics["baseline_difference"]["mae"]
+    expected = metrics["test"]["mae"] - metrics["baseline"]["test"]["mae"]
+    assert found["difference"] == expected
+    np.testing.assert_allclose(found["interval_95"], np.quantile(differences, [0.025, 0.975]), 1e-5)
+
+
+def test_classes_are_named_in_the_predictions(few_trees, with_columns, tmp_path, rows_of):
+    phases = {"phase": ["gas", "liquid", "solid"]}
+    config = with_columns(phases, {"data.targets": ["phase"], **ONE_EPOCH})
+    train(config, tmp_path / "run")
+    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
+    assert {row["phase_forest"] for row in rows} <= {"gas", "liquid", "solid"}
+
+
+def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path, rows_of):
+    values = [0.1 * row for row in range(30)]
+    parts = ["train"] * 20 + ["val"] * 5 + ["test"] * 5
+    half = {"data.targets": ["y"], "data.splits_column": "part", **ONE_EPOCH}
+    columns = {"y": values, "part": parts, "w": [1.0] * 10 + [0.0] * 10 + [1.0] * 10}
+    weighted = with_columns(columns, {**half, "data.weight_column": "w"})
+    first = train(weighted, tmp_path / "weighted").metrics["baseline"]
+    columns["y"] = values[:10] + [""] * 10 + values[20:]
+    blank = train(with_columns(columns, half), tmp_path / "blank").metrics["baseline"]
+    assert first["test"] == blank["test"]
+
+
+def test_fewer_trees_are_fitted_in_little_time(configure, baselines, monkeypatch):
+    """A quarter of the run is a third of the time before it."""
+    limits = []
+    fit = baseline.Forest.fit
+
+    def recorded(*args, seconds, **settings):
+        limits.append(seconds)
+        return fit(*args, seconds=0, **settings)
+
+    monkeypatch.setattr(baseline.Forest, "fit", recorded)
+    monkeypatch.setattr(baseline, "_MIN_SECONDS", 0)
+    messages = Messages()
+    result = train(configure(ONE_EPOCH), callback=messages)
+    assert result.metrics["baseline"]["trees"] == 10
+    assert any("has 10 trees in place of 500" in message for message in messages.warnings)
+    assert 0 <= limits[0] <= result.metrics["seconds"] / 3 + 0.1
+    monkeypatch.setattr(baseline, "_MIN_SECONDS", 1000)
+    train(configure(ONE_EPOCH))
+    assert 900 < limits[1] <= 1000
+
+
+def test_it_can_be_turned_off(few_trees, configure, tmp_path, rows_of):
+    metrics = train(configure({**ONE_EPOCH, "run.baseline": False}), tmp_path / "run").metrics
+    assert not {"baseline", "baseline_difference"} & metrics.keys()
+    assert "y_forest" not in rows_of(tmp_path / "run" / "predictions_test.csv")[0]
+    assert comparison(metrics) is None
+
+
+def test_data_sets_with_a_name_have_none(few_trees, small_zinc):
+    config = molsepnorm.load_config(
+        "zinc-full",
+        overrides={"data.data_dir": str(small_zinc), "model.layers": 1, **ONE_EPOCH},
+    )
+    assert "baseline" not in train(config).metrics
+
+
+def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
+    smiles, values = ["C" * n for n in range(1, 21)], [n / 10 for n in range(20)]
+    settings = {"model.layers": 1, **ONE_EPOCH}
+    assert "baseline" in molsepnorm.fit(smiles, values, overrides=settings).metrics
+    graphs, messages = list(featurize.get("ogb").stream(smiles)), Messages()
+    result = molsepnorm.fit(graphs, values, overrides=settings, callback=messages)
+    assert "baseline" not in result.metrics
+    assert messages.warnings == ["The run has no baseline, because its molecules are not SMILES."]
+
+
+def test_molecules_that_rdkit_refuses_have_none(few_trees, configure, monkeypatch):
+    """A featuriser of another package may read other texts than SMILES."""
+
+    def refuse(*_):
+        raise InvalidMolecule("not a SMILES")
+
+    monkeypatch.setattr(baseline, "structure_targets", refuse)
+    messages = Messages()
+    assert "baseline" not in train(configure(ONE_EPOCH), callback=messages).metrics
+    (message,) = messages.warnings
+    assert message == "The run has no baseline, because RDKit refuses a molecule: not a SMILES"
+
+
+def test_a_run_that_ended_before_its_baseline_resumes(few_trees, configure, tmp_path, monkeypatch):
+    whole = train(configure(ONE_EPOCH), tmp_path / "whole").metrics
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(baseline.Forest, "fit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(configure(ONE_EPOCH), tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    resumed = train(folder=tmp_path / "run", resume=True).metrics
+    for metrics in (whole, resumed):
+        del metrics["seconds"], metrics["baseline"]["seconds"]
+    assert resumed == whole
+    monkeypatch.setattr(baseline.Forest, "fit", killed)  # a finished run does not fit it again
+    assert train(folder=tmp_path / "run", resume=True).metrics["baseline"]["trees"] == 12
+
+
+@pytest.mark.parametrize("by", ["seeds", "folds"])
+def test_an_ensemble_has_one_baseline(few_trees, configure, tmp_path, rows_of, split_rows, by):
+    """By folds, each fold has a third of the trees, and the validation score is out of fold."""
+    settings = {**ONE_EPOCH, "run.ensemble": 3, "run.ensemble_by": by, "run.seed": 2}
+    config = configure(settings)
+    metrics = train(config, tmp_path / "run").metrics
+    members = sorted((tmp_path / "run" / "members").iterdir())
+    assert all("baseline" not in json.loads((m / "metrics.json").read_text()) for m in members)
+    rows = rows_of(config.data.table)
+    features = forest_features([row["smiles"] for row in rows])
+    labels = np.array([[float(row["y"] or "nan")] for row in rows], np.float32)
+    parts = [split_rows(member) for member in members][: 3 if by == "folds" else 1]
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    share = 12 // len(parts)
+    forests = [
+        Forest.fit(features[p["train"]], labels[p["train"]], model.task, seed=2, trees=share)
+        for p in parts
+    ]
+    val = [f.predict(features[p["val"]]) for f, p in zip(forests, parts, strict=True)]
+    truth = np.concatenate([labels[p["val"]] for p in parts])
+    test = np.mean([forest.predict(features[parts[0]["test"]]) for forest in forests], axis=0)
+    found = metrics["baseline"]
+    assert found["trees"] == 12
+    expected = score("mae", truth[:, 0], np.concatenate(val)[:, 0])
+    assert found["val"]["mae"] == pytest.approx(expected)
+    expected = score("mae", labels[parts[0]["test"], 0], test[:, 0])
+    assert found["test"]["mae"] == pytest.approx(expected)
+    tested = rows_of(tmp_path / "run" / "predictions_test.csv")
+    np.testing.assert_allclose([float(row["y_forest"]) for row in tested], test[:, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "interval", "expected"),
+    [
+        ("rmse", -0.05, (-0.09, -0.01), "better than a random forest by 0.050 RMSE .*0.010 to"),
+        ("rmse", 0.05, (0.01, 0.09), "worse than .* 0.050 RMSE .*0.010 to 0.090.*Prefer a forest"),
+        ("rmse", -0.05, (-0.11, 0.01), "better .* -0.010 to 0.110.*The difference is not clear"),
+        ("rmse", 0.05, (-0.01, 0.11), "worse .* -0.010 to 0.110.*The difference is not clear"),
+        ("roc_auc", 0.05, (0.01, 0.09), "better than a random forest by 0.050 ROC-AUC .*0.010 to"),
+        ("roc_auc", -0.05, (-0.09, -0.01), "worse .* 0.050 ROC-AUC .*0.010 to 0.090.*Prefer"),
+        ("roc_auc", 0.0, (0.0, 0.0), "better .* 0.000 ROC-AUC .*The difference is not clear"),
+    ],
+)
+def test_the_sentence_about_the_difference(metric, difference, interval, expected):
+    found = {metric: {"difference": difference, "interval_95": list(interval)}}
+    metrics = {"chosen_by": metric, "test": {metric: 1.0}, "baseline_difference": found}
+    sentence = comparison(metrics)
+    assert sentence is not None
+    assert re.search(f"The network is {expected}", sentence)
+
+
+def test_undefined_differences_have_no_sentence():
+    metrics = {"chosen_by": "loss", "test": {"mae": 1.0}, "baseline_difference": {}}
+    assert comparison(metrics) is None
+    found = {"mae": {"difference": -0.5, "interval_95": [-0.6, -0.4]}}
+    sentence = comparison({**metrics, "baseline_difference": found})
+    assert sentence is not None
+    assert "0.500 MAE" in sentence
