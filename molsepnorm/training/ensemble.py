@@ -243,6 +243,7 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
             ("targets", targets),
             ("featuriser", each.featurizer),
             ("encoding", each.encoding),
+            ("feature columns and molecule features", each.inputs),
         ]
 
     for (what, one), (_, other) in zip(described(first), described(model), strict=True):

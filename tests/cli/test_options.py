@@ -70,6 +70,8 @@ OPTIONS = {
     "split-seed": ("3", 3),
     "folds": ("5", 5),
     "fold": ("2", 2),
+    "feature-columns": ("temperature, assay", ["temperature", "assay"]),
+    "molecule-features": ("morgan,rdkit", ["morgan", "rdkit"]),
     "featurizer": ("zinc", "zinc"),
     "on-invalid": ("fail", "fail"),
     "epochs": ("7", 7),

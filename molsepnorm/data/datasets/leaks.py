@@ -9,7 +9,7 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
 
-__all__ = ["shared_molecules"]
+__all__ = ["graph_hashes", "shared_molecules"]
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
 
@@ -30,7 +30,7 @@ def shared_molecules(dataset: Dataset) -> int | None:
     for number, molecules in enumerate(dataset.splits.values()):
         split_of[molecules] = number
     used = np.flatnonzero(split_of >= 0)
-    hashes = _graph_hashes(dataset.store)[used]
+    hashes = graph_hashes(dataset.store)[used]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
     shared = 0
@@ -52,7 +52,7 @@ def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> 
     return sum(len(splits) > 1 for splits in splits_by_molecule.values())
 
 
-def _graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
+def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
     """Hash the atoms and paths of every molecule, independently of their order."""
     random = np.random.default_rng(0)
 

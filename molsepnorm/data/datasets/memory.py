@@ -12,7 +12,7 @@ from molsepnorm.data.datasets.cached import encode_chunks
 from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.datasets.labels import read_labels, read_weights
+from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
@@ -76,6 +76,7 @@ def memory_dataset(
     encoding: EncodingSpec,
     *,
     weights: Any = None,
+    features: pd.DataFrame | Mapping[str, Any] | None = None,
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
 ) -> Dataset:
@@ -101,7 +102,17 @@ def memory_dataset(
             pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)}),
             config.model_copy(update={"weight_column": _WEIGHTS}),
         )
-    found = read_labels(parse_columns([table], weighted, np.float32), weighted)
+    for name in config.feature_columns:
+        if features is None:
+            raise ConfigError(
+                "data.feature_columns names columns, and the argument feature_columns holds them: "
+                "pass a DataFrame or a dictionary of columns"
+            )
+        require_column([*features], name, "feature_columns")
+        _require_length(f"feature column '{name}'", len(features[name]), len(listed))
+        table[name] = ["" if pd.isna(cell) else str(cell) for cell in features[name]]
+    columns = parse_columns([table], weighted, np.float32)
+    cells, found = read_features(columns, config), read_labels(columns, weighted)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -124,7 +135,7 @@ def memory_dataset(
         )
     else:
         parts = named_splits(splits, store.rows, len(listed))
-    return found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
+    return found.dataset(f"{len(store):,} molecules", store, parts, weights, texts, cells)
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

@@ -11,7 +11,7 @@ from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.datasets.labels import read_labels, read_weights
+from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import as_file, is_stream, locate, read_chunks, require_column
 from molsepnorm.errors import DataError
@@ -25,7 +25,9 @@ __all__ = ["load_table", "read_molecules", "refusal"]
 _ROWS = 4096  # of a table, read together
 
 
-def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
+def load_table(
+    config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
+) -> Dataset:
     """Load `config.table`, split as the configuration says; arguments as of `datasets.load`.
 
     A stream, such as a pipe, is read once. The store depends on the SMILES only, so that other
@@ -44,6 +46,7 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
         table = parse_columns(pieces, config, np.float32)
     require_column(table.names, config.smiles_column, path)
+    features = read_features(table, config, for_training)
     labels, weights = read_labels(table, config), read_weights(table, config)
     if config.splits_column is not None:
         require_column(table.names, config.splits_column, path)
@@ -66,7 +69,7 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
     splits = make_splits(config, store.rows, smiles, column, path, index)
-    return labels.dataset(name, store, splits, weights, smiles)
+    return labels.dataset(name, store, splits, weights, smiles, features)
 
 
 def read_molecules(

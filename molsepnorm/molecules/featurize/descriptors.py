@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
 
-__all__ = ["BITS", "DESCRIPTORS", "LEFT_OUT", "RDKIT_VERSION", "describe", "morgan_bits"]
+from molsepnorm.errors import ModelError
+from molsepnorm.molecules.featurize.smiles import oriented_mol
+
+__all__ = [
+    "BITS",
+    "COUNTS",
+    "DESCRIPTORS",
+    "LEFT_OUT",
+    "RDKIT_VERSION",
+    "describe",
+    "descriptor_columns",
+    "morgan_bits",
+    "morgan_counts",
+    "structure_inputs",
+]
 
 LEFT_OUT = ("qed", "Ipc")
 """Descriptors of RDKit that are not computed: `qed` takes a fifth of the time of all others and is
@@ -20,6 +34,9 @@ RDKIT_VERSION: str = rdBase.rdkitVersion
 BITS = 1024
 """Number of bits of a fingerprint."""
 
+COUNTS = 2048
+"""Number of Morgan counts."""
+
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
     name: function for name, function in Descriptors.descList if name not in LEFT_OUT
 }
@@ -30,6 +47,7 @@ DESCRIPTORS = (*_SINGLE, *_BCUT)
 """Names of the D descriptors that `describe` computes."""
 
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
+_COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
 
 
 def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
@@ -52,6 +70,21 @@ def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
     return single
 
 
+def descriptor_columns(names: Sequence[str]) -> list[int]:
+    """Return the index in `DESCRIPTORS` of each descriptor that a model reads.
+
+    Raises:
+        ModelError: this version of RDKit does not have one of them.
+    """
+    index = {name: column for column, name in enumerate(DESCRIPTORS)}
+    if missing := [name for name in names if name not in index]:
+        raise ModelError(
+            f"the model reads the descriptor '{missing[0]}', which RDKit {RDKIT_VERSION} does not "
+            "have: install the version of RDKit that the model was trained with"
+        )
+    return [index[name] for name in names]
+
+
 def _value(function: Callable, mol: Chem.Mol) -> float:
     try:
         return function(mol)
@@ -65,3 +98,28 @@ def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
     """
     return np.packbits(_MORGAN.GetFingerprintAsNumPy(mol))
+
+
+def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
+    """Return how often each hashed environment of up to two bonds occurs in the molecule, uint32.
+
+    Source: as for `morgan_bits`.
+    """
+    return _COUNTED.GetCountFingerprintAsNumPy(mol)
+
+
+def structure_inputs(smiles: Sequence[str], counted: bool, names: Sequence[str]) -> np.ndarray:
+    """Return the Morgan counts, if `counted`, and the named descriptors: float32 (n, w).
+
+    Raises:
+        ModelError: this version of RDKit does not have one of the descriptors.
+    """
+    chosen = descriptor_columns(names)
+    values = np.empty((len(smiles), COUNTS * counted + len(names)), dtype=np.float32)
+    for row, text in enumerate(smiles):
+        mol = oriented_mol(text)
+        if counted:
+            values[row, :COUNTS] = morgan_counts(mol)
+        if names:
+            values[row, -len(names) :] = describe(mol)[chosen]
+    return values
