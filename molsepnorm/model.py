@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,7 +30,7 @@ from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 
 __all__ = [
     "SCHEMA",
@@ -83,6 +83,8 @@ class PropertyModel:
     excludes: dict[str, str] = field(default_factory=dict)
     """Data sets that the model must not be evaluated on, by name, each with the reason. They are
     those of its card and of the models that it was fine-tuned from."""
+    inputs: ExtraInputs = NO_INPUTS
+    """Inputs beside the features of the featuriser, such as columns of the table."""
     partners: tuple[Graphormer, ...] = ()
     """Networks whose predictions are averaged with those of `network`."""
     weights: tuple[float, ...] = (1.0,)
@@ -113,8 +115,9 @@ class PropertyModel:
 
     @property
     def encoding(self) -> EncodingSpec:
-        """The encoding of molecules that the network needs."""
-        return encoding_of(self.network.config)
+        """The encoding of molecules by the featuriser, without the extra inputs."""
+        spec = encoding_of(self.network.config)
+        return replace(spec, molecule_features=spec.molecule_features - self.inputs.width)
 
     def require_targets(self) -> None:
         """Raise a `ConfigError` if the model was pre-trained without targets."""
@@ -174,6 +177,8 @@ class PropertyModel:
             about["weights"] = list(self.weights)
         if self.standardize != "none":
             about["standardize"] = self.standardize
+        if self.inputs.width:
+            about["inputs"] = asdict(self.inputs)
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -201,6 +206,7 @@ class PropertyModel:
             task = Task.from_json(about["task"])
             featurizer = about["featurizer"]
             excludes = dict(about.get("excludes", {}))
+            inputs = ExtraInputs.from_json(about["inputs"]) if "inputs" in about else NO_INPUTS
             shares = tuple(about.get("weights", (1.0,)))
             _require_shares(shares, len(configs))
             standardize = about.get("standardize", "none")
@@ -208,7 +214,7 @@ class PropertyModel:
                 raise ConfigError(f"standardize is '{standardize!s:.80}'")
             for config in configs:
                 _require_fitting(config, configs[0], task)
-                _require_featurizer(folder / _CONFIG, about, config)
+                _require_featurizer(folder / _CONFIG, about, config, inputs)
                 _require_enough_weights(config, weights)
         except _WRONG_ENTRY as error:
             _check_entries(folder / _CONFIG, about)  # names the entry
@@ -221,7 +227,7 @@ class PropertyModel:
             objective = about.get("objective", SUPERVISED)
             return PropertyModel(
                 *(network, featurizer, task, objective, excludes),
-                *(tuple(partners), shares, standardize),
+                *(inputs, tuple(partners), shares, standardize),
             )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
@@ -331,6 +337,7 @@ class _Description:
     partners: list[GraphormerConfig] = field(default_factory=list)
     weights: list[float] = field(default_factory=lambda: [1.0])
     standardize: Level = "none"
+    inputs: ExtraInputs = NO_INPUTS
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -384,7 +391,9 @@ def _check_entries(path: Path, about: dict[str, Any]) -> None:
     check_types(_Description, entries, f"{path} does not describe a model")
 
 
-def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerConfig) -> None:
+def _require_featurizer(
+    path: Path, about: dict[str, Any], config: GraphormerConfig, inputs: ExtraInputs
+) -> None:
     """Check that the featuriser is registered, with the version and features of the model."""
     name, version = about["featurizer"], about.get("featurizer_version", "1")
     if name not in featurize.SIZES:
@@ -401,7 +410,7 @@ def _require_featurizer(path: Path, about: dict[str, Any], config: GraphormerCon
             f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
             "or train again"
         )
-    found = config.atom_sizes, config.bond_sizes, config.molecule_features
+    found = config.atom_sizes, config.bond_sizes, config.molecule_features - inputs.width
     if found != (sizes.atoms, sizes.bonds, len(sizes.molecule)):
         raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
 

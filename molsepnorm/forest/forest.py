@@ -24,7 +24,7 @@ _TIMED = 10  # trees of each target that are timed, if time is limited
 
 @dataclass(frozen=True)
 class Forest:
-    """A random forest for each target of a task, on the features of `forest_features`.
+    """A random forest for each target of a task, on Morgan counts and RDKit's descriptors.
 
     The trees are extremely randomised: a split is the best of random thresholds, one for each of
     the features that are tried. These are a third of the features for regression, and their square
@@ -61,7 +61,7 @@ class Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            features: float32 (G, F), from `forest_features`.
+            features: float32 (G, F), from `structure_inputs`.
             labels: (G, T), NaN where missing.
             task: the targets, with their class weights.
             weights: (G,) weights of the molecules; None for equal weights.

@@ -104,8 +104,15 @@ class Graphormer(nn.Module):
         return self.molecule_features(torch.cat(read, dim=1), batch), slots
 
     def reset_parameters(self) -> None:
-        """Initialise all parameters as `config.init` says."""
+        """Initialise all parameters as `config.init` says.
+
+        The head's weights of molecule-level features start at 0, so that a feature that is constant
+        in training, such as a fingerprint bit that no molecule has, never changes an output.
+        """
         initialize(self, self.config)
+        first = self.head[0] if isinstance(self.head, nn.Sequential) else self.head
+        if isinstance(first, nn.Linear) and self.config.molecule_features:
+            nn.init.zeros_(first.weight[:, -self.config.molecule_features :])
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load weights, also those that an earlier version saved under other names."""

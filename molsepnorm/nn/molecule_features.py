@@ -11,12 +11,16 @@ from molsepnorm.nn.batch import GraphBatch
 __all__ = ["MoleculeFeatures"]
 
 
+_LIMIT = 10.0  # standard deviations
+
+
 class MoleculeFeatures(nn.Module):
     """Concatenates standardised molecule-level features to what is read out of each molecule.
 
-        y = [x, (features − mean) / sd]
+        y = [x, clip((features − mean) / sd, −10, 10)]
 
-    The mean and standard deviation are buffers, which are saved with the network.
+    The mean and standard deviation are buffers, which are saved with the network. A missing feature
+    (NaN) is replaced by the mean. The limit keeps one extreme descriptor from dominating an output.
     """
 
     mean: Tensor
@@ -32,7 +36,9 @@ class MoleculeFeatures(nn.Module):
 
         The standard deviation of a constant feature is set to 1.
         """
-        sd, mean = torch.std_mean(features.double(), dim=0, correction=0)
+        values = features.double()
+        mean = values.nanmean(dim=0).nan_to_num()
+        sd = (values - mean).square().nanmean(dim=0).nan_to_num().sqrt()
         self.mean.copy_(mean)
         self.sd.copy_(torch.where(sd > 1e-6 * mean.abs(), sd, 1.0))
 
@@ -44,4 +50,5 @@ class MoleculeFeatures(nn.Module):
                 f"the batch has {found} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
-        return torch.cat([x, ((batch.features - self.mean) / self.sd).to(x.dtype)], dim=1)
+        standardised = ((batch.features - self.mean) / self.sd).nan_to_num(nan=0.0)
+        return torch.cat([x, standardised.clamp(-_LIMIT, _LIMIT).to(x.dtype)], dim=1)

@@ -61,22 +61,23 @@ def embed_rows(
 
     Raises:
         ConfigError: the suffix is unknown; atoms in a CSV; pyarrow is missing; there is no column
-            of SMILES, or several; or the table has one of the new columns.
+            of SMILES or features, or several; or the table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: the file cannot be written.
     """
     output = Path(output)
     _check_output(output, atoms)
-    table = TableRows(chunks, smiles_column, source, on_invalid)
+    table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     if table.columns is None:
         return 0, 0
-    width = predictor.embed([]).molecules.shape[1]
+    width = predictor.model.network.embedding_width
     numbered = [f"{_EMBEDDING}_{index}" for index in range(width)]
     is_csv = output.suffix.lower() == ".csv"
     table.check([*(numbered if is_csv else (_EMBEDDING, _ATOMS)), ERROR])
+    smiles, columns = table.read()
     blocks = (
         ([table.take(error) for error in part.errors], part)
-        for part in predictor.embed_stream(table.smiles(), atoms)
+        for part in predictor.embed_stream(smiles, atoms, columns)
     )
     with replacing(output) as scratch:
         if is_csv:

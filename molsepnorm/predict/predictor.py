@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, require_several
+from molsepnorm.errors import ConfigError, MolsepnormError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, pick_device
@@ -22,12 +23,19 @@ from molsepnorm.predict.work import (
     Prepare,
     Prepared,
     Result,
+    Row,
     Run,
     encoded_groups,
+    smiles_of,
 )
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["Prediction", "Predictor"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Prediction", "Predictor", "require_feature_columns"]
+
+Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
@@ -118,32 +126,40 @@ class Predictor:
         """
         return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
 
-    def predict(self, smiles: Iterable[str]) -> list[Prediction]:
+    def predict(self, smiles: Iterable[str], columns: Cells | None = None) -> list[Prediction]:
         """Return the predictions in the order of the SMILES.
 
-        Raises:
-            ConfigError: the model was pre-trained without targets; or `smiles` is a string, a
-                mapping or a table, not a list of strings.
-        """
-        return list(self.stream(smiles))
+        Args:
+            smiles: the SMILES.
+            columns: the cells of the model's feature columns, by name: a mapping or a DataFrame,
+                whose other columns are not used. Only for a model that has such columns.
 
-    def stream(self, smiles: Iterable[str]) -> Iterator[Prediction]:
+        Raises:
+            ConfigError: the model was pre-trained without targets; `smiles` is a string, a mapping
+                or a table, not a list of strings; or `columns` lacks a column of the model, has
+                another length, or the model has none.
+        """
+        return list(self.stream(smiles, columns))
+
+    def stream(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Prediction]:
         """Yield the predictions one by one, in memory that does not grow with their number."""
         self.model.require_targets()
-        require_several(smiles, "smiles")  # now, not at the first prediction
+        rows = self._rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for texts, outcome in self._parts(smiles, self._prepare, self._run)
-            for prediction in self._by_row(texts, outcome)
+            for part, outcome in self._parts(rows, self._prepare, self._run)
+            for prediction in self._by_row(smiles_of(part), outcome)
         )
 
-    def outcomes(self, smiles: Iterable[str]) -> Iterator[Outcome]:
+    def outcomes(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Outcome]:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
-        require_several(smiles, "smiles")
-        return (outcome for _, outcome in self._parts(smiles, self._prepare, self._run))
+        rows = self._rows(smiles, columns)
+        return (outcome for _, outcome in self._parts(rows, self._prepare, self._run))
 
-    def embed(self, smiles: Iterable[str], atoms: bool = False) -> Embeddings:
+    def embed(
+        self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
+    ) -> Embeddings:
         """Return embeddings of the molecules, and with `atoms` also of their atoms.
 
         The embedding of a molecule is the input of the network's head. A row with an invalid SMILES
@@ -156,18 +172,21 @@ class Predictor:
 
         Raises:
             ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; or
-                `atoms`, and the model standardises structures, which changes the atoms.
+                `atoms`, and the model standardises structures, which changes the atoms; or
+                `columns` does not fit, as in `predict`.
         """
-        parts = self.embed_stream(smiles, atoms)
+        parts = self.embed_stream(smiles, atoms, columns)
         none = self._embed(atoms)(Prepared([], []))
         return Embeddings.joined([none, *parts])
 
-    def embed_stream(self, smiles: Iterable[str], atoms: bool = False) -> Iterator[Embeddings]:
+    def embed_stream(
+        self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
+    ) -> Iterator[Embeddings]:
         """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
         their number; see `embed`."""
-        require_several(smiles, "smiles")
+        rows = self._rows(smiles, columns)
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
-        return (part for _, part in self._parts(smiles, prepare, self._embed(atoms)))
+        return (part for _, part in self._parts(rows, prepare, self._embed(atoms)))
 
     def _embed(self, atoms: bool) -> Embed:
         return Embed(self.model, self.device, self._run.precision, atoms)
@@ -182,41 +201,56 @@ class Predictor:
         `molsepnorm.molecules.featurize.standardize`.
 
         Raises:
-            ConfigError: the model was pre-trained without targets; or a graph is no `MolGraph`, or
-                has other features than the model reads (the message has its index).
+            ConfigError: the model was pre-trained without targets, or needs more than the graphs;
+                or a graph is no `MolGraph`, or has other features than the model reads (the message
+                has its index).
         """
         self.model.require_targets()
+        if self.model.inputs.width:
+            raise ConfigError(
+                "the model reads feature columns, Morgan counts or descriptors, which a graph does "
+                "not have: predict from SMILES"
+            )
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 
+    def _rows(self, smiles: Iterable[str], columns: Cells | None) -> Iterator[Row]:
+        """Check the arguments of a prediction, and return the rows for `Prepare`."""
+        require_several(smiles, "smiles")
+        names = self.model.inputs.names
+        require_feature_columns(names, columns, "columns")
+        if columns is None:
+            return iter(smiles)
+        return _joined(smiles, [columns[name] for name in names])
+
     def _parts(
-        self, smiles: Iterable[str], prepare: Prepare, run: Callable[[Prepared], Result]
-    ) -> Iterator[tuple[list[str], Result]]:
+        self, rows: Iterator[Row], prepare: Prepare, run: Callable[[Prepared], Result]
+    ) -> Iterator[tuple[list[Row], Result]]:
         """Cut the stream into tasks, and yield each with its result."""
-        blocks = self._blocks(iter(smiles))
+        blocks = self._blocks(rows)
         first = next(blocks, [])
         every = chain(first, chain.from_iterable(blocks))
         both = Predict(prepare, run)
         if len(first) <= 1:
-            yield from ((texts, both(texts)) for texts in every)
+            yield from ((part, both(part)) for part in every)
             return
-        pending: deque[list[str]] = deque()
+        pending: deque[list[Row]] = deque()
 
-        def tasks() -> Iterator[list[str]]:
-            for texts in every:
-                pending.append(texts)
-                yield texts
+        def tasks() -> Iterator[list[Row]]:
+            for part in every:
+                pending.append(part)
+                yield part
 
         with Workers(len(first), prepare if self._run_here else both) as workers:
             for result in workers.map(tasks()):
                 yield pending.popleft(), run(result) if self._run_here else result
 
-    def _blocks(self, smiles: Iterator[str]) -> Iterator[list[list[str]]]:
+    def _blocks(self, rows: Iterator[Row]) -> Iterator[list[list[Row]]]:
         """Cut the stream into tasks for all processes at a time, so that all have equal shares."""
-        while rows := list(islice(smiles, _TASK * self.processes)):
-            shares = min(self.processes, max(1, len(rows) // _MIN_SHARE))
-            ends = [len(rows) * share // shares for share in range(shares + 1)]
-            yield [rows[start:end] for start, end in pairwise(ends)]
+        while block := list(islice(rows, _TASK * self.processes)):
+            shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
+            ends = [len(block) * share // shares for share in range(shares + 1)]
+            yield [block[start:end] for start, end in pairwise(ends)]
 
     def _by_row(self, smiles: list[str], outcome: Outcome) -> Iterator[Prediction]:
         task = self.model.task
@@ -238,3 +272,33 @@ class Predictor:
                 yield Prediction(text, values, None, probabilities, spread)
             else:
                 yield Prediction(text, None, error)
+
+
+def require_feature_columns(
+    names: Sequence[str], columns: Iterable[str] | None, source: str
+) -> None:
+    """Raise a `ConfigError` unless the feature columns of a model are among these columns.
+
+    Args:
+        names: the feature columns of the model.
+        columns: names of the columns that the source has; None if it has only SMILES.
+        source: name of the source in errors.
+    """
+    if not names and columns is not None:
+        raise ConfigError("the model has no feature columns: predict from the SMILES alone")
+    found = [] if columns is None else [*columns]
+    if missing := [name for name in names if name not in found]:
+        raise ConfigError(
+            f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
+            f"{', '.join(missing)}: use a table that has all of them"
+        )
+
+
+def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:
+    """Yield each SMILES with its cells."""
+    try:
+        yield from zip(smiles, *cells, strict=True)
+    except MolsepnormError:  # of a table that is read meanwhile
+        raise
+    except ValueError:
+        raise ConfigError("smiles and the feature columns have different lengths") from None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, repeat, tee
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import csv_writer
-from molsepnorm.predict.predictor import Predictor
+from molsepnorm.predict.predictor import Predictor, require_feature_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +55,12 @@ def predict_rows(
 
     Raises:
         ConfigError: the model was pre-trained without targets; there is no such column, or several;
-            or the table has one of the new columns.
+            a feature column of the model is missing; or the table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
     """
     predictor.model.require_targets()
-    table = TableRows(chunks, smiles_column, source, on_invalid)
+    names = predictor.model.inputs.names
+    table = TableRows(chunks, smiles_column, source, on_invalid, names)
     if table.columns is None:
         return 0, 0
     task = predictor.model.task
@@ -67,7 +68,7 @@ def predict_rows(
     table.check(added)
     writer = csv_writer(out, os.linesep)
     writer.writerow([*table.columns, *added])
-    for outcome in predictor.outcomes(table.smiles()):
+    for outcome in predictor.outcomes(*table.read()):
         tables = [columns.values() for columns in outcome.columns(task)]
         predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
         for error, *new in zip(outcome.errors, *predicted, strict=True):
@@ -83,6 +84,7 @@ class TableRows:
         smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
+        features: the feature columns of the model.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class TableRows:
         smiles_column: str,
         source: str,
         on_invalid: Literal["keep", "fail"],
+        features: Sequence[str] = (),
     ) -> None:
         chunks = iter(chunks)
         first = next(chunks, None)
@@ -100,32 +103,44 @@ class TableRows:
         """Number of rows taken so far, and of those that failed."""
         self._chunks = chunks if first is None else chain([first], chunks)
         self._smiles_column, self._source, self._on_invalid = smiles_column, source, on_invalid
+        self._features = features
         self._pending: deque[tuple[Any, tuple[str, ...]]] = deque()  # label and cells of each row
 
     def check(self, added: Sequence[str]) -> None:
-        """Check that there is one column of SMILES, and none of the columns to be added.
+        """Check that there are the columns of SMILES and of features, and none to be added.
 
         Raises:
             ConfigError: there is no such column, or several, or one is to be added.
         """
         columns = self.columns or []
-        if columns.count(self._smiles_column) != 1:
-            from molsepnorm.data.tables import require_column
+        for name in (self._smiles_column, *self._features):
+            if columns.count(name) > 1 or (name == self._smiles_column and name not in columns):
+                from molsepnorm.data.tables import require_column
 
-            require_column(columns, self._smiles_column, self._source)
+                require_column(columns, name, self._source)
+        if self._features:
+            require_feature_columns(self._features, columns, self._source)
         if taken := [name for name in added if name in columns]:
             raise ConfigError(
                 f"{self._source} has a column '{taken[0]}' already, which a new column would "
                 "replace: rename or remove it"
             )
 
-    def smiles(self) -> Iterator[str]:
-        """Yield the SMILES; chunks are read as they are needed."""
+    def read(self) -> tuple[Iterator[str], dict[str, Iterator[str]] | None]:
+        """Return the SMILES and the feature columns; chunks are read as they are needed."""
+        if not self._features:
+            return _column(self._taken(), self._smiles_column), None
+        names = (self._smiles_column, *self._features)
+        smiles, *features = map(_column, tee(self._taken(), len(names)), names)
+        return smiles, dict(zip(self._features, features, strict=True))
+
+    def _taken(self) -> Iterator[Any]:
+        """Yield the chunks, after their cells were kept for `take`."""
         for chunk in self._chunks:
             labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
             cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
             self._pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end
-            yield from chunk[self._smiles_column]
+            yield chunk
 
     def take(self, error: str | None) -> tuple[str, ...]:
         """Return the cells of the next row, given the reason why it failed, or None.
@@ -140,6 +155,11 @@ class TableRows:
             if self._on_invalid == "fail":
                 raise DataError(f"{_location(self._source, label, self.rows)}: {error}")
         return cells
+
+
+def _column(chunks: Iterable[Any], name: str) -> Iterator[str]:
+    for chunk in chunks:
+        yield from chunk[name]
 
 
 def _location(source: str, label: Any, line: int) -> str:

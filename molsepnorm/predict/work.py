@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching.collate import GraphTensors, with_features
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
@@ -40,9 +40,14 @@ __all__ = [
     "Predict",
     "Prepare",
     "Prepared",
+    "Row",
     "Run",
     "encoded_groups",
+    "smiles_of",
 ]
+
+Row: TypeAlias = "str | tuple[Any, ...]"
+"""A SMILES; for a model with feature columns, a tuple of a SMILES and the cells of the columns."""
 
 Result = TypeVar("Result")
 
@@ -127,9 +132,13 @@ class Embeddings:
         )
 
 
+def smiles_of(rows: Sequence[Row]) -> list[str]:
+    """Return the SMILES of some rows."""
+    return [row[0] if isinstance(row, tuple) else row for row in rows]
+
+
 class Prepare:
-    """Encodes SMILES with the model's standardisation, featuriser and encoding, in groups for a
-    device.
+    """Encodes rows as the model needs them, in groups for a device.
 
     Args:
         model: the model.
@@ -151,18 +160,38 @@ class Prepare:
             )
         self._featurizer = featurize.get(model.featurizer)
         self._standardize = model.standardize
+        self._inputs = model.inputs
         self._smiles_order = smiles_order
         self._spec = model.encoding
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
-    def __call__(self, smiles: Sequence[str]) -> Prepared:
-        made = self._graphs(standardized(smiles, self._standardize))
-        errors = [str(each) if isinstance(each, InvalidMolecule) else None for each in made]
-        graphs = [each for each in made if not isinstance(each, InvalidMolecule)]
+    def __call__(self, rows: Sequence[Row]) -> Prepared:
+        smiles = standardized(smiles_of(rows), self._standardize)
+        made = self._graphs(smiles)
+        cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
+        columns, wrong = self._inputs.encode_columns(cells, len(rows))
+        errors = [
+            str(each) if isinstance(each, InvalidMolecule) else error
+            for each, error in zip(made, wrong, strict=True)
+        ]
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
+        graphs = [made[row] for row in valid]
         groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
+        if self._inputs.width:
+            structures = self._structures([smiles[row] for row in valid])
+            inputs = np.concatenate([columns[valid], structures], axis=1)
+            groups = [(index, with_features(each, inputs[index])) for index, each in groups]
         return Prepared(errors, [(valid[index], encoded) for index, encoded in groups])
+
+    def _structures(self, smiles: Sequence[str]) -> np.ndarray:
+        """Return the Morgan counts and descriptors that the model reads, float32 (n, w)."""
+        counted, names = self._inputs.morgan > 0, self._inputs.descriptors
+        if not (counted or names):
+            return np.zeros((len(smiles), 0), dtype=np.float32)
+        from molsepnorm.molecules.featurize.descriptors import structure_inputs
+
+        return structure_inputs(smiles, counted, names)
 
     def _graphs(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         if not self._smiles_order:
@@ -249,13 +278,13 @@ class Embed:
 
 @dataclass(frozen=True)
 class Predict(Generic[Result]):
-    """Encodes SMILES, and evaluates the network on them."""
+    """Encodes rows, and evaluates the network on them."""
 
     prepare: Prepare
     run: Callable[[Prepared], Result]
 
-    def __call__(self, smiles: Sequence[str]) -> Result:
-        return self.run(self.prepare(smiles))
+    def __call__(self, rows: Sequence[Row]) -> Result:
+        return self.run(self.prepare(rows))
 
 
 def encoded_groups(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.forest.features import forest_features
 from molsepnorm.forest.forest import TREES, Forest
-from molsepnorm.tasks import Task, json_scores
+from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Results
-from molsepnorm.training.structures import structure_targets
+from molsepnorm.training.structures import structure_features
 
 __all__ = ["comparison", "dataset_features", "with_baseline"]
 
@@ -26,23 +25,29 @@ _MIN_SECONDS = 10.0  # that it may always take
 
 
 def dataset_features(
-    dataset: Dataset, callback: Callback, processes: int | None = None
+    dataset: Dataset,
+    inputs: ExtraInputs,
+    progress: Callable[[int, int], None],
+    processes: int | None = None,
 ) -> np.ndarray:  # float32 (G, F)
-    """Return the `forest_features` of all molecules; descriptors are kept in the cache.
+    """Return Morgan counts, descriptors and the inputs from columns of the table.
 
     Args:
         dataset: molecules with their SMILES.
-        callback: its `on_progress` is called while descriptors are computed.
-        processes: as for `structure_targets`.
+        inputs: the inputs of the model; its columns are read here, too.
+        progress, processes: as for `structure_features`.
 
     Raises:
         InvalidMolecule: RDKit cannot read a SMILES.
         StorageError: the cache cannot be written.
     """
-    assert dataset.smiles is not None
-    smiles = [dataset.smiles[row] for row in dataset.store.rows]
-    targets = structure_targets(smiles, callback.on_progress, processes)
-    return forest_features(smiles, targets["descriptors"])
+    assert dataset.read_smiles is not None
+    smiles = [dataset.read_smiles[row] for row in dataset.store.rows]
+    found = structure_features(smiles, ("counts", "descriptors"), progress, processes)
+    cells = [dataset.columns[name] for name in inputs.names]
+    columns, _ = inputs.encode_columns(cells, len(smiles))
+    parts = found["counts"], found["descriptors"], columns
+    return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 def with_baseline(
@@ -50,6 +55,7 @@ def with_baseline(
     config: TrainConfig,
     splits: Sequence[Dataset],
     task: Task,
+    inputs: ExtraInputs,
     callback: Callback,
     seconds: float,
     threads: int,
@@ -71,6 +77,7 @@ def with_baseline(
         splits: the data set; for an ensemble by folds, once with the split of each fold. The trees
             are then divided among the folds.
         task: the task of the model.
+        inputs: the inputs of the model beside the atoms and bonds.
         callback: receives warnings and progress.
         seconds: time that the run took so far.
         threads: number of CPU threads.
@@ -84,7 +91,7 @@ def with_baseline(
     started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        features = dataset_features(dataset, callback, threads)
+        features = dataset_features(dataset, inputs, callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return results
@@ -107,11 +114,11 @@ def with_baseline(
     }
     graphs = {"val": np.concatenate(val), "test": test}
     scores: dict[str, Any] = {
-        split: json_scores(task.scores(each, dataset.labels[graphs[split]]))
+        split: json_scores(task.scores(each, dataset.exact_labels[graphs[split]]))
         for split, each in by_split.items()
     }
     own, other = results.scores["test"], scores["test"]
-    ends = task.intervals(predicted, dataset.labels[test], minus=by_split["test"])
+    ends = task.intervals(predicted, dataset.exact_labels[test], minus=by_split["test"])
     differences = {
         name: {"difference": own[name] - other[name], "interval_95": list(interval)}
         for name, interval in ends.items()

@@ -173,7 +173,9 @@ def _finish(
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
-    found = baseline.with_baseline(found, config, splits, joined.task, callback, seconds, threads)
+    found = baseline.with_baseline(
+        *(found, config, splits, joined.task, joined.inputs, callback, seconds, threads)
+    )
     metrics = {
         **members[0],
         "best_epoch": None,
@@ -250,6 +252,7 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
             ("featuriser", each.featurizer),
             ("standardisation", each.standardize),
             ("encoding", each.encoding),
+            ("feature columns and molecule features", each.inputs),
         ]
 
     for (what, one), (_, other) in zip(described(first), described(model), strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import Precision, pick_device, predict
 from molsepnorm.pretrained import resolve
@@ -18,6 +19,7 @@ from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.config import load_config
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import dataset_scores
 
 __all__ = ["Evaluation", "Selection", "evaluate", "select"]
@@ -121,7 +123,7 @@ def select(
     data = _fit_to_model(data, model)
     if split == "all":
         data = data.model_copy(update={"split": None})
-    dataset = datasets.load(data, model.encoding, labelled)
+    dataset = datasets.load(data, model.encoding, labelled, for_training=False)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
     if model.task.targets and dataset.targets != model.task.names:
@@ -135,7 +137,12 @@ def select(
             f"the model predicts transformed values ({', '.join(transforms)}), and the labels of "
             f"{dataset.name} are not transformed: use a table"
         )
-    graphs = dataset.molecules if split == "all" else dataset.splits[split]
+    if split == "all":
+        dataset = replace(dataset, splits={"all": dataset.molecules})
+    dataset = with_inputs(dataset, model.inputs)
+    graphs = dataset.splits[split]
+    if model.inputs.columns and not len(graphs):
+        raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     return Selection(model, dataset, split, graphs)
 
 
@@ -161,6 +168,11 @@ def _own_split(
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
     """Return the data with the model's features and targets."""
     if data.table is None:
+        if model.inputs.columns:
+            raise ConfigError(
+                f"the model reads the feature columns {', '.join(model.inputs.names)}, which "
+                f"{data.dataset} does not have: evaluate it on a table"
+            )
         if datasets.featurizer_of(data) != model.featurizer:
             raise ConfigError(
                 f"the model reads '{model.featurizer}' features and {data.dataset} has "
@@ -180,6 +192,7 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
     return data.model_copy(
         update={
             **own,
+            "feature_columns": list(model.inputs.names),
             "targets": names,
             "task_type": {target.name: target.kind for target in known},
             "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},

@@ -4,7 +4,8 @@ The head is the layer (or the two layers) that computes the outputs; the body is
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
 is loaded target by target: one of the same name, kind, classes and transform keeps its outputs, any
 other one starts with new weights. The head of a model that was not trained by supervised learning
-is not loaded.
+is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two models may differ: the head then
+reads the new ones with weights of 0 at first, and a head of two layers is not loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.tasks import Task
 
 __all__ = [
     "NO_START",
@@ -235,7 +235,7 @@ def require_fit(
     wrong = [
         f"model.{key} is {value}, not {other[key]}"
         for key, value in own.items()
-        if key not in _FREE and key != "outputs" and value != other[key]
+        if key not in _FREE and key not in ("outputs", "molecule_features") and value != other[key]
     ]
     if wrong:
         raise _other_architecture(name, wrong)
@@ -248,42 +248,48 @@ def _other_architecture(start: object, wrong: list[str]) -> ConfigError:
     )
 
 
-def load_weights(network: Graphormer, task: Task, start: PropertyModel) -> LoadedWeights:
-    """Copy the weights of a trained model into a network of the same architecture.
+def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
+    """Copy the weights of a trained model into a model of the same architecture.
 
     The outputs of regression targets are rescaled from the standardisation of the start's labels to
     that of the new ones, so that the network predicts the same values as the start.
 
     Args:
-        network: network to change, on the CPU.
-        task: targets of the network.
+        model: model to change, on the CPU.
         start: trained model, on the CPU.
     """
-    if start.objective == SUPERVISED and start.network.config.head != "kernel":
+    network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
+    supervised = start.objective == SUPERVISED and start.network.config.head != "kernel"
+    if supervised and (same_inputs or network.config.head == "linear"):
         targets = zip(start.task.targets, start.task.columns(), strict=True)
         known = {each.meaning: (each, rows) for each, rows in targets}
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
     weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
+    common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
         if target.meaning not in known:
             continue
         source, source_rows = known[target.meaning]
         ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
-        ours[weight][rows] = theirs[weight][source_rows] * ratio
+        ours[weight][rows, :common] = theirs[weight][source_rows, :common] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
         same.append(target.name)
         outputs += target.width
     for name, value in theirs.items():
-        if name not in (weight, bias) and (same or not _in_head(name)):
+        if name.startswith("molecule_features.") and not same_inputs:
+            own = start.encoding.molecule_features  # of the featuriser, which are the first
+            if own:
+                ours[name][:own] = value[:own]
+        elif name not in (weight, bias) and (same or not _in_head(name)):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
     new = {weight, bias} if same else {name for name in sizes if _in_head(name)}
     body = sum(size for name, size in sizes.items() if name not in new)
     return LoadedWeights(
-        loaded=body + outputs * (ours[weight].shape[1] + 1),
+        loaded=body + outputs * (common + 1),
         parameters=sum(sizes.values()),
         same_targets=tuple(same),
         new_targets=tuple(name for name in task.names if name not in same),

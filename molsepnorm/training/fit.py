@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
@@ -12,6 +12,9 @@ from molsepnorm.model import encoding_of
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import load_config, table_recipe
 from molsepnorm.training.run import architecture, train_on
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["fit"]
 
@@ -22,6 +25,7 @@ def fit(
     *,
     targets: Sequence[str] | None = None,
     weights: Any = None,
+    feature_columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     bond_offset: int | None = None,
     config: Path | str | None = None,
@@ -52,6 +56,8 @@ def fit(
             among the overrides.
         targets: names of the T targets; of a DataFrame, the columns to predict.
         weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
+        feature_columns: columns of G numbers or words that are inputs, such as a temperature, by
+            name. `Predictor.predict` takes the same columns.
         splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
             left out. By default `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
@@ -75,6 +81,8 @@ def fit(
     """
     table = label_table(y, targets)
     fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
+    if feature_columns is not None:
+        fixed["data.feature_columns"] = list(map(str, feature_columns))
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
     settings = load_config(
@@ -88,6 +96,7 @@ def fit(
         settings.data,
         encoding_of(architecture(settings)),
         weights=weights,
+        features=feature_columns,
         splits=splits,
         bond_offset=bond_offset,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from molsepnorm import devices
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.leaks import graph_hashes
 from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
@@ -77,6 +79,7 @@ class Trainer:
             torch.from_numpy(dataset.labels[:]).to(self.device),
             None if weights is None else torch.from_numpy(weights).to(self.device),
             {name: torch.from_numpy(a).to(self.device) for name, a in dataset.arrays.items()},
+            graph_hashes(dataset.store) if new_targets else None,
         )
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
@@ -84,7 +87,10 @@ class Trainer:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            probe = fit_kernel(model, self.examples, train)
+            if model.inputs.columns:  # a kernel of a thousand channels would not notice a column
+                probe = replace(model, network=deepcopy(self.network).eval())
+            else:
+                probe = fit_kernel(model, self.examples, train)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network

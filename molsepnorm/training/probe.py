@@ -1,7 +1,8 @@
 """Heads that are solved for, from the embeddings of a network whose weights do not change.
 
 All models here are ridge regressions. The penalty is the one with the smallest leave-one-out error
-on the training molecules, which has a closed form. No validation molecules are used.
+on the training molecules, which has a closed form. All rows of a molecule, such as measurements at
+several temperatures, are left out together. No validation molecules are used.
 
 A label that is a bound, such as ">10", is used as if it were the number, since a one-sided loss has
 no closed form. The epochs after the probe use the one-sided loss.
@@ -31,6 +32,7 @@ _MAX_MOLECULES = 20_000
 _MAX_CENTERS = 1500
 """Maximum number of training molecules in a kernel head. With fewer molecules it is exact."""
 _PENALTIES = np.logspace(-4, 5, 28)
+_TINY = 1e-6  # the smallest difference of a leverage from 1
 _SMALL = 1e-9  # eigenvalues below this fraction of the largest are zero up to rounding
 
 
@@ -50,6 +52,8 @@ class _Embedded:
     """float64 [n]: weights of the molecules."""
     molecules: np.ndarray
     """int64 [n]: indices of the molecules."""
+    molecule_ids: np.ndarray
+    """[n]: rows of the same molecule have the same number."""
 
     @staticmethod
     def of(network: Graphormer, examples: Examples, train: np.ndarray) -> _Embedded:
@@ -64,7 +68,8 @@ class _Embedded:
         weights = np.ones(len(train))
         if examples.weights is not None:
             weights = examples.weights[index].cpu().double().numpy()
-        return _Embedded((inputs - mean) / scale, mean, scale, labels, weights, train)
+        ids = train if examples.molecule_ids is None else examples.molecule_ids[train]
+        return _Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 
 
 def fit_linear(
@@ -209,10 +214,17 @@ def _fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fi
         if target.class_weights:
             weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
         used = weights > 0
-        yield _fit(target, features[used], labels[used].astype(np.float64), weights[used])
+        rows = labels[used].astype(np.float64), weights[used], embedded.molecule_ids[used]
+        yield _fit(target, features[used], *rows)
 
 
-def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> _Fit:
+def _fit(
+    target: Target,
+    features: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    molecules: np.ndarray,
+) -> _Fit:
     """Return a model of one target from the molecules that have a label.
 
     Without two different labels its outputs are 0: the mean label, or equal probabilities.
@@ -223,8 +235,8 @@ def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.n
         return _Fit(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        return _ridge(features, standardised[:, None], weights)[0]
-    found = _logits(features, index, weights)
+        return _ridge(features, standardised[:, None], weights, molecules)[0]
+    found = _logits(features, index, weights, molecules)
     if target.width == 1:
         return found
     if len(values) == 2:  # one logit is the difference of two
@@ -235,7 +247,9 @@ def _fit(target: Target, features: np.ndarray, labels: np.ndarray, weights: np.n
     return _Fit(slopes, offsets, error)
 
 
-def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _Fit:
+def _logits(
+    features: np.ndarray, classes: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+) -> _Fit:
     """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
 
     The indicators of the classes are regressed. Their leave-one-out predictions are the inputs of a
@@ -246,7 +260,7 @@ def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _
     indicators = np.eye(classes.max() + 1)[classes]
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    fit, left_out = _ridge(features, indicators, weights)
+    fit, left_out = _ridge(features, indicators, weights, molecules)
     scale = left_out.std() or 1.0
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
     factors = logistic.coef_ / scale
@@ -255,7 +269,7 @@ def _logits(features: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> _
 
 
 def _ridge(
-    features: np.ndarray, labels: np.ndarray, weights: np.ndarray
+    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
 ) -> tuple[_Fit, np.ndarray]:
     """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
 
@@ -263,22 +277,25 @@ def _ridge(
     error is that of fits in which the offset, too, leaves the molecule out; otherwise the penalty
     would vanish where there are as many features as molecules. The predictions use the mean label
     of all molecules, since a mean without the molecule reveals its label.
+
+    Rows with the same number in `molecules` (n,) are left out together.
     """
     weights = weights / weights.sum()
     means = weights @ features, weights @ labels
     root = np.sqrt(weights * len(weights))[:, None]
     centred, response = (features - means[0]) * root, (labels - means[1]) * root
-    values, vectors = np.linalg.eigh(centred.T @ centred)
+    values, vectors = _principal_axes(centred)
     rotated = centred @ vectors
-    projected, squares = rotated.T @ response, rotated**2
+    projected, groups = rotated.T @ response, _rows_of_molecules(molecules)
+    offset, none = np.sqrt(weights), np.zeros(len(weights))
     best: tuple[float, np.ndarray, np.ndarray] | None = None
     for penalty in _PENALTIES:
         shrunk = projected / (values + penalty)[:, None]
-        leverage = squares @ (1 / (values + penalty))
-        residual = response - rotated @ shrunk
-        error = float(((residual / _complement(leverage + weights)) ** 2).sum())
+        residual, shrinkage = response - rotated @ shrunk, 1 / (values + penalty)
+        without = _left_out(residual, rotated, shrinkage, offset, groups)
+        error = float((without**2).sum())
         if best is None or error < best[0]:
-            left_out = labels - residual / _complement(leverage) / root
+            left_out = labels - _left_out(residual, rotated, shrinkage, none, groups) / root
             best = error, vectors @ shrunk, left_out
     assert best is not None
     slopes = best[1].T
@@ -286,5 +303,41 @@ def _ridge(
     return _Fit(slopes, means[1] - slopes @ means[0], best[0] / variance), best[2]
 
 
-def _complement(leverage: np.ndarray) -> np.ndarray:  # (n, 1)
-    return (1 - leverage.clip(max=1 - 1e-6))[:, None]
+def _principal_axes(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues (r,) and eigenvectors (p, r) of XᵀX for X (n, p), from the smaller of
+    XᵀX and XXᵀ."""
+    if len(centred) >= centred.shape[1]:
+        return np.linalg.eigh(centred.T @ centred)
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    large = values > _SMALL * values[-1]
+    values = values[large]
+    return values, centred.T @ vectors[:, large] / np.sqrt(values)
+
+
+def _rows_of_molecules(molecules: np.ndarray) -> list[np.ndarray]:
+    """Return the rows (k, m) of the k molecules that have m rows, for each m above 1."""
+    _, counts = np.unique(molecules, return_counts=True)
+    order, first = np.argsort(molecules, kind="stable"), np.cumsum(counts) - counts
+    several = np.unique(counts[counts > 1])
+    return [order[first[counts == m, None] + np.arange(m)] for m in several]
+
+
+def _left_out(
+    residual: np.ndarray,
+    rotated: np.ndarray,
+    shrinkage: np.ndarray,
+    offset: np.ndarray,
+    groups: list[np.ndarray],
+) -> np.ndarray:
+    """Return the residuals (n, k) of fits that leave the molecule out.
+
+    With the hat matrix H = R diag(s) Rᵀ + o oᵀ they are r / (1 - H_ii), or (1 - H_gg)⁻¹ r_g for the
+    rows g of one molecule.
+    """
+    leverage = rotated**2 @ shrinkage + offset**2
+    result = residual / (1 - leverage.clip(max=1 - _TINY))[:, None]
+    for rows in groups:
+        part, own = rotated[rows], offset[rows]  # (k, m, r), (k, m)
+        hat = (part * shrinkage) @ part.swapaxes(1, 2) + own[:, :, None] * own[:, None]
+        result[rows] = np.linalg.solve((1 + _TINY) * np.eye(rows.shape[1]) - hat, residual[rows])
+    return result

@@ -103,7 +103,7 @@ def markdown() -> str:
 def _section(name: str) -> Iterator[Setting]:
     """Yield the settings of a section, and those that its subclasses add."""
     base: Any = TrainConfig.model_fields[name].annotation
-    yielded = {f"{name}.{key}" for key in FROM_DATA}
+    yielded = {f"model.{key}" for key in FROM_DATA}
     for section in (base, *base.__subclasses__()):
         for setting in _fields(name, section):
             if setting.name not in yielded:

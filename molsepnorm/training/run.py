@@ -30,6 +30,7 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
@@ -155,24 +156,36 @@ def _train(
         torch.manual_seed(config.run.seed)
         kind, read = OBJECTIVES[config.objective.name], dataset
         dataset = world.main_process_first(lambda: kind.prepare(config, read, callback.on_progress))
+        inputs = fit_inputs(config, dataset)
+        encoded = dataset
+        dataset = world.main_process_first(
+            lambda: with_inputs(encoded, inputs, callback.on_progress)
+        )
         task, dataset = kind.fit_task(config, dataset)
-        network = Graphormer(replace(architecture(config), outputs=task.outputs))
-        features = dataset.store.features
-        if features is not None and isinstance(network.molecule_features, MoleculeFeatures):
-            network.molecule_features.fit(torch.from_numpy(features[dataset.splits["train"]]))
+        plain = architecture(config)
+        features = plain.molecule_features + inputs.width
+        network = Graphormer(replace(plain, outputs=task.outputs, molecule_features=features))
+        values = dataset.store.features
+        if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
+            network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
         excludes, probe = {} if start is None else start.excludes, None
         if resume:
             assert isinstance(run, RunFolder)
             excludes, probe = run.excludes(), run.probe()
         model = PropertyModel(
-            *(network, dataset.store.featurizer, task, config.objective.name, excludes),
+            *(network, dataset.store.featurizer, task, config.objective.name, excludes, inputs),
             standardize=config.data.standardize,
         )
         warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
         if start is not None:
-            loaded = load_weights(network, task, start)
+            loaded = load_weights(model, start)
             source = config.finetune.start or "a model in memory"
             warnings.append(f"Training starts from {source}: {loaded}.")
+            if start.inputs.width and start.inputs != inputs:
+                warnings.append(
+                    f"{source} reads other feature columns or molecule features; their output "
+                    "weights are not used."
+                )
         if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
             warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
         if leaked:
@@ -246,7 +259,8 @@ def _finish(
     best.to("cpu")
     threads = trainer.threads.threads
     results = baseline.with_baseline(
-        results, config, [dataset], best.task, trainer.callback, progress.seconds, threads
+        *(results, config, [dataset], best.task, best.inputs),
+        *(trainer.callback, progress.seconds, threads),
     )
     metrics = {
         "data": dataset.name,

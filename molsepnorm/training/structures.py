@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -21,22 +22,50 @@ from molsepnorm.files.writing import (
 )
 from molsepnorm.molecules.featurize.descriptors import (
     BITS,
+    COUNTS,
     DESCRIPTORS,
     RDKIT_VERSION,
     describe,
     morgan_bits,
+    morgan_counts,
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["structure_targets"]
+__all__ = ["structure_features", "structure_targets"]
 
 _VERSION = 1
 _TASK = 256  # molecules of a task
 
 
+class _Kind(NamedTuple):
+    """Something that is computed from a molecule."""
+
+    compute: Callable[[Any], np.ndarray]
+    """Function of an RDKit molecule that returns an array (width,)."""
+    width: int
+    dtype: type[np.generic]
+
+
+_KINDS = {
+    "descriptors": _Kind(describe, len(DESCRIPTORS), np.float32),
+    "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
+    "counts": _Kind(morgan_counts, COUNTS, np.uint16),
+}
+
+
 def structure_targets(
     smiles: Sequence[str],
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    processes: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Return `structure_features` for pre-training: `descriptors` and `fingerprint`."""
+    return structure_features(smiles, ("descriptors", "fingerprint"), progress, processes)
+
+
+def structure_features(
+    smiles: Sequence[str],
+    names: Sequence[str],
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
 ) -> dict[str, np.ndarray]:
@@ -46,48 +75,55 @@ def structure_targets(
 
     Args:
         smiles: SMILES of G molecules.
+        names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fingerprint`,
+            uint8 [G, BITS / 8]; `counts`, uint16 [G, COUNTS].
         progress: called with the number of molecules done, and G.
         processes: maximum number of worker processes; by default one per core.
 
     Returns:
-        `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fingerprint`, uint8
-        [G, BITS / 8]. Both are mapped into memory.
+        The named arrays, mapped into memory.
 
     Raises:
         InvalidMolecule: RDKit cannot read a SMILES.
         StorageError: the cache cannot be written.
     """
-    key = fingerprint("\n".join((f"{_VERSION} {RDKIT_VERSION}", *DESCRIPTORS, *smiles)))
+    version = f"{_VERSION} {RDKIT_VERSION} {' '.join(names)}"
+    key = fingerprint("\n".join((version, *DESCRIPTORS, *smiles)))
     path = cache_folder() / f"structures-{key}.targets"
     if path.exists():
         try:
-            return _open(path, len(smiles))
+            return _open(path, names, len(smiles))
         except StorageError:
             path.unlink(missing_ok=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    _write(path, smiles, progress, processes or cores or 1)
-    return _open(path, len(smiles))
+    _write(path, names, smiles, progress, processes or cores or 1)
+    return _open(path, names, len(smiles))
 
 
-def _open(path: Path, molecules: int) -> dict[str, np.ndarray]:
+def _open(path: Path, names: Sequence[str], molecules: int) -> dict[str, np.ndarray]:
     with refuse_damaged(path, "file of descriptors"):
         arrays, _, _ = open_arrays(path)
-        for name, width in (("descriptors", len(DESCRIPTORS)), ("fingerprint", BITS // 8)):
-            if arrays[name].shape != (molecules, width):
+        for name in names:
+            if arrays[name].shape != (molecules, _KINDS[name].width):
                 raise ValueError(f"{name} has the shape {arrays[name].shape}")
         return arrays
 
 
 def _write(
-    path: Path, smiles: Sequence[str], progress: Callable[[int, int], None], processes: int
+    path: Path,
+    names: Sequence[str],
+    smiles: Sequence[str],
+    progress: Callable[[int, int], None],
+    processes: int,
 ) -> None:
-    """Compute the targets in worker processes, in memory that does not grow with the molecules."""
+    """Compute the arrays in worker processes, in memory that does not grow with the molecules."""
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder(path))
         with clear_errors(path, "write"):
-            spools = [stack.enter_context((folder / name).open("w+b")) for name in ("d", "f")]
+            spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
         starts = range(0, len(smiles), _TASK)
-        workers = stack.enter_context(Workers(min(processes, len(starts)), _compute))
+        compute = partial(_compute, names)
+        workers = stack.enter_context(Workers(min(processes, len(starts)), compute))
         done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
             with clear_errors(path, "write"):
@@ -95,22 +131,21 @@ def _write(
                     spool.write(part.data)
             done += len(parts[0])
             progress(done, len(smiles))
-        shapes = (len(smiles), len(DESCRIPTORS)), (len(smiles), BITS // 8)
-        arrays = {
-            "descriptors": Streamed(np.dtype(np.float32), shapes[0], _pieces(spools[0])),
-            "fingerprint": Streamed(np.dtype(np.uint8), shapes[1], _pieces(spools[1])),
-        }
+        arrays = {}
+        for name, spool in zip(names, spools, strict=True):
+            _, width, dtype = _KINDS[name]
+            arrays[name] = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
         with replacing(path) as scratch:
             write_arrays(scratch, arrays, {})
 
 
-def _compute(smiles: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    descriptors = np.full((len(smiles), len(DESCRIPTORS)), np.nan, dtype=np.float32)
-    bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
-    for row, text in enumerate(smiles):
-        mol = oriented_mol(text)
-        descriptors[row], bits[row] = describe(mol), morgan_bits(mol)
-    return descriptors, bits
+def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:
+    mols = [oriented_mol(text) for text in smiles]
+    kinds = [_KINDS[name] for name in names]
+    return [
+        np.stack([kind.compute(mol) for mol in mols], dtype=kind.dtype, casting="same_kind")
+        for kind in kinds
+    ]
 
 
 def _pieces(spool: BinaryIO) -> Iterator[bytes]:

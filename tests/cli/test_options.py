@@ -73,6 +73,8 @@ OPTIONS = {
     "fold": ("2", 2),
     "transform": ("a_nM=pic50, b=log10,c=none", {"a_nM": "pic50:nM", "b": "log10", "c": "none"}),
     "duplicates": ("mean", "mean"),
+    "feature-columns": ("temperature, assay", ["temperature", "assay"]),
+    "molecule-features": ("morgan,rdkit", ["morgan", "rdkit"]),
     "featurizer": ("zinc", "zinc"),
     "standardize": ("parent", "parent"),
     "on-invalid": ("fail", "fail"),

@@ -9,9 +9,9 @@ from safetensors.torch import load, save
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from molsepnorm.errors import ModelError
-from molsepnorm.forest.features import forest_features
 from molsepnorm.forest.forest import Forest
 from molsepnorm.molecules.featurize import descriptors
+from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
 from molsepnorm.tasks import Task
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1", "[Na]")]
@@ -21,7 +21,7 @@ CLASSES = ((), (), ("gas", "liquid", "solid"))
 
 @pytest.fixture(scope="module")
 def features():
-    return forest_features(SMILES)
+    return structure_inputs(SMILES, True, DESCRIPTORS)
 
 
 @pytest.fixture(scope="module")

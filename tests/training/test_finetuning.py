@@ -110,7 +110,7 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
     start = _model(y, colour, Target("active", "binary"))
     new = _model(Target("active", "binary"), renamed, colour, Target("y", "binary"))
     before = new.network.head.weight.detach().clone()
-    loaded = load_weights(new.network, new.task, start)
+    loaded = load_weights(new, start)
     old, weight = start.network.head.weight, new.network.head.weight
     assert torch.equal(weight[0], old[4])
     assert torch.equal(weight[2:5], old[1:4])
@@ -127,7 +127,7 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
 def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
     start = _model(Target("y", "regression"), head="mlp")
     new = _model(Target(name, "regression"), head="mlp")
-    loaded = load_weights(new.network, new.task, start)
+    loaded = load_weights(new, start)
     for part in (0, 2):
         assert torch.equal(new.network.head[part].weight, start.network.head[part].weight) == same
     assert (loaded.loaded == loaded.parameters) == same
@@ -135,7 +135,7 @@ def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
 
 def test_a_start_changes_everything_but_new_outputs():
     start, new = _model(Target("a", "binary")), _model(Target("b", "binary"))
-    load_weights(new.network, new.task, start)
+    load_weights(new, start)
     for name, tensor in start.network.state_dict().items():
         same = torch.equal(tensor, new.network.state_dict()[name])
         assert same == (not name.startswith("head.") or name == "head.bias"), name
@@ -148,7 +148,7 @@ def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path)
     model = replace(model, objective="another")
     new = PropertyModel(Graphormer(model.network.config), "zinc", model.task)
     before = new.network.head.weight.detach().clone()
-    loaded = load_weights(new.network, new.task, model)
+    loaded = load_weights(new, model)
     assert (loaded.same_targets, loaded.new_targets) == ((), ("y",))
     assert torch.equal(new.network.head.weight, before)
 
@@ -160,7 +160,7 @@ def test_a_model_without_targets_gives_its_body_to_any_task(head):
     for targets in ((Target("y", "regression"), Target("z", "binary")), ()):
         new = _model(*targets, head=head)
         before = {name: tensor.clone() for name, tensor in new.network.state_dict().items()}
-        loaded = load_weights(new.network, new.task, pretrained)
+        loaded = load_weights(new, pretrained)
         old = pretrained.network.state_dict()
         for name, tensor in new.network.state_dict().items():
             expected = before if name.startswith("head.") else old
@@ -173,7 +173,7 @@ def test_a_model_without_targets_gives_its_body_to_any_task(head):
 
 def test_many_new_targets_are_summed_up():
     new = _model(*(Target(f"t{i}", "binary") for i in range(12)))
-    loaded = load_weights(new.network, new.task, _model(Target("y", "binary")))
+    loaded = load_weights(new, _model(Target("y", "binary")))
     assert str(loaded).endswith("new output weights for t0, t1, t2, t3, t4 and 7 more targets")
 
 

@@ -90,7 +90,7 @@ def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     features, labels = random.normal(size=(20, 6)) + 3, random.normal(size=(20, 2))
     weights = random.uniform(0.2, 3, 20) if weighted else np.ones(20)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
-    (slopes, offsets, _), left_out = probes._ridge(features, labels, weights)
+    (slopes, offsets, _), left_out = probes._ridge(features, labels, weights, np.arange(20))
     weights = weights / weights.mean()
     whole = Ridge(0.7).fit(features, labels, weights)
     np.testing.assert_allclose(slopes, whole.coef_, rtol=1e-9)
@@ -112,7 +112,7 @@ def test_the_penalty_has_the_smallest_leave_one_out_error(random, noise, width):
     labels = features[:, :1] + noise * random.normal(size=(30, 1))
     weights = random.uniform(0.2, 3, 30)
     weights /= weights.mean()
-    (slopes, *_), _ = probes._ridge(features, labels, weights)
+    (slopes, *_), _ = probes._ridge(features, labels, weights, np.arange(30))
     errors = []
     for penalty in probes._PENALTIES:
         error = 0.0
@@ -133,12 +133,42 @@ def test_weight_two_equals_two_molecules(random, monkeypatch):
     twice = np.repeat(np.arange(10), [2, *[1] * 9])
     weights = np.array([2.0, *[1.0] * 9])
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.0]))
-    one, left_out = probes._ridge(features, labels, weights)
+    one, left_out = probes._ridge(features, labels, weights, np.arange(10))
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.1]))  # 11 molecules, not 10
-    other, others_left_out = probes._ridge(features[twice], labels[twice], np.ones(11))
+    other, others_left_out = probes._ridge(
+        features[twice], labels[twice], np.ones(11), np.arange(11)
+    )
     np.testing.assert_allclose(one.slopes, other.slopes)
     np.testing.assert_allclose(one.offsets, other.offsets)
     assert abs(left_out[0] - others_left_out[0]) > 1e-3
+
+
+@pytest.mark.parametrize("width", [6, 40])
+def test_the_rows_of_a_molecule_are_left_out_together(random, monkeypatch, width):
+    """Compared with refits; one to four rows each, in any order, with weights."""
+    molecules = random.permutation(np.repeat(np.arange(12) * 7, [1, 2, 3, 4] * 3))
+    features, labels = random.normal(size=(30, width)), random.normal(size=(30, 2))
+    weights = random.uniform(0.2, 3, 30)
+    weights /= weights.mean()
+    errors = []
+    for penalty in probes._PENALTIES:
+        error = 0.0
+        for molecule in set(molecules):
+            kept = molecules != molecule
+            one = Ridge(penalty).fit(features[kept], labels[kept], weights[kept])
+            missed = labels[~kept] - one.predict(features[~kept])
+            error += (weights[~kept, None] * missed**2).sum()
+        errors.append(error)
+    best = probes._PENALTIES[int(np.argmin(errors))]
+    (slopes, *_), left_out = probes._ridge(features, labels, weights, molecules)
+    np.testing.assert_allclose(slopes, Ridge(best).fit(features, labels, weights).coef_, rtol=1e-6)
+    means = np.average(features, 0, weights), np.average(labels, 0, weights)
+    for molecule in set(molecules):
+        kept = molecules != molecule
+        one = Ridge(best, fit_intercept=False)
+        one.fit(features[kept] - means[0], labels[kept] - means[1], weights[kept])
+        expected = one.predict(features[~kept] - means[0]) + means[1]
+        np.testing.assert_allclose(left_out[~kept], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_weak_signal_keeps_its_sign(random):
@@ -149,7 +179,7 @@ def test_a_weak_signal_keeps_its_sign(random):
         features = random.normal(size=(60, 20))
         signal = features[:, :3].sum(1)
         classes = (0.3 * signal + random.normal(size=60) > 0.8).astype(int)
-        fit = probes._logits(features, classes, np.ones(60))
+        fit = probes._logits(features, classes, np.ones(60), np.arange(60))
         correlations.append(np.corrcoef(signal, fit.slopes[0] @ features.T)[0, 1])
     assert np.mean(correlations) > 0.4
 
@@ -205,7 +235,7 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
         weights = (40 / count / np.bincount(classes))[classes]
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
-    (slopes, offsets, _), left_out = probes._ridge(features, shown, weights)
+    (slopes, offsets, _), left_out = probes._ridge(features, shown, weights, np.arange(40))
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())

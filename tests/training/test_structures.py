@@ -11,9 +11,16 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from molsepnorm.molecules.featurize.descriptors import BITS, DESCRIPTORS, describe, morgan_bits
+from molsepnorm.molecules.featurize.descriptors import (
+    BITS,
+    COUNTS,
+    DESCRIPTORS,
+    describe,
+    morgan_bits,
+    morgan_counts,
+)
 from molsepnorm.training import structures
-from molsepnorm.training.structures import structure_targets
+from molsepnorm.training.structures import structure_features, structure_targets
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
 
@@ -45,6 +52,15 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
         np.testing.assert_allclose(found["descriptors"][row], describe(mol), rtol=1e-6)
         assert np.array_equal(found["fingerprint"][row], morgan_bits(mol))
     assert calls == [*((done, 25) for done in range(4, 25, 4)), (25, 25)]
+
+
+def test_counts_are_computed_alone(own_cache, small_tasks):
+    """They have a file of their own, and the file of other arrays is not used for them."""
+    structure_targets(SMILES)
+    found = structure_features(SMILES, ("counts",))
+    assert [*found] == ["counts"] and found["counts"].shape == (25, COUNTS)
+    for row, text in enumerate(SMILES):
+        assert np.array_equal(found["counts"][row], morgan_counts(Chem.MolFromSmiles(text)))
 
 
 def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):

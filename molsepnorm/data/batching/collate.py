@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +20,9 @@ from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
-__all__ = ["GraphTensors", "path_table"]
+__all__ = ["GraphTensors", "path_table", "with_features"]
+
+_Graphs = TypeVar("_Graphs", GraphStore, EncodedGraphs)
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,12 @@ class GraphTensors:
         codes[:, :, 0].fill_(GRAPH_TOKEN)
         codes.masked_fill_((index >= size)[:, None, :], PADDING)
         return atoms, degrees, mask, codes.flatten()
+
+
+def with_features(graphs: _Graphs, more: np.ndarray) -> _Graphs:  # (G, X)
+    """Return the molecules with more molecule-level features, after those of the featuriser."""
+    features = more if graphs.features is None else np.hstack([graphs.features, more])
+    return replace(graphs, features=features)
 
 
 def path_table(paths: PathVocabulary) -> PathTable:

@@ -35,7 +35,9 @@ def featurizer_of(config: DataConfig) -> str:
     return zinc.SETS[config.dataset].featurizer
 
 
-def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
+def load(
+    config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
+) -> Dataset:
     """Load a data set, from the cache if it was encoded before.
 
     Args:
@@ -43,6 +45,8 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
         encoding: the encoding of the store.
         labelled: whether a table must have the columns of its targets; if not, missing columns are
             blank.
+        for_training: whether a model is trained with the feature columns of a table, so that they
+            must not be empty or constant.
 
     Raises:
         ConfigError: an unknown name or column.
@@ -62,7 +66,7 @@ def load(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> D
     elif config.dataset is None:
         from molsepnorm.data.datasets.table import load_table
 
-        dataset = load_table(config, encoding, labelled)
+        dataset = load_table(config, encoding, labelled, for_training)
     else:
         load_named = ogb.load_ogb if config.dataset in OGB_SETS else zinc.load_zinc
         dataset = load_named(config.dataset, data_folder(config.data_dir), encoding)

@@ -246,6 +246,8 @@ class Columns:
     """SMILES of each row."""
     splits: list[str] = field(default_factory=list)
     """Cell of `config.column_of_split` of each row."""
+    features: dict[str, list[str]] = field(default_factory=dict)
+    """Cells of each of `config.feature_columns`."""
 
     def column(self, name: str) -> ParsedColumn:
         """Return the first column of this name, which must have been parsed."""
@@ -277,12 +279,14 @@ def parse_columns(
             table = Columns(config.table or "y", list(piece.columns), dtype)
             needed = _needed(table.names, config)
             table.parsed = {i: _parser(table.names[i], config, dtype) for i in needed}
+            table.features = {name: [] for name in config.feature_columns}
         index.append(piece.index.to_numpy())
         for number, column in table.parsed.items():
             column.add(piece.iloc[:, number])
         for name, texts in (
             (config.smiles_column, table.smiles),
             (config.column_of_split, table.splits),
+            *table.features.items(),
         ):
             if name in table.names:
                 texts += piece.iloc[:, table.names.index(name)].tolist()
@@ -299,7 +303,8 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
 
 def _needed(names: list[str], config: DataConfig) -> list[int]:
     if config.targets is None:
-        others = {config.smiles_column, config.column_of_split, *config.ignore_columns}
+        others = {config.smiles_column, config.column_of_split}
+        others |= {*config.ignore_columns, *config.feature_columns}
         needed = {config.weight_column, *names} - (others - {config.weight_column})
     else:
         needed = {config.weight_column, *config.targets}

@@ -21,7 +21,7 @@ MAX_SEED = 2**63 - 1
 
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
-    *("targets", "task_type", "classes", "ignore_columns", "weight_column"),
+    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "feature_columns"),
     *("transform", "duplicates"),
 )
 _OF_TABLES = (
@@ -154,6 +154,16 @@ class DataConfig(BaseModel):
 
     mean merges the rows before the split. A regression target gets the mean of its transformed
     labels, and their pooled standard deviation is reported. Classes are kept where they agree."""
+    feature_columns: Annotated[_Names, "--feature-columns"] = []
+    """Columns that are inputs, such as a temperature or an assay, separated by commas.
+
+    In YAML, a list of names. Numbers are standardised, words are one-hot encoded. Prediction needs
+    the same columns."""
+    molecule_features: Annotated[
+        list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
+    ] = []
+    """Further inputs that RDKit computes from the molecules: morgan (2,048 counts of the Morgan
+    fingerprint of radius 2), rdkit (its 2D descriptors), or both, separated by commas."""
     featurizer: Annotated[str, AfterValidator(_known_featurizer), "--featurizer"] = "ogb"
     """Features of a table's molecules: ogb, rich, zinc, or a registered featuriser. Named data sets
     have their own."""
@@ -261,6 +271,17 @@ class DataConfig(BaseModel):
                     f"data.{name} is for tables of labels, and the only column that is read from "
                     "data.structures is that of SMILES: leave it out"
                 )
+        if self.molecule_features and self.structures:
+            raise ValueError(
+                "data.molecule_features are inputs of a model with targets: leave it out, and set "
+                "it when the pre-trained model is fine-tuned"
+            )
+        if self.feature_columns and self.duplicates == "mean":
+            raise ValueError(
+                "data.duplicates: mean would merge rows of a molecule with different feature "
+                "columns: leave data.duplicates or data.feature_columns out"
+            )
+        self._check_features()
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):
                 raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")
@@ -301,3 +322,24 @@ class DataConfig(BaseModel):
                 f"{self.folds - 1}; got {self.fold}"
             )
         return self
+
+    def _check_features(self) -> None:
+        """Check that each feature column has no other role, and that no name is repeated."""
+        roles: dict[str, list[Any]] = {
+            "targets": self.targets or [],
+            "ignore_columns": self.ignore_columns,
+            "smiles_column": [self.smiles_column] * (not self.in_memory),
+            "weight_column": [self.weight_column],
+            "splits_column": [self.splits_column],
+        }
+        for name in self.feature_columns:
+            role = next((role for role, names in roles.items() if name in names), None)
+            if role is not None:
+                raise ValueError(
+                    f"data.feature_columns and data.{role} both name '{name}': a column has one "
+                    "role"
+                )
+        for setting in ("feature_columns", "molecule_features"):
+            names = getattr(self, setting)
+            if len(set(names)) < len(names):
+                raise ValueError(f"data.{setting} repeats a name: {', '.join(names)}")

@@ -74,6 +74,8 @@ class Dataset:
     """The set's own evaluation by that metric, from predictions and labels (G, T)."""
     warnings: tuple[str, ...] = ()
     """Messages for the user: guesses about the source, and problems with its files."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Cells of each feature column, by name: one for each of the G molecules."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further values of the molecules, by name: the bounds, and what the objective computed."""
     transforms: tuple[str, ...] = ()
@@ -140,11 +142,15 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the encoded molecules, their labels, their weights and the further values."""
+        """Hash of the encoded molecules, labels, weights, feature columns and further values."""
         values = (self.labels, self.weights, *self.arrays.values())
         arrays = (each for each in values if each is not None)
+        columns = [json.dumps(self.columns)] if self.columns else []
         return fingerprint(
-            self.store.digest, json.dumps(self.targets), *(each.tobytes() for each in arrays)
+            self.store.digest,
+            json.dumps(self.targets),
+            *columns,
+            *(each.tobytes() for each in arrays),
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,11 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["MAX_CLASSES", "Labels", "read_labels", "read_weights"]
+__all__ = ["MAX_CLASSES", "Labels", "read_features", "read_labels", "read_weights"]
 
 MAX_CLASSES = 100
 """A column with more distinct words holds names or notes, not classes."""
@@ -51,6 +53,7 @@ class Labels:
         store: GraphStore,
         weights: np.ndarray | None,  # (rows,)
         smiles: Sequence[str] | None,
+        features: Mapping[str, Sequence[str]],  # (rows,) each
     ) -> Dataset:
         """Return the data set of the molecules in a store, without splits."""
         bounds = None if self.bounds is None else self.bounds[store.rows]
@@ -65,6 +68,7 @@ class Labels:
             weights=None if weights is None else weights[store.rows].astype(np.float32),
             rejected=store.rejected,
             smiles=smiles,
+            columns={name: [cells[r] for r in store.rows] for name, cells in features.items()},
             warnings=self.warnings,
             transforms=self.transforms,
             arrays={} if bounds is None else {BOUNDS: bounds},
@@ -150,6 +154,25 @@ def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarra
             f"{table.source}, column '{name}': all weights are 0, so no row would count"
         )
     return weights
+
+
+def read_features(table: Columns, config: DataConfig, check: bool = True) -> dict[str, list[str]]:
+    """Return the cells of the feature columns, by name.
+
+    Args:
+        table: what `parse_columns` returned.
+        config: the roles of the columns.
+        check: require columns that a model can be trained with, see `FeatureColumn.fit`.
+
+    Raises:
+        ConfigError: a column is missing.
+        DataError: a column cannot be an input.
+    """
+    for name, cells in table.features.items():
+        require_column(table.names, name, table.source)
+        if check:
+            FeatureColumn.fit(name, cells, partial(table.cell, name=name))
+    return table.features
 
 
 _Column = tuple[Kind, np.ndarray, tuple[str, ...]]  # kind, labels (rows,), classes

@@ -10,7 +10,7 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
 
-__all__ = ["same_molecules", "shared_molecules"]
+__all__ = ["graph_hashes", "same_molecules", "shared_molecules"]
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
 
@@ -48,7 +48,7 @@ def same_molecules(
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     assert dataset.read_smiles is not None
-    hashes = _graph_hashes(dataset.store)[among]
+    hashes = graph_hashes(dataset.store)[among]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
     for start, end in pairwise([*starts, len(order)]):
@@ -62,7 +62,7 @@ def same_molecules(
         yield from (np.array(group) for group in found.values() if len(group) > 1)
 
 
-def _graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
+def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
     """Hash the atoms and paths of every molecule, independently of their order."""
     random = np.random.default_rng(0)
 

@@ -14,7 +14,7 @@ from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.duplicates import merge_and_split
-from molsepnorm.data.datasets.labels import read_labels, read_weights
+from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
@@ -79,6 +79,7 @@ def memory_dataset(
     encoding: EncodingSpec,
     *,
     weights: Any = None,
+    features: pd.DataFrame | Mapping[str, Any] | None = None,
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
 ) -> Dataset:
@@ -104,7 +105,17 @@ def memory_dataset(
             pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)}),
             config.model_copy(update={"weight_column": _WEIGHTS}),
         )
-    found = read_labels(parse_columns([table], weighted, np.float32), weighted)
+    for name in config.feature_columns:
+        if features is None:
+            raise ConfigError(
+                "data.feature_columns names columns, and the argument feature_columns holds them: "
+                "pass a DataFrame or a dictionary of columns"
+            )
+        require_column([*features], name, "feature_columns")
+        _require_length(f"feature column '{name}'", len(features[name]), len(listed))
+        table[name] = ["" if pd.isna(cell) else str(cell) for cell in features[name]]
+    columns = parse_columns([table], weighted, np.float32)
+    cells, found = read_features(columns, config), read_labels(columns, weighted)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -140,7 +151,7 @@ def memory_dataset(
         read, index = standard or texts or [""] * len(listed), np.arange(len(listed))
         return make_splits(config, rows, read, None, "the list of molecules", index)
 
-    dataset = found.dataset(f"{len(store):,} molecules", store, weights, texts)
+    dataset = found.dataset(f"{len(store):,} molecules", store, weights, texts, cells)
     return merge_and_split(
         replace(dataset, standardized=standard),
         config,

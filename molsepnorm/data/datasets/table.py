@@ -13,7 +13,7 @@ from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.duplicates import merge_and_split
-from molsepnorm.data.datasets.labels import read_labels, read_weights
+from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.tables import as_file, is_stream, locate, read_chunks, require_column
@@ -28,7 +28,9 @@ __all__ = ["load_table", "molecules_key", "read_molecules", "refusal"]
 _ROWS = 4096  # of a table, read together
 
 
-def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True) -> Dataset:
+def load_table(
+    config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
+) -> Dataset:
     """Load `config.table`, split as the configuration says; arguments as of `datasets.load`.
 
     A stream, such as a pipe, is read once. The store depends on the SMILES only, so that other
@@ -47,6 +49,7 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
         table = parse_columns(pieces, config, np.float32)
     require_column(table.names, config.smiles_column, path)
+    features = read_features(table, config, for_training)
     labels, weights = read_labels(table, config), read_weights(table, config)
     if config.column_of_split is not None:
         require_column(table.names, config.column_of_split, path)
@@ -70,7 +73,7 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
     dataset = merge_and_split(
-        replace(labels.dataset(name, store, weights, smiles), standardized=standard),
+        replace(labels.dataset(name, store, weights, smiles, features), standardized=standard),
         config,
         lambda rows: make_splits(config, rows, standard or smiles, column, path, index),
         lambda row: locate(path, index[row]),

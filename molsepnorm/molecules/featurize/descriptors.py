@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
+
+from molsepnorm.errors import ModelError
+from molsepnorm.molecules.featurize.smiles import oriented_mol
 
 __all__ = [
     "BITS",
@@ -15,8 +18,10 @@ __all__ = [
     "LEFT_OUT",
     "RDKIT_VERSION",
     "describe",
+    "descriptor_columns",
     "morgan_bits",
     "morgan_counts",
+    "structure_inputs",
 ]
 
 LEFT_OUT = ("qed", "Ipc")
@@ -65,6 +70,21 @@ def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
     return single
 
 
+def descriptor_columns(names: Sequence[str]) -> list[int]:
+    """Return the index in `DESCRIPTORS` of each descriptor that a model reads.
+
+    Raises:
+        ModelError: this version of RDKit does not have one of them.
+    """
+    index = {name: column for column, name in enumerate(DESCRIPTORS)}
+    if missing := [name for name in names if name not in index]:
+        raise ModelError(
+            f"the model reads the descriptor '{missing[0]}', which RDKit {RDKIT_VERSION} does not "
+            "have: install the version of RDKit that the model was trained with"
+        )
+    return [index[name] for name in names]
+
+
 def _value(function: Callable, mol: Chem.Mol) -> float:
     try:
         return function(mol)
@@ -86,3 +106,20 @@ def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
     Source: as for `morgan_bits`.
     """
     return _COUNTED.GetCountFingerprintAsNumPy(mol)
+
+
+def structure_inputs(smiles: Sequence[str], counted: bool, names: Sequence[str]) -> np.ndarray:
+    """Return the Morgan counts, if `counted`, and the named descriptors: float32 (n, w).
+
+    Raises:
+        ModelError: this version of RDKit does not have one of the descriptors.
+    """
+    chosen = descriptor_columns(names)
+    values = np.empty((len(smiles), COUNTS * counted + len(names)), dtype=np.float32)
+    for row, text in enumerate(smiles):
+        mol = oriented_mol(text)
+        if counted:
+            values[row, :COUNTS] = morgan_counts(mol)
+        if names:
+            values[row, -len(names) :] = describe(mol)[chosen]
+    return values

@@ -40,6 +40,8 @@ class Examples:
     """float32 [G]; None if all molecules have the same weight."""
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     """The arrays that `Objective.prepare` added to the data set."""
+    molecule_ids: np.ndarray | None = None
+    """[G]: rows of the same molecule have the same number; None if all molecules differ."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Examples:
         """Return the same object: copies of an objective share the data."""

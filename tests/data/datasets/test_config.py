@@ -20,6 +20,7 @@ OF_TABLES = {
     "classes": {"y": ["a", "b"]},
     "ignore_columns": ["id"],
     "weight_column": "w",
+    "feature_columns": ["t"],
     "split": (0.6, 0.2, 0.2),
     "split_type": "scaffold",
     "split_seed": 1,
@@ -237,3 +238,26 @@ def test_a_split_by_time_is_refused_where_it_cannot_be_made():
     ):
         with pytest.raises(ValidationError, match=message):
             DataConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"targets": ["a"]}, "data.feature_columns and data.targets both name 'a'"),
+        ({"ignore_columns": ["a"]}, "data.feature_columns and data.ignore_columns both name 'a'"),
+        ({"smiles_column": "a"}, "data.feature_columns and data.smiles_column both name 'a'"),
+        ({"weight_column": "a"}, "data.feature_columns and data.weight_column both name 'a'"),
+        ({"splits_column": "a"}, "data.feature_columns and data.splits_column both name 'a'"),
+        ({"feature_columns": ["a", "b", "a"]}, "data.feature_columns repeats a name: a, b, a"),
+        ({"molecule_features": ["rdkit", "rdkit"]}, "data.molecule_features repeats a name"),
+    ],
+)
+def test_a_feature_column_has_no_other_role(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        DataConfig(**{"table": TABLE, "feature_columns": ["a"], **settings})
+
+
+def test_molecule_features_are_not_for_structures_without_labels():
+    with pytest.raises(ValidationError, match="data.molecule_features are inputs of a model with"):
+        DataConfig(structures=[TABLE], molecule_features=["rdkit"])
+    assert DataConfig(dataset="zinc", molecule_features=["rdkit"]).molecule_features == ["rdkit"]

@@ -11,10 +11,12 @@ from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
 from molsepnorm.molecules.featurize.descriptors import (
     BITS,
+    COUNTS,
     DESCRIPTORS,
     LEFT_OUT,
     describe,
     morgan_bits,
+    morgan_counts,
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
@@ -90,3 +92,13 @@ def test_bits_are_those_of_rdkit_in_its_order(text):
     assert (packed.shape, packed.dtype) == ((BITS // 8,), np.uint8)
     found = [k for k in range(BITS) if int(packed[k // 8]) & (128 >> k % 8)]
     assert found == list(morgan.GetOnBits())
+
+
+@pytest.mark.parametrize("text", [*UNUSUAL, "C" * 600])
+def test_counts_are_those_of_rdkit(text):
+    mol = Chem.MolFromSmiles(text)
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+    expected = generator.GetCountFingerprint(mol).GetNonzeroElements()
+    found = morgan_counts(mol)
+    assert found.shape == (COUNTS,)
+    assert {int(k): int(found[k]) for k in np.flatnonzero(found)} == expected

@@ -1,0 +1,179 @@
+"""Inputs beside the atoms and bonds: columns of the table, Morgan counts and descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.errors import DataError
+
+__all__ = ["NO_INPUTS", "ExtraInputs", "FeatureColumn"]
+
+_MAX_WORDS = 1000
+_EMPTY = (
+    "",
+    "nan",
+    "na",
+    "n/a",
+    "null",
+    "<na>",
+)  # "none" can be a word, such as the name of an additive
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """A column of a table that is an input: numbers, or words, which are one-hot encoded."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
+
+    name: str
+    words: tuple[str, ...] = ()
+    """The words of the training rows, sorted; empty for a column of numbers."""
+
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        return len(self.words) or 1
+
+    @staticmethod
+    def fit(name: str, cells: Sequence[object], where: Callable[[int], str]) -> FeatureColumn:
+        """Return the column with the kind and the words of its cells.
+
+        A missing value is an error. Its mean would be a guess about the experiment.
+
+        Args:
+            name: name of the column.
+            cells: texts or numbers.
+            where: returns the location of a cell for an error.
+
+        Raises:
+            DataError: a cell is empty, the cells are numbers and words, all cells are the same, or
+                there are so many different words that they look like names.
+        """
+        texts = [_text(cell) for cell in cells]
+        if "" in texts:
+            raise DataError(
+                f"{where(texts.index(''))}: the cell is empty ({texts.count(''):,} of "
+                f"{len(texts):,} are). An input needs a value in every row: fill it in, or remove "
+                "the row"
+            )
+        is_number = [_number(text) is not None for text in texts]
+        numbers = sum(is_number)
+        if 0 < numbers < len(texts):
+            few, many = ("a", "words") if numbers <= len(texts) / 2 else ("not a", "numbers")
+            row = is_number.index(few == "a")
+            raise DataError(
+                f"{where(row)}: '{texts[row]}' is {few} number, and most other cells are {many}. A "
+                "feature column holds either numbers or words"
+            )
+        words = tuple(sorted(set(texts)))
+        if len(words if not numbers else {_number(text) for text in texts}) < 2:
+            raise DataError(
+                f"{where(0)}: every row has '{words[0]}', so it cannot be an input: leave it out"
+            )
+        if not numbers and len(words) > min(_MAX_WORDS, max(10, len(texts) // 2)):
+            raise DataError(
+                f"{where(0)}: the column has {len(words):,} different words, such as '{words[0]}', "
+                "which look like names. A column of words has a few words that many rows share, at "
+                f"most {_MAX_WORDS:,}; numbers are written with a decimal point"
+            )
+        return FeatureColumn(name, () if numbers else words)
+
+    def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
+        """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
+        values = np.zeros((len(cells), self.width), dtype=np.float32)
+        errors: list[str | None] = [None] * len(cells)
+        index = {word: column for column, word in enumerate(self.words)}
+        for row, cell in enumerate(cells):
+            text = _text(cell)
+            number = _number(text)
+            if not text:
+                errors[row] = f"the model needs a value in column '{self.name}', which is empty"
+            elif text in index:
+                values[row, index[text]] = 1
+            elif self.words:
+                errors[row] = (
+                    f"'{text}' in column '{self.name}' is not a word that the model was trained "
+                    f"with: {', '.join(self.words)}"
+                )
+            elif number is None:
+                errors[row] = f"'{text}' in column '{self.name}' is not a number"
+            else:
+                values[row, 0] = number
+        return values, errors
+
+
+@dataclass(frozen=True)
+class ExtraInputs:
+    """The inputs of a model beside the features of its featuriser, in their order."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
+
+    columns: tuple[FeatureColumn, ...] = ()
+    """Columns of the table."""
+    morgan: int = 0
+    """Number of Morgan counts; 0 for none."""
+    descriptors: tuple[str, ...] = ()
+    """Names of RDKit's descriptors."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def width(self) -> int:
+        """Number of inputs."""
+        return sum(each.width for each in self.columns) + self.morgan + len(self.descriptors)
+
+    def encode_columns(
+        self, cells: Sequence[Sequence[object]], rows: int
+    ) -> tuple[np.ndarray, list[str | None]]:
+        """Return the inputs from the columns, float32 (rows, w), and why a row has none, or None.
+
+        Args:
+            cells: the cells of each column.
+            rows: number of rows.
+        """
+        values = [np.zeros((rows, 0), dtype=np.float32)]
+        errors: list[list[str | None]] = [[None] * rows]
+        for column, its in zip(self.columns, cells, strict=True):
+            of_column, wrong = column.encode(its)
+            values.append(of_column)
+            errors.append(wrong)
+        return np.concatenate(values, axis=1), [_first(each) for each in zip(*errors, strict=True)]
+
+    @staticmethod
+    def from_json(content: dict[str, Any]) -> ExtraInputs:
+        """Return the inputs whose `dataclasses.asdict` was written to a JSON file."""
+        columns = (
+            FeatureColumn(**{**each, "words": tuple(each["words"])}) for each in content["columns"]
+        )
+        descriptors = tuple(content["descriptors"])
+        return ExtraInputs(tuple(columns), content["morgan"], descriptors)
+
+
+NO_INPUTS = ExtraInputs()
+"""The inputs of a model that reads nothing but the features of its featuriser."""
+
+
+def _first(errors: Sequence[str | None]) -> str | None:
+    return next((error for error in errors if error is not None), None)
+
+
+def _text(cell: object) -> str:
+    """Return the text of a cell without outer spaces, empty for a missing value."""
+    text = "" if cell is None else str(cell).strip()
+    return "" if text.lower() in _EMPTY else text
+
+
+def _number(text: str) -> float | None:
+    """Return the number that a text is, if it is one that is finite in float32."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if "_" not in text and abs(number) < 3.4e38 else None

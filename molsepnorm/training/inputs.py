@@ -1,0 +1,109 @@
+"""Extra inputs of a data set: feature columns, Morgan counts and descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from molsepnorm.data.batching.collate import with_features
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import SUPERVISED
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
+from molsepnorm.training.config import TrainConfig
+
+__all__ = ["fit_inputs", "with_inputs"]
+
+
+def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
+    """Return the configured inputs, with the words of the training rows.
+
+    In cross-validation they are the words of the training and the validation rows, so that the
+    models of all folds can be joined.
+
+    Raises:
+        ConfigError: the objective has no use for them, or there are no SMILES to compute them from.
+        DataError: a column has the same value in all training rows.
+    """
+    data = config.data
+    if not (data.feature_columns or data.molecule_features):
+        return NO_INPUTS
+    if config.objective.name != SUPERVISED:
+        raise ConfigError(
+            "data.feature_columns and data.molecule_features are inputs of a model with targets, "
+            f"and the objective {config.objective.name} has none: leave them out, and set them to "
+            "fine-tune the model"
+        )
+    rows = dataset.splits["train"]
+    if data.folds is not None:  # the models of all folds have the same words
+        rows = np.concatenate([rows, dataset.splits["val"]])
+    columns = tuple(
+        FeatureColumn.fit(name, [cells[row] for row in rows], _in_training(name))
+        for name, cells in dataset.columns.items()
+    )
+    if not data.molecule_features:
+        return ExtraInputs(columns)
+    if dataset.smiles is None:
+        raise ConfigError(
+            f"data.molecule_features: {dataset.name} has no SMILES to compute them from: leave it "
+            "out, or use SMILES"
+        )
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS
+
+    chosen = data.molecule_features
+    return ExtraInputs(
+        columns, COUNTS * ("morgan" in chosen), DESCRIPTORS if "rdkit" in chosen else ()
+    )
+
+
+def _in_training(name: str) -> Callable[[int], str]:
+    return lambda row: f"column '{name}' of the training rows"
+
+
+def with_inputs(
+    dataset: Dataset,
+    inputs: ExtraInputs,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Dataset:
+    """Return the data set with the extra inputs among the features of its molecules.
+
+    A row without a value that the model can read, such as a word that no training row has, is left
+    out of the splits with a warning.
+
+    Args:
+        dataset: the molecules and the feature columns.
+        inputs: the inputs of the model.
+        progress: called with the number of molecules whose descriptors are done, and of all.
+
+    Raises:
+        ModelError: this version of RDKit lacks a descriptor.
+        StorageError: the cache of descriptors cannot be written.
+    """
+    if not inputs.width:
+        return dataset
+    cells = [dataset.columns[name] for name in inputs.names]
+    columns, errors = inputs.encode_columns(cells, len(dataset.store))
+    parts, names = [columns], ["counts"] * bool(inputs.morgan)
+    names += ["descriptors"] * bool(inputs.descriptors)
+    if names:
+        from molsepnorm.molecules.featurize.descriptors import descriptor_columns
+        from molsepnorm.training.structures import structure_features
+
+        assert dataset.read_smiles is not None
+        smiles = [dataset.read_smiles[row] for row in dataset.store.rows]
+        found = structure_features(smiles, names, progress)
+        if inputs.morgan:
+            parts.append(found["counts"])
+        if inputs.descriptors:
+            parts.append(found["descriptors"][:, descriptor_columns(inputs.descriptors)])
+    features = np.concatenate(parts, axis=1, dtype=np.float32)
+    readable = np.array([error is None for error in errors])
+    splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
+    lost = np.flatnonzero(~readable)
+    warnings = dataset.warnings
+    if len(lost):
+        warnings += (f"{len(lost):,} rows were left out: {errors[lost[0]]}.",)
+    store = with_features(dataset.store, features)
+    return replace(dataset, store=store, splits=splits, warnings=warnings)

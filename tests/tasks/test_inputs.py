@@ -1,0 +1,96 @@
+"""Feature columns: their kind, their words, and what a model reads of a cell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from molsepnorm.errors import DataError
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
+
+
+def fit(cells) -> FeatureColumn:
+    return FeatureColumn.fit("x", cells, "my.csv, line {}".format)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["25", " 37.5 ", "-1e3"], ()),
+        ([25, 37.5, np.float64(3)], ()),
+        (["b", " a", "b"], ("a", "b")),
+        (["yes", "no", "yes"], ("no", "yes")),
+        (["none", "HCl", "none"], ("HCl", "none")),
+        ([True, False], ("False", "True")),
+    ],
+)
+def test_a_column_holds_numbers_or_words(cells, words):
+    column = fit(cells)
+    assert column == FeatureColumn("x", words)
+    assert column.width == max(1, len(words))
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1", "", "2", "nan"], r"my.csv, line 1: the cell is empty \(2 of 4 are\)"),
+        (["a", None, "b"], r"line 1: the cell is empty \(1 of 3 are\)"),
+        ([1.0, pd.NA], "line 1: the cell is empty"),
+        (["1", "2", "RT"], "line 2: 'RT' is not a number, and most other cells are numbers"),
+        (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
+        (["1", "2", "1e39"], "line 2: '1e39' is not a number"),
+        (["1", "2", "1_0"], "line 2: '1_0' is not a number"),
+        (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
+        (["1", "1.0"], "every row has '1'"),
+        ([f"n{i}" for i in range(30)], "30 different words, such as 'n0', which look like names"),
+        (["w"] * 5000 + [f"n{i}" for i in range(1000)], "has 1,001 different words"),
+    ],
+)
+def test_a_column_that_cannot_be_an_input(cells, message):
+    with pytest.raises(DataError, match=message):
+        fit(cells)
+
+
+def test_a_thousand_words_are_accepted():
+    assert fit([f"n{i % 1000}" for i in range(2000)]).width == 1000
+
+
+def test_words_are_one_hot_encoded_and_numbers_kept():
+    words, numbers = fit(["a", "b", "c"]), fit(["1", "2"])
+    values, errors = words.encode(["b", " c ", "a"])
+    assert values.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    assert (values.dtype, errors) == (np.float32, [None] * 3)
+    assert numbers.encode(["1e2", 3, -0.5])[0].tolist() == [[100], [3], [-0.5]]
+
+
+def test_a_cell_that_cannot_be_read_has_a_reason():
+    words, numbers = fit(["a", "b"]), fit(["1", "2"])
+    _, errors = words.encode(["b", "z", ""])
+    assert errors[0] is None
+    assert errors[1] == "'z' in column 'x' is not a word that the model was trained with: a, b"
+    assert "needs a value in column 'x'" in errors[2]
+    assert numbers.encode(["1", "a", None])[1] == [
+        None,
+        "'a' in column 'x' is not a number",
+        "the model needs a value in column 'x', which is empty",
+    ]
+
+
+def test_columns_are_joined_in_their_order_with_the_first_reason():
+    inputs = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b"))))
+    values, errors = inputs.encode_columns([["5", "x", "7"], ["b", "z", "y"]], 3)
+    assert values[0].tolist() == [5, 0, 1]
+    assert errors[0] is None
+    assert "'x' in column 't'" in errors[1]
+    assert "'y' in column 's'" in errors[2]
+    assert NO_INPUTS.encode_columns([], 2)[0].shape == (2, 0)
+
+
+def test_inputs_survive_a_json_file():
+    inputs = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b"))), 2048, ("MolWt",))
+    assert ExtraInputs.from_json(json.loads(json.dumps(asdict(inputs)))) == inputs
+    assert (inputs.width, inputs.names) == (1 + 2 + 2048 + 1, ("t", "s"))
