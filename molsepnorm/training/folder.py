@@ -267,8 +267,8 @@ def _test_table(dataset: Dataset, task: Task, predictions: np.ndarray) -> dict[s
     graphs = dataset.splits["test"]
     rows = dataset.store.rows[graphs]
     table: dict[str, Any] = {"row": rows}
-    if dataset.smiles is not None:
-        table["smiles"] = [dataset.smiles[row] for row in rows]
+    if (smiles := dataset.written or dataset.smiles) is not None:
+        table["smiles"] = [smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
     taken = {*table, *(column for columns in predicted for column in columns)}
     for target, truth, columns in zip(task.targets, labels, predicted, strict=True):

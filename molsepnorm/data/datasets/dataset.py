@@ -36,9 +36,9 @@ class Dataset:
     """int64 indices of molecules for each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     smiles: Sequence[str] | None = None
-    """SMILES of every row of the source, where it has them."""
-    standardized: Sequence[str] | None = None
-    """Standardised SMILES of every row; None if structures are not standardised."""
+    """SMILES of every row of the source, where it has them; standardised if structures are."""
+    written: Sequence[str] | None = None
+    """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
     classes: tuple[tuple[str, ...], ...] = ()
     """Class names of each target, empty unless it is multi-class; () if no target is."""
     weights: np.ndarray | None = None
@@ -51,11 +51,6 @@ class Dataset:
     """Messages for the user: guesses about the source, and problems with its files."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further values that the objective computed for the molecules, by name."""
-
-    @property
-    def read_smiles(self) -> Sequence[str] | None:
-        """SMILES of every row as the network reads them: standardised, if structures are."""
-        return self.smiles if self.standardized is None else self.standardized
 
     @property
     def fingerprint(self) -> str:

@@ -18,14 +18,13 @@ def shared_molecules(dataset: Dataset) -> int | None:
     """Count the molecules that occur in more than one split, however their SMILES are written.
 
     Two rows are the same molecule if their canonical SMILES are equal, after structures are
-    standardised. Canonical SMILES are slow to
-    compute, so they are compared only for molecules whose stored graphs agree in everything that
-    does not depend on the order of the atoms.
+    standardised. Canonical SMILES are slow to compute, so they are compared only for molecules
+    whose stored graphs agree in everything that does not depend on the order of the atoms.
 
     Returns:
         The number of different molecules; None if the data set has no SMILES.
     """
-    if dataset.read_smiles is None:
+    if dataset.smiles is None:
         return None
     split_of = np.full(len(dataset.store), -1)
     for number, molecules in enumerate(dataset.splits.values()):
@@ -45,10 +44,10 @@ def shared_molecules(dataset: Dataset) -> int | None:
 def _shared_among(alike: np.ndarray, split_of: np.ndarray, dataset: Dataset) -> int:
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    assert dataset.read_smiles is not None
+    assert dataset.smiles is not None
     splits_by_molecule: dict[str, set[int]] = {}
     for molecule in alike:
-        text = canonical_smiles(dataset.read_smiles[dataset.store.rows[molecule]])
+        text = canonical_smiles(dataset.smiles[dataset.store.rows[molecule]])
         splits_by_molecule.setdefault(text, set()).add(int(split_of[molecule]))
     return sum(len(splits) > 1 for splits in splits_by_molecule.values())
 

@@ -120,26 +120,23 @@ def memory_dataset(
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
         )
-    standard = None
-    if config.standardize != "none":
-        if texts is None:
-            raise ConfigError(
-                f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got "
-                f"{kind}"
-            )
-        standard = standardized(texts, config.standardize)
+    if texts is None and config.standardize != "none":
+        raise ConfigError(
+            f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got {kind}"
+        )
+    standard = None if texts is None else standardized(texts, config.standardize)
     rejected: list[Rejected] = []
     graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
     if splits is None:
         index = np.arange(len(listed))
-        read = standard or texts or [""] * len(listed)
-        parts = make_splits(config, store.rows, read, None, "the list of molecules", index)
+        smiles = standard or [""] * len(listed)
+        parts = make_splits(config, store.rows, smiles, None, "the list of molecules", index)
     else:
         parts = named_splits(splits, store.rows, len(listed))
-    dataset = found.dataset(f"{len(store):,} molecules", store, parts, weights, texts)
-    return replace(dataset, standardized=standard)
+    dataset = found.dataset(f"{len(store):,} molecules", store, parts, weights, standard)
+    return replace(dataset, written=texts)
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:
@@ -186,8 +183,8 @@ def _graphs(
     rejected: list[Rejected],
 ) -> Iterator[tuple[int, MolGraph]]:
     found: Iterable[MolGraph | InvalidMolecule] = molecules
-    if texts is not None:
-        found = featurize.get(config.featurizer).stream(standard or texts)
+    if standard is not None:
+        found = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         found = _from_data(molecules, bond_offset)
     for row, graph in enumerate(found):

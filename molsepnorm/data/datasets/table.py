@@ -68,23 +68,23 @@ def load_table(config: DataConfig, encoding: EncodingSpec, labelled: bool = True
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
-    splits = make_splits(config, store.rows, standard or smiles, column, path, index)
-    dataset = labels.dataset(name, store, splits, weights, smiles)
+    splits = make_splits(config, store.rows, standard, column, path, index)
+    dataset = labels.dataset(name, store, splits, weights, standard)
     if config.time_column is not None and column is not None:
         parts = {split: store.rows[part] for split, part in splits.items()}
         line = describe_times(parts, column, config.time_column)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    return replace(dataset, standardized=standard)
+    return replace(dataset, written=smiles)
 
 
-def molecules_key(smiles: Sequence[str], standard: Sequence[str] | None) -> str:
+def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     """Return the key of a store: a digest of the SMILES, and of their standard forms if any."""
-    return fingerprint(json.dumps(smiles if standard is None else [smiles, standard]))
+    return fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
 
 
 def read_molecules(
     smiles: Sequence[str],
-    standard: Sequence[str] | None,
+    standard: Sequence[str],
     config: DataConfig,
     rejected: list[Rejected],
     location: Callable[[int], str],
@@ -93,7 +93,7 @@ def read_molecules(
 
     Args:
         smiles: SMILES of every row.
-        standard: their standard forms; None to read the SMILES as they are.
+        standard: their standard forms, which are read.
         config: the featuriser, and what is done with an invalid SMILES.
         rejected: receives the rows that cannot be read.
         location: returns the file and the position of a row.
@@ -102,8 +102,7 @@ def read_molecules(
         DataError: a row cannot be read and `on_invalid` is fail.
     """
     featurizer = featurize.get(config.featurizer)
-    graphs = featurizer.stream(smiles if standard is None else standard)
-    for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
+    for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(standard), strict=True)):
         if isinstance(graph, MolGraph):
             yield row, graph
             continue
