@@ -41,8 +41,8 @@ def dataset_features(
         InvalidMolecule: RDKit cannot read a SMILES.
         StorageError: the cache cannot be written.
     """
-    assert dataset.read_smiles is not None
-    smiles = [dataset.read_smiles[row] for row in dataset.store.rows]
+    assert dataset.smiles is not None
+    smiles = [dataset.smiles[row] for row in dataset.store.rows]
     found = structure_features(smiles, ("counts", "descriptors"), progress, processes)
     cells = [dataset.columns[name] for name in inputs.names]
     columns, _ = inputs.encode_columns(cells, len(smiles))

@@ -272,8 +272,8 @@ def _test_table(
     graphs = dataset.splits["test"]
     rows = dataset.store.rows[graphs]
     table: dict[str, Any] = {"row": rows}
-    if dataset.smiles is not None:
-        table["smiles"] = [dataset.smiles[row] for row in rows]
+    if (smiles := dataset.written or dataset.smiles) is not None:
+        table["smiles"] = [smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
     if baseline is not None:

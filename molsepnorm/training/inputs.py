@@ -91,8 +91,8 @@ def with_inputs(
         from molsepnorm.molecules.featurize.descriptors import descriptor_columns
         from molsepnorm.training.structures import structure_features
 
-        assert dataset.read_smiles is not None
-        smiles = [dataset.read_smiles[row] for row in dataset.store.rows]
+        assert dataset.smiles is not None
+        smiles = [dataset.smiles[row] for row in dataset.store.rows]
         found = structure_features(smiles, names, progress)
         if inputs.morgan:
             parts.append(found["counts"])

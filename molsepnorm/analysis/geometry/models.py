@@ -67,7 +67,8 @@ def load_models(
                 )
                 model = replace(model, task=task)
             rows = dataset.store.rows[graphs]
-            smiles = None if dataset.smiles is None else tuple(dataset.smiles[row] for row in rows)
+            written = dataset.written or dataset.smiles
+            smiles = None if written is None else tuple(written[row] for row in rows)
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models

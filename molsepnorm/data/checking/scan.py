@@ -142,7 +142,7 @@ def scan_table(config: DataConfig) -> Scan:
     for name in config.ignore_columns:
         require_column(table.columns, name, config.table, once=False)
     smiles = table[config.smiles_column].tolist()
-    standard = cached_standard(smiles, config.standardize) or smiles
+    standard = cached_standard(smiles, config.standardize)
     canonical, rejected = _molecules(smiles, standard, config)
 
     refusals: list[Refusal] = []

@@ -135,17 +135,17 @@ def cached_store(
     return replace(GraphStore.open(path), warning=warning)
 
 
-def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str] | None:
+def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     """Return the standard form of each SMILES, from the cache if it was computed before.
 
     A SMILES that cannot be standardised is an empty text that holds the reason, as in
-    `standardized`. Returns None at the level `none`, without writing a file.
+    `standardized`. At the level `none`, `smiles` itself is returned, and no file is written.
 
     Raises:
         StorageError: the cache cannot be written.
     """
     if level == "none":
-        return None
+        return smiles
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
     from molsepnorm.molecules.featurize.smiles import Unwritten
 

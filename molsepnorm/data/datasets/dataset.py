@@ -61,9 +61,9 @@ class Dataset:
     """int64 indices of molecules for each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     smiles: Sequence[str] | None = None
-    """SMILES of every row of the source, where it has them."""
-    standardized: Sequence[str] | None = None
-    """Standardised SMILES of every row; None if structures are not standardised."""
+    """SMILES of every row of the source, where it has them; standardised if structures are."""
+    written: Sequence[str] | None = None
+    """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
     classes: tuple[tuple[str, ...], ...] = ()
     """Class names of each target, empty unless it is multi-class; () if no target is."""
     weights: np.ndarray | None = None
@@ -134,11 +134,6 @@ class Dataset:
             if entry:
                 about[name] = entry
         return about
-
-    @property
-    def read_smiles(self) -> Sequence[str] | None:
-        """SMILES of every row as the network reads them: standardised, if structures are."""
-        return self.smiles if self.standardized is None else self.standardized
 
     @property
     def fingerprint(self) -> str:

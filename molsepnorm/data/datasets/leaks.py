@@ -21,7 +21,7 @@ def shared_molecules(dataset: Dataset) -> int | None:
     Returns:
         The number of different molecules; None if the data set has no SMILES.
     """
-    if dataset.read_smiles is None:
+    if dataset.smiles is None:
         return None
     split_of = np.full(len(dataset.store), -1)
     for number, molecules in enumerate(dataset.splits.values()):
@@ -47,7 +47,7 @@ def same_molecules(
     """
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    assert dataset.read_smiles is not None
+    assert dataset.smiles is not None
     hashes = graph_hashes(dataset.store)[among]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
@@ -57,7 +57,7 @@ def same_molecules(
             continue
         found: dict[str, list[int]] = {}
         for molecule in alike.tolist():
-            text = canonical_smiles(dataset.read_smiles[dataset.store.rows[molecule]])
+            text = canonical_smiles(dataset.smiles[dataset.store.rows[molecule]])
             found.setdefault(text, []).append(molecule)
         yield from (np.array(group) for group in found.values() if len(group) > 1)
 

@@ -132,14 +132,11 @@ def memory_dataset(
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
         )
-    standard = None
-    if config.standardize != "none":
-        if texts is None:
-            raise ConfigError(
-                f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got "
-                f"{kind}"
-            )
-        standard = standardized(texts, config.standardize)
+    if texts is None and config.standardize != "none":
+        raise ConfigError(
+            f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got {kind}"
+        )
+    standard = None if texts is None else standardized(texts, config.standardize)
     rejected: list[Rejected] = []
     graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
     chunks = encode_chunks(graphs, config.featurizer, encoding)
@@ -148,12 +145,12 @@ def memory_dataset(
     def split(rows: np.ndarray) -> dict[str, np.ndarray]:
         if splits is not None:
             return named_splits(splits, rows, len(listed))
-        read, index = standard or texts or [""] * len(listed), np.arange(len(listed))
-        return make_splits(config, rows, read, None, "the list of molecules", index)
+        smiles, index = standard or [""] * len(listed), np.arange(len(listed))
+        return make_splits(config, rows, smiles, None, "the list of molecules", index)
 
-    dataset = found.dataset(f"{len(store):,} molecules", store, weights, texts, cells)
+    dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, cells)
     return merge_and_split(
-        replace(dataset, standardized=standard),
+        replace(dataset, written=texts),
         config,
         split,
         lambda row: f"molecule {row}",
@@ -205,8 +202,8 @@ def _graphs(
     rejected: list[Rejected],
 ) -> Iterator[tuple[int, MolGraph]]:
     found: Iterable[MolGraph | InvalidMolecule] = molecules
-    if texts is not None:
-        found = featurize.get(config.featurizer).stream(standard or texts)
+    if standard is not None:
+        found = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         found = _from_data(molecules, bond_offset)
     for row, graph in enumerate(found):

@@ -61,8 +61,8 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         labels=np.zeros((len(store), 0), dtype=np.float32),
         targets=(),
         kinds=(),
-        splits=make_splits(config, store.rows, standard or smiles, None, name, range(len(smiles))),
+        splits=make_splits(config, store.rows, standard, None, name, range(len(smiles))),
         rejected=found,
-        smiles=smiles,
-        standardized=standard,
+        smiles=standard,
+        written=smiles,
     )

@@ -73,9 +73,9 @@ def load_table(
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
     dataset = merge_and_split(
-        replace(labels.dataset(name, store, weights, smiles, features), standardized=standard),
+        replace(labels.dataset(name, store, weights, standard, features), written=smiles),
         config,
-        lambda rows: make_splits(config, rows, standard or smiles, column, path, index),
+        lambda rows: make_splits(config, rows, standard, column, path, index),
         lambda row: locate(path, index[row]),
         named=config.splits_column is not None or config.splits_file is not None,
     )
@@ -86,14 +86,14 @@ def load_table(
     return dataset
 
 
-def molecules_key(smiles: Sequence[str], standard: Sequence[str] | None) -> str:
+def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     """Return the key of a store: a digest of the SMILES, and of their standard forms if any."""
-    return fingerprint(json.dumps(smiles if standard is None else [smiles, standard]))
+    return fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
 
 
 def read_molecules(
     smiles: Sequence[str],
-    standard: Sequence[str] | None,
+    standard: Sequence[str],
     config: DataConfig,
     rejected: list[Rejected],
     location: Callable[[int], str],
@@ -102,7 +102,7 @@ def read_molecules(
 
     Args:
         smiles: SMILES of every row.
-        standard: their standard forms; None to read the SMILES as they are.
+        standard: their standard forms, which are read.
         config: the featuriser, and what is done with an invalid SMILES.
         rejected: receives the rows that cannot be read.
         location: returns the file and the position of a row.
@@ -111,8 +111,7 @@ def read_molecules(
         DataError: a row cannot be read and `on_invalid` is fail.
     """
     featurizer = featurize.get(config.featurizer)
-    graphs = featurizer.stream(smiles if standard is None else standard)
-    for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
+    for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(standard), strict=True)):
         if isinstance(graph, MolGraph):
             yield row, graph
             continue

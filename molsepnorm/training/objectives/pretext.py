@@ -58,12 +58,12 @@ def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None
     """Return the data set with the arrays of `structure_targets`, which are computed once."""
     if "descriptors" in dataset.arrays:
         return dataset
-    if dataset.read_smiles is None:
+    if dataset.smiles is None:
         raise ConfigError(
             f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: use the "
             "losses objective.masked or objective.contrastive, or a table of SMILES"
         )
-    smiles = [dataset.read_smiles[row] for row in dataset.store.rows]
+    smiles = [dataset.smiles[row] for row in dataset.store.rows]
     targets = structure_targets(smiles, progress)
     scaling = robust_scaling(targets["descriptors"], dataset.splits["train"])
     return replace(dataset, arrays={**dataset.arrays, **targets, "descriptor_scaling": scaling})
