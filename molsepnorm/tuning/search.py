@@ -259,12 +259,12 @@ class _Search:
         """
         limited = seconds is not None and not trial.user_attrs.get("recipe")
         end = time.monotonic() + (seconds or 0.0) if limited else math.inf
-        watch, state = _Watch(self.study, trial, self.metric, len(self.data)), "failed"
+        watch, state = _Watch(self.study, trial, self.metric, len(self.data)), "interrupted"
         try:
             state = self._train(trial, watch, end)
         finally:
             self.study.tell(trial, state, watch.scores)
-        return state != "failed" or time.monotonic() > end
+        return state != "interrupted" or time.monotonic() > end
 
     def _train(self, trial: Trial, watch: _Watch, end: float) -> str:
         try:
@@ -278,7 +278,7 @@ class _Search:
                     config, dataset, model=self.start, score=False, callback=callbacks
                 )
                 if not result.finished:
-                    return "stopped early" if watch.behind else "failed"
+                    return "stopped early" if watch.behind else "interrupted"
                 if not watch.end_split():
                     return "stopped early"
         except DivergedError:

@@ -139,7 +139,7 @@ def test_a_stopped_search_continues(configure, tmp_path):
     stop = StopWhen(lambda: next(steps) == 8)
     first = tune(configure(), tmp_path / "tune", callback=stop, **arguments)
     assert not first.finished
-    assert first.trials[-1].state == "failed"
+    assert first.trials[-1].state == "interrupted"
     second = tune(configure(), tmp_path / "tune", **arguments)
     assert second.finished
     assert second.trials[: len(first.trials)] == first.trials
@@ -266,5 +266,5 @@ def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path)
     space = {"optim.lr": SPACE["optim.lr"]}
     tuning = tune(load_config(config=config), tmp_path / "tune", trials=5, space=space, splits=1)
     states = [each.state for each in tuning.trials]
-    assert states == ["complete", "failed", *["complete"] * 4]
+    assert states == ["complete", "interrupted", *["complete"] * 4]
     assert sorted([0, *done[0], *done[1]]) == [0, 2, 3, 4, 5]
