@@ -148,7 +148,7 @@ def train_best(
     best, run = tuning.best, RunFolder(tuning.folder / "best")
     if best is None:
         raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
-    begun = run.checkpoint.exists()
+    begun = run.checkpoint.exists() or run.members.exists()
     if begun and load_config(config=run.config) != best.resolved():
         raise ConfigError(
             f"{run.path} is a run of another configuration, since more trials were added: remove "
@@ -271,6 +271,8 @@ class _Search:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
+        single = config.run.model_copy(update={"ensemble": 1})
+        config = config.model_copy(update={"run": single})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in self.data:

@@ -224,6 +224,18 @@ def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
         tune(configure(), tmp_path / "tune", trials=1)
 
 
+@pytest.mark.usefixtures("score_is_lr")
+def test_the_best_configuration_can_be_an_ensemble(configure, tmp_path):
+    """The trials train single networks. A stopped ensemble is continued."""
+    config, steps = configure({"run.ensemble": 2}), iter(range(1, 1000))
+    tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=1)
+    assert not train_best(tuning, StopWhen(lambda: next(steps) == 8)).finished
+    assert train_best(tuning).finished
+    members = tmp_path / "tune" / "best" / "members"
+    assert len(list(members.iterdir())) == 2
+    assert train_best(tuning).finished
+
+
 SCRIPT = """
 import os, signal, sys
 from molsepnorm.training import Callback, load_config
