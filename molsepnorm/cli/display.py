@@ -216,11 +216,11 @@ class TuningDisplay(Callback):
 
     def on_trial(self, trial: TrialRecord, tuning: Tuning) -> None:
         """Print a trial that has ended; * marks the best one so far."""
-        best = " *" if trial in tuning.ranked[:1] else ""
-        score = f"val {tuning.metric.name} {_number(trial.score)}{best}"
         kind = ", the recipe" if trial.recipe else ""
+        best = " *" if trial in tuning.ranked[:1] else ""
+        score = "" if trial.score is None else f", val {tuning.metric.name} {trial.score:.4f}{best}"
         clock = _clock(trial.seconds or 0.0)
-        self.console.print(f"trial {trial.number}{kind}: {trial.state}, {score}, {clock}")
+        self.console.print(f"trial {trial.number}{kind}: {trial.state}{score}, {clock}")
 
 
 def tuning_table(tuning: Tuning, count: int = 5) -> Table:

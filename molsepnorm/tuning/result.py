@@ -18,7 +18,7 @@ class TrialRecord:
 
     number: int
     state: str
-    """complete, stopped early, failed (it was interrupted and does not count), or running."""
+    """complete, stopped early, interrupted (it does not count), or running."""
     score: float | None
     """Mean over the splits of the best validation score; of a trial that was stopped early, over
     the splits and epochs so far. None if there is none."""

@@ -148,7 +148,7 @@ def train_best(
     best, run = tuning.best, RunFolder(tuning.folder / "best")
     if best is None:
         raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
-    begun = run.checkpoint.exists()
+    begun = run.checkpoint.exists() or run.members.exists()
     if begun and load_config(config=run.config) != best.resolved():
         raise ConfigError(
             f"{run.path} is a run of another configuration, since more trials were added: remove "
@@ -259,18 +259,20 @@ class _Search:
         """
         limited = seconds is not None and not trial.user_attrs.get("recipe")
         end = time.monotonic() + (seconds or 0.0) if limited else math.inf
-        watch, state = _Watch(self.study, trial, self.metric, len(self.data)), "failed"
+        watch, state = _Watch(self.study, trial, self.metric, len(self.data)), "interrupted"
         try:
             state = self._train(trial, watch, end)
         finally:
             self.study.tell(trial, state, watch.scores)
-        return state != "failed" or time.monotonic() > end
+        return state != "interrupted" or time.monotonic() > end
 
     def _train(self, trial: Trial, watch: _Watch, end: float) -> str:
         try:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
+        single = config.run.model_copy(update={"ensemble": 1})
+        config = config.model_copy(update={"run": single})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in self.data:
@@ -278,7 +280,7 @@ class _Search:
                     config, dataset, model=self.start, score=False, callback=callbacks
                 )
                 if not result.finished:
-                    return "stopped early" if watch.behind else "failed"
+                    return "stopped early" if watch.behind else "interrupted"
                 if not watch.end_split():
                     return "stopped early"
         except DivergedError:

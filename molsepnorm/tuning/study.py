@@ -2,7 +2,7 @@
 
 A process takes a trial while it holds a lock, so that no trial is counted or started twice. Each
 process also locks a file of its own until it ends, even if it is killed. The unfinished trials of a
-process without this lock are marked as failed, and do not count.
+process without this lock are marked as interrupted, and do not count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FILE = "trials.db"
 _STATES = {
     "complete": TrialState.COMPLETE,
     "stopped early": TrialState.PRUNED,
-    "failed": TrialState.FAIL,
+    "interrupted": TrialState.FAIL,
 }
 _STARTUP = 5
 """Number of trials that are drawn at random, and of finished trials before one is stopped early."""
@@ -159,7 +159,7 @@ class Study:
             ConfigError: a trial is due, and the search is closed.
         """
         with self._turn:
-            self._fail_lost_trials()
+            self._end_lost_trials()
             counted = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)
             trials = [each for each in self._trials() if each.state in counted]
             recipe = any(each.user_attrs.get("recipe") for each in trials)
@@ -245,8 +245,8 @@ class Study:
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
-    def _fail_lost_trials(self) -> None:
-        """Mark the trials of processes that have ended as failed."""
+    def _end_lost_trials(self) -> None:
+        """Mark the trials of processes that have ended as interrupted."""
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             process = trial.user_attrs.get("process")  # none: it ended while it took the trial
             if process is None or (

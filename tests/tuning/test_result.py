@@ -20,8 +20,8 @@ def _tuning(config, metric, scores, states):
 
 @pytest.mark.parametrize(("metric", "best"), [("rmse", 2), ("roc_auc", 3)])
 def test_the_best_trial_has_the_best_score(configure, metric, best):
-    """Of the complete trials; the recipe is found whatever its rank."""
-    states = ["complete", "stopped early", "complete", "complete", "failed"]
+    """Only complete trials are ranked, and the recipe is found whatever its rank."""
+    states = ["complete", "stopped early", "complete", "complete", "interrupted"]
     tuning = _tuning(configure(), metric, [0.5, 0.1, 0.4, 0.6, 0.05], states)
     assert [each.number for each in tuning.ranked] == ([2, 0, 3] if best == 2 else [3, 0, 2])
     assert tuning.best.optim.lr == 0.1 + best

@@ -139,7 +139,7 @@ def test_a_stopped_search_continues(configure, tmp_path):
     stop = StopWhen(lambda: next(steps) == 8)
     first = tune(configure(), tmp_path / "tune", callback=stop, **arguments)
     assert not first.finished
-    assert first.trials[-1].state == "failed"
+    assert first.trials[-1].state == "interrupted"
     second = tune(configure(), tmp_path / "tune", **arguments)
     assert second.finished
     assert second.trials[: len(first.trials)] == first.trials
@@ -224,6 +224,18 @@ def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
         tune(configure(), tmp_path / "tune", trials=1)
 
 
+@pytest.mark.usefixtures("score_is_lr")
+def test_the_best_configuration_can_be_an_ensemble(configure, tmp_path):
+    """The trials train single networks. A stopped ensemble is continued."""
+    config, steps = configure({"run.ensemble": 2}), iter(range(1, 1000))
+    tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=1)
+    assert not train_best(tuning, StopWhen(lambda: next(steps) == 8)).finished
+    assert train_best(tuning).finished
+    members = tmp_path / "tune" / "best" / "members"
+    assert len(list(members.iterdir())) == 2
+    assert train_best(tuning).finished
+
+
 SCRIPT = """
 import os, signal, sys
 from molsepnorm.training import Callback, load_config
@@ -266,5 +278,5 @@ def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path)
     space = {"optim.lr": SPACE["optim.lr"]}
     tuning = tune(load_config(config=config), tmp_path / "tune", trials=5, space=space, splits=1)
     states = [each.state for each in tuning.trials]
-    assert states == ["complete", "failed", *["complete"] * 4]
+    assert states == ["complete", "interrupted", *["complete"] * 4]
     assert sorted([0, *done[0], *done[1]]) == [0, 2, 3, 4, 5]

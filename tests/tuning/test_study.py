@@ -61,14 +61,14 @@ def test_running_trials_of_another_process_count(open_study):
         assert not two.leave()
 
 
-def test_trials_of_a_process_that_ended_are_failed_and_replaced(open_study):
+def test_trials_of_a_process_that_ended_do_not_count(open_study):
     """The recipe is tried again."""
     with open_study() as study:
         study.ask(2, None, False)
     with open_study() as study:
         _search(study, 2)
         records = study.records()
-    assert [each.state for each in records] == ["failed", "complete", "complete"]
+    assert [each.state for each in records] == ["interrupted", "complete", "complete"]
     assert [each.recipe for each in records] == [True, True, False]
     assert records[1].settings == RECIPE
 
