@@ -112,13 +112,12 @@ def with_baseline(
         "val": np.concatenate([forest.predict(features[graphs]) for forest, graphs in pairs]),
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
-    graphs = {"val": np.concatenate(val), "test": test}
+    labels = {"val": dataset.exact_labels[np.concatenate(val)], "test": dataset.exact_labels[test]}
     scores: dict[str, Any] = {
-        split: json_scores(task.scores(each, dataset.exact_labels[graphs[split]]))
-        for split, each in by_split.items()
+        split: json_scores(task.scores(each, labels[split])) for split, each in by_split.items()
     }
     own, other = results.scores["test"], scores["test"]
-    ends = task.intervals(predicted, dataset.exact_labels[test], minus=by_split["test"])
+    ends = task.intervals(predicted, labels["test"], minus=by_split["test"])
     differences = {
         name: {"difference": own[name] - other[name], "interval_95": list(interval)}
         for name, interval in ends.items()
@@ -138,7 +137,10 @@ def _fit(
     seconds: float,
     parts: int,
 ) -> Forest:
-    """Return a forest of the training molecules, with one of so many parts of the trees."""
+    """Return a forest of the training molecules, with one of so many parts of the trees.
+
+    A bound, such as >10, is fitted as the number in it.
+    """
     train, weights = dataset.splits["train"], dataset.weights
     return Forest.fit(
         features[train],

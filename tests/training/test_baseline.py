@@ -117,6 +117,22 @@ def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path
     assert first["test"] == blank["test"]
 
 
+def test_bounds_are_fitted_but_not_scored(few_trees, with_columns, tmp_path, rows_of):
+    """Their number counts in training; scores are those of the other labels."""
+    values = [f"{'>' if row % 3 == 0 else ''}{0.1 * row:.1f}" for row in range(30)]
+    settings = {"data.targets": ["y"], "data.split": (0.6, 0.2, 0.2), **ONE_EPOCH}
+    metrics = train(with_columns({"y": values}, settings), tmp_path / "bounds").metrics
+    rows = rows_of(tmp_path / "bounds" / "predictions_test.csv")
+    exact = [row for row in rows if not row["y"].startswith(">")]
+    assert 0 < len(exact) < len(rows)
+    truth, predicted = (np.array([float(row[c]) for row in exact]) for c in ("y", "y_forest"))
+    assert metrics["baseline"]["test"]["mae"] == pytest.approx(score("mae", truth, predicted))
+    columns = {"y": [value.strip(">") for value in values]}
+    train(with_columns(columns, {**settings, "name": "exact.csv"}), tmp_path / "exact")
+    numbers = rows_of(tmp_path / "exact" / "predictions_test.csv")
+    assert [row["y_forest"] for row in rows] == [row["y_forest"] for row in numbers]
+
+
 def test_fewer_trees_are_fitted_in_little_time(configure, baselines, monkeypatch):
     """A quarter of the run is a third of the time before it."""
     limits = []
