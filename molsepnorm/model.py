@@ -84,7 +84,8 @@ class PropertyModel:
     """Data sets that the model must not be evaluated on, by name, each with the reason. They are
     those of its card and of the models that it was fine-tuned from."""
     inputs: ExtraInputs = NO_INPUTS
-    """Inputs beside the features of the featuriser, such as columns of the table."""
+    """Inputs beside the features of the featuriser, such as columns of the table. A network may
+    read the first of them only."""
     partners: tuple[Graphormer, ...] = ()
     """Networks whose predictions are averaged with those of `network`."""
     weights: tuple[float, ...] = (1.0,)
@@ -116,8 +117,8 @@ class PropertyModel:
     @property
     def encoding(self) -> EncodingSpec:
         """The encoding of molecules by the featuriser, without the extra inputs."""
-        spec = encoding_of(self.network.config)
-        return replace(spec, molecule_features=spec.molecule_features - self.inputs.width)
+        own = len(featurize.SIZES[self.featurizer].molecule)
+        return replace(encoding_of(self.network.config), molecule_features=own)
 
     def require_targets(self) -> None:
         """Raise a `ConfigError` if the model was pre-trained without targets."""
@@ -261,7 +262,8 @@ def _require_fitting(config: GraphormerConfig, first: GraphormerConfig, task: Ta
     """Check that a network has the task's outputs, and reads the molecules of the first one."""
     if task.outputs != config.outputs:
         raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
-    if (config.atom_sizes, encoding_of(config)) != (first.atom_sizes, encoding_of(first)):
+    one, other = (replace(encoding_of(each), molecule_features=0) for each in (config, first))
+    if (config.atom_sizes, one) != (first.atom_sizes, other):
         raise ConfigError("the networks read different features or encodings of molecules")
 
 
@@ -410,8 +412,9 @@ def _require_featurizer(
             f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
             "or train again"
         )
-    found = config.atom_sizes, config.bond_sizes, config.molecule_features - inputs.width
-    if found != (sizes.atoms, sizes.bonds, len(sizes.molecule)):
+    own, read = len(sizes.molecule), config.molecule_features
+    fits = (config.atom_sizes, config.bond_sizes) == (sizes.atoms, sizes.bonds)
+    if not fits or not own <= read <= own + inputs.width:
         raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
 
 

@@ -43,12 +43,13 @@ class MoleculeFeatures(nn.Module):
         self.sd.copy_(torch.where(sd > 1e-6 * mean.abs(), sd, 1.0))
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
-        """Concatenate the features of the batch to x."""
-        if batch.features is None or batch.features.shape[1] != len(self.mean):
+        """Concatenate the first F features of the batch to x; other networks may read more."""
+        if batch.features is None or batch.features.shape[1] < len(self.mean):
             found = 0 if batch.features is None else batch.features.shape[1]
             raise ConfigError(
                 f"the batch has {found} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
-        standardised = ((batch.features - self.mean) / self.sd).nan_to_num(nan=0.0)
+        features = batch.features[:, : len(self.mean)]
+        standardised = ((features - self.mean) / self.sd).nan_to_num(nan=0.0)
         return torch.cat([x, standardised.clamp(-_LIMIT, _LIMIT).to(x.dtype)], dim=1)

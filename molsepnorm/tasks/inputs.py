@@ -129,6 +129,13 @@ class ExtraInputs:
         """Number of inputs."""
         return sum(each.width for each in self.columns) + self.morgan + len(self.descriptors)
 
+    def is_start_of(self, other: ExtraInputs) -> bool:
+        """Return whether these are the first of the other inputs, in the same order."""
+        own, all_ = (
+            [*each.columns, *["morgan"] * each.morgan, *each.descriptors] for each in (self, other)
+        )
+        return own == all_[: len(own)]
+
     def encode_columns(
         self, cells: Sequence[Sequence[object]], rows: int
     ) -> tuple[np.ndarray, list[str | None]]:

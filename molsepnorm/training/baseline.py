@@ -21,7 +21,7 @@ from molsepnorm.training.structures import structure_features
 __all__ = ["comparison", "dataset_features", "with_baseline"]
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
-_MIN_SECONDS = 10.0  # that it may always take
+_MIN_SECONDS = 20.0  # that it may always take
 
 
 def dataset_features(

@@ -28,6 +28,7 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import score
 from molsepnorm.training.run import architecture, train_one
 
@@ -118,6 +119,11 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
     count = config.run.ensemble
     if config.objective.name != "supervised":
         raise ConfigError("run.ensemble averages predictions, which pre-training has none of")
+    if _by_folds(config) and config.data.feature_columns:
+        raise ConfigError(
+            "run.ensemble_by: folds does not fit data.feature_columns, since other folds may hold "
+            "other words: use run.ensemble_by: seeds"
+        )
     if _by_folds(config):
         config = config.changed({"data.folds": count})
     members = []
@@ -155,9 +161,11 @@ def _finish(
         callback: receives warnings and progress of the baseline.
     """
     models = [result.model for result in results if result.model is not None]
+    joined = join(models)
+    splits = [with_inputs(split, joined.inputs, callback.on_progress) for split in splits]
     dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
     graphs = GraphTensors.of(dataset.store, device)
-    joined = join(models).to(device)
+    joined.to(device)
     unseen = zip(models, splits, strict=True) if _by_folds(config) else [(joined, dataset)]
     val, predicted = [], []
     for model, split in unseen:
@@ -223,9 +231,11 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
             f"model(s) and the weights {weights}"
         )
     first, networks, shares = models[0], list[Graphormer](), list[float]()
+    inputs = first.inputs
     for number, (model, weight) in enumerate(zip(models, weights, strict=True), start=1):
         model.require_targets()
         _require_same(first, model, number)
+        inputs = model.inputs if inputs.is_start_of(model.inputs) else inputs
         for network, share in _networks(model, first.task):
             same = [i for i, other in enumerate(networks) if _are_equal(network, other)]
             if same:
@@ -239,6 +249,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         partners=tuple(networks[1:]),
         weights=tuple(share / sum(shares) for share in shares),
         excludes={name: reason for model in models for name, reason in model.excludes.items()},
+        inputs=inputs,
     )
 
 
@@ -252,7 +263,6 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
             ("featuriser", each.featurizer),
             ("standardisation", each.standardize),
             ("encoding", each.encoding),
-            ("feature columns and molecule features", each.inputs),
         ]
 
     for (what, one), (_, other) in zip(described(first), described(model), strict=True):
@@ -261,6 +271,11 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
                 f"only models with the same {what} can be joined: model 1 has {one}, and model "
                 f"{number} has {other}"
             )
+    if not (first.inputs.is_start_of(model.inputs) or model.inputs.is_start_of(first.inputs)):
+        raise ConfigError(
+            f"only models with the same feature columns and molecule features can be joined; those "
+            f"of model {number} differ from those of model 1"
+        )
 
 
 def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, float]]:

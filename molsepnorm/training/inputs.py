@@ -14,7 +14,10 @@ from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["fit_inputs", "with_inputs"]
+__all__ = ["fit_inputs", "probe_inputs", "with_inputs"]
+
+_MAX_MOLECULES = 30_000
+"""Maximum number of molecules whose Morgan counts the probe reads; they take 8 kB each."""
 
 
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
@@ -56,6 +59,23 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     return ExtraInputs(
         columns, COUNTS * ("morgan" in chosen), DESCRIPTORS if "rdkit" in chosen else ()
     )
+
+
+def probe_inputs(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> ExtraInputs:
+    """Return the inputs that the probe of fine-tuning may read: Morgan counts too, if the network
+    reads nothing beside atoms and bonds.
+
+    Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
+    large tables, for which the probe uses a sample of the molecules.
+    """
+    molecules = len(dataset.store)
+    if inputs.width or (config.data.table is None and not config.data.in_memory):
+        return inputs
+    if dataset.smiles is None or dataset.store.features is not None or molecules > _MAX_MOLECULES:
+        return inputs
+    from molsepnorm.molecules.featurize.descriptors import COUNTS
+
+    return ExtraInputs(morgan=COUNTS)
 
 
 def _in_training(name: str) -> Callable[[int], str]:

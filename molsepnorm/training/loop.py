@@ -94,7 +94,8 @@ class Trainer:
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network
-            model = replace(model, partners=(partner,), weights=(0.5, 0.5))
+            inputs = probe.inputs
+            model = replace(model, inputs=inputs, partners=(partner,), weights=(0.5, 0.5))
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)

@@ -137,7 +137,8 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
     head.load_state_dict({name: torch.as_tensor(each) for name, each in content.items()})
     body.config = replace(body.config, head="kernel", centers=len(found.centers))
     body.head = head.to(body.embedding.graph_token.device)
-    return replace(model, network=body)
+    inputs = replace(model.inputs, morgan=body.config.counts or model.inputs.morgan)
+    return replace(model, network=body, inputs=inputs)
 
 
 def _read_by_layer(network: Graphormer, counts: int = 0) -> Graphormer:

@@ -30,7 +30,7 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import load_weights, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.inputs import fit_inputs, with_inputs
+from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
@@ -156,10 +156,16 @@ def _train(
         torch.manual_seed(config.run.seed)
         kind, read = OBJECTIVES[config.objective.name], dataset
         dataset = world.main_process_first(lambda: kind.prepare(config, read, callback.on_progress))
-        inputs = fit_inputs(config, dataset)
-        encoded = dataset
+        excludes, probe = {} if start is None else start.excludes, None
+        if resume:
+            assert isinstance(run, RunFolder)
+            excludes, probe = run.excludes(), run.probe()
+        inputs, encoded = fit_inputs(config, dataset), dataset
+        given = inputs if probe is None else probe.inputs
+        if start is not None and _is_probed(config):
+            given = probe_inputs(config, dataset, inputs)
         dataset = world.main_process_first(
-            lambda: with_inputs(encoded, inputs, callback.on_progress)
+            lambda: with_inputs(encoded, given, callback.on_progress)
         )
         task, dataset = kind.fit_task(config, dataset)
         plain = architecture(config)
@@ -168,10 +174,6 @@ def _train(
         values = dataset.store.features
         if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
             network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
-        excludes, probe = {} if start is None else start.excludes, None
-        if resume:
-            assert isinstance(run, RunFolder)
-            excludes, probe = run.excludes(), run.probe()
         model = PropertyModel(
             *(network, dataset.store.featurizer, task, config.objective.name, excludes, inputs),
             standardize=config.data.standardize,
