@@ -118,6 +118,14 @@ def test_the_standard_forms_are_computed_once(salts, tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
+def test_merged_rows_have_the_users_smiles(salts):
+    """A salt and its acid are rows of one molecule."""
+    config = DataConfig(table=salts, targets=["y"], standardize="parent", duplicates="mean")
+    dataset = load(config, OGB)
+    assert [each.smiles for each in dataset.merged] == SALTS
+    assert len(np.concatenate([*dataset.splits.values()])) == 20
+
+
 def test_rejected_rows_have_the_users_smiles(tmp_path, monkeypatch):
     path = tmp_path / "my.csv"
     rows = ["O[Na].C1CC", *ACIDS]

@@ -113,7 +113,7 @@ def _merged(
     dataset: Dataset, groups: Sequence[np.ndarray], location: Callable[[int], str]
 ) -> Dataset:
     """Return the data set with the labels of each group in its first molecule."""
-    rows, smiles = dataset.store.rows, dataset.smiles
+    rows, smiles = dataset.store.rows, dataset.written or dataset.smiles
     assert smiles is not None
     labels = dataset.labels.copy()
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds.copy()
