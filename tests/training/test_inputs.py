@@ -76,6 +76,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     table = write(folder / "measured.csv", measured())
     settings = {**SETTINGS, "data.molecule_features": ["rdkit", "morgan"]}
+    settings["data.standardize"] = "salts"
     train(load_config(table, overrides=settings), folder / "run")
     return folder / "run"
 
@@ -145,6 +146,13 @@ def test_every_extra_input_changes_the_embedding(run):
     other = predictor.embed(["CCN"], columns={"temperature": [298.15], "assay": ["A"]})
     changed = np.flatnonzero(other.molecules[0, 16:] != found[0])
     assert changed.min() >= 3 and (changed < 3 + 2048).any() and (changed >= 3 + 2048).any()
+
+
+def test_descriptors_are_those_of_the_standardised_molecule(run):
+    predictor = Predictor.from_pretrained(run)
+    columns = {"temperature": [300, 300], "assay": ["A", "A"]}
+    salt, parent = predictor.embed(["Oc1ccccc1.Cl", "Oc1ccccc1"], columns=columns).molecules[:, 16:]
+    np.testing.assert_array_equal(salt, parent)
 
 
 def test_embed_writes_a_table_with_feature_columns(run, tmp_path):
