@@ -64,7 +64,7 @@ def test_the_test_predictions_have_both_scales(run):
     config, result = run
     source = _rows(config.data.table)
     predictions = _rows(result.folder / "predictions_test.csv")
-    assert list(predictions[0])[2:] == [
+    assert list(predictions[0])[2:6] == [
         *("ic50_nM", "ic50_nM_pic50", "ic50_nM_pred", "ic50_nM_pic50_pred")
     ]
     bounds = 0
@@ -104,6 +104,23 @@ def test_the_scores_are_those_of_exact_labels_on_the_learned_scale(run):
     assert about["replicates"]["sd"] == pytest.approx(math.log10(2) / math.sqrt(2), rel=1e-4)
     constant = metrics["test_constant"]["mae"]
     assert np.isfinite(constant)
+
+
+@pytest.mark.usefixtures("baselines")
+def test_the_baseline_is_scored_as_the_network_is(assay, tmp_path):
+    result = train(assay(), tmp_path / "run")
+    rows = _rows(result.folder / "predictions_test.csv")
+    exact = [row for row in rows if row["ic50_nM"][0] != ">"]
+    assert len(exact) < len(rows)
+    errors = [
+        float(row["ic50_nM_pic50"]) - (9 - math.log10(float(row["ic50_nM_forest"])))
+        for row in exact
+    ]
+    metrics = result.metrics
+    assert metrics["baseline"]["test"]["mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-4)
+    difference = metrics["test"]["mae"] - metrics["baseline"]["test"]["mae"]
+    ends = metrics["baseline_difference"]["mae"]["interval_95"]
+    assert ends[0] <= difference <= ends[1]
 
 
 def test_no_row_is_lost(run):
