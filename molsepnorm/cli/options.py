@@ -101,13 +101,13 @@ def setting_options(
             if (names and not either & {*names}) or either & {*without}:
                 continue
             choice = click.Choice(setting["choices"]) if setting["choices"] else None
+            flag: dict[str, Any] = {"is_flag": True, "flag_value": not setting["default"]}
             command = option(
                 _parameter(setting),
                 *setting["options"],
                 heading=setting["heading"],
                 type=choice or _TYPES.get(setting["type"]),
-                is_flag=setting["type"] == "yes or no",
-                flag_value=setting["type"] == "yes or no" and not setting["default"],
+                **(flag if setting["type"] == "yes or no" else {}),
                 callback=split_names if setting["type"] == "list" else None,
                 default=setting["default"] if defaults else None,
                 show_default=False,
