@@ -66,7 +66,7 @@ def with_baseline(
     molecules. Its scores are the entry `baseline`. The entry `baseline_difference` holds the test
     scores of the model minus those of the forest, with 95 % intervals of a paired bootstrap.
 
-    The forest takes at most a quarter of the time of the run, or twenty seconds if that is more. If it
+    The forest takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
     needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name, runs
     without targets and `run.baseline: false` have no baseline. Neither have molecules that are not
     SMILES; `callback.on_warning` is then called, too.

@@ -79,6 +79,8 @@ OPTIONS = {
     "standardize": ("parent", "parent"),
     "on-invalid": ("fail", "fail"),
     "epochs": ("7", 7),
+    "ensemble": ("5", 5),
+    "ensemble-by": ("folds", "folds"),
     "budget": ("11m", "11m"),
     "batch-size": ("9", 9),
     "seed": ("11", 11),
