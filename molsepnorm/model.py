@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -24,6 +25,7 @@ from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mea
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.forest.forest import Forest
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import Level
@@ -48,6 +50,7 @@ of one network that does not standardise structures is written as version 1."""
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
 
+_FOREST = "forest-{}."  # prefix of a forest's tensors, counted from 1
 _PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # `molsepnorm convert` writes the last one
@@ -93,9 +96,18 @@ class PropertyModel:
     standardize: Level = "none"
     """How far structures are standardised before the networks read them; see
     `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
+    forests: tuple[Forest, ...] = ()
+    """Random forests of all `inputs`, whose mean is blended with that of the networks."""
+    forest_share: float = 0.0
+    """Weight of the forests in the prediction; 0 without forests."""
 
     def __post_init__(self) -> None:
         _require_shares(self.weights, len(self.networks))
+        if not 0 <= self.forest_share <= 1 or (self.forest_share > 0) != bool(self.forests):
+            raise ConfigError(
+                f"forest_share must be 0 without forests, and otherwise in 0 < s ≤ 1; got "
+                f"{self.forest_share!s:.40} for {len(self.forests)} forest(s)"
+            )
 
     @property
     def networks(self) -> tuple[Graphormer, ...]:
@@ -113,6 +125,20 @@ class PropertyModel:
         if len(predictions) == 1:
             return predictions[0]
         return sum(w * each for w, each in zip(self.weights, predictions, strict=True))
+
+    def blended(self, predictions: np.ndarray, features: np.ndarray | None) -> np.ndarray:
+        """Return predictions of the networks (G, O), blended with those of the forests.
+
+        Args:
+            predictions: the mean of the networks.
+            features: float32 (G, F), the molecule-level features, of which the last are `inputs`.
+        """
+        if not self.forests:
+            return predictions
+        assert features is not None
+        inputs = features[:, features.shape[1] - self.inputs.width :]
+        forests = np.mean([forest.predict(inputs) for forest in self.forests], axis=0)
+        return (1 - self.forest_share) * predictions + self.forest_share * forests
 
     @property
     def encoding(self) -> EncodingSpec:
@@ -159,6 +185,9 @@ class PropertyModel:
         for number, partner in enumerate(self.partners, start=1):
             state = partner.state_dict().items()
             tensors |= {_PARTNER.format(number) + name: each for name, each in state}
+        for number, forest in enumerate(self.forests, start=1):
+            content = forest.tensors().items()
+            tensors |= {_FOREST.format(number) + name: each for name, each in content}
         weights = save({name: tensor.contiguous() for name, tensor in tensors.items()})
         about: dict[str, Any] = {
             "schema": SCHEMA if self.partners or self.standardize != "none" else 1,
@@ -173,6 +202,8 @@ class PropertyModel:
             about["objective"] = self.objective
         if self.excludes:
             about["excludes"] = self.excludes
+        if self.forests:
+            about["forest_share"] = self.forest_share
         if self.partners:
             about["partners"] = [asdict(partner.config) for partner in self.partners]
             about["weights"] = list(self.weights)
@@ -223,12 +254,14 @@ class PropertyModel:
                 f"{folder / _CONFIG} does not describe a model: {_brief(error)}"
             ) from error
         try:
+            forests = _forests(weights)
             network, *partners = _networks(configs, weights)
             excludes |= read_exclusions(folder)
             objective = about.get("objective", SUPERVISED)
             return PropertyModel(
                 *(network, featurizer, task, objective, excludes),
                 *(inputs, tuple(partners), shares, standardize),
+                *(forests, about.get("forest_share", 0.0)),
             )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
@@ -246,6 +279,18 @@ def _networks(configs: Sequence[GraphormerConfig], weights: dict[str, Tensor]) -
         network.load_state_dict({name.removeprefix(prefix): weights.pop(name) for name in own})
         networks.append(network.eval())
     return networks[::-1]
+
+
+def _forests(weights: dict[str, Tensor]) -> tuple[Forest, ...]:
+    """Remove the tensors of the forests from the weights, and return the forests."""
+    forests: list[Forest] = []
+    while True:
+        prefix = _FOREST.format(len(forests) + 1)
+        own = [name for name in weights if name.startswith(prefix)]
+        if not own:
+            return tuple(forests)
+        found = {name.removeprefix(prefix): weights.pop(name) for name in own}
+        forests.append(Forest.from_tensors(found))
 
 
 def _require_shares(weights: Sequence[float], count: int) -> None:

@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -36,7 +37,6 @@ from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
 from molsepnorm.training import baseline
-from molsepnorm.training.objectives import Results
 
 # Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
 if not torch.cuda.is_available():
@@ -75,18 +75,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_baselines() -> Iterator[Callable[..., Results]]:
+def no_baselines() -> Iterator[Callable[..., Any]]:
     """Runs in this process have no baseline, since its forest takes longer than a tiny network."""
-    real = baseline.with_baseline
+    real = baseline.fit_baseline
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baseline, "with_baseline", lambda results, *_: results)
+        patch.setattr(baseline, "fit_baseline", lambda *_: None)
         yield real
 
 
 @pytest.fixture
-def baselines(no_baselines: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
+def baselines(no_baselines: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of a test have their baseline."""
-    monkeypatch.setattr(baseline, "with_baseline", no_baselines)
+    monkeypatch.setattr(baseline, "fit_baseline", no_baselines)
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ MAY_IMPORT = {
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
-    "forest": BASE | {"molecules", "tasks"},
+    "forest": BASE | {"tasks"},
     "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
-    "model": BASE | {"molecules", "nn", "tasks", "pretrained"},
+    "model": BASE | {"molecules", "nn", "tasks", "pretrained", "forest"},
     "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }

@@ -104,12 +104,7 @@ class Forest:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the forest as tensors by name, for a file that `from_tensors` can read."""
-        from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
-
-        arrays = {
-            "medians": self.medians,
-            "descriptors": np.frombuffer("\n".join(DESCRIPTORS).encode(), dtype=np.uint8).copy(),
-        }
+        arrays = {"medians": self.medians}
         for number, trees in enumerate(self.targets):
             arrays |= {f"{number}.{name}": each for name, each in vars(trees).items()}
         return {name: torch.from_numpy(each) for name, each in arrays.items()}
@@ -119,31 +114,19 @@ class Forest:
         """Return the forest that `tensors` was called on.
 
         Raises:
-            ModelError: the tensors are not those of a forest, or the installed version of RDKit
-                does not have a descriptor that the forest reads.
+            ModelError: the tensors are not those of a forest.
         """
-        from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, RDKIT_VERSION
-
         try:
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            names = bytes(arrays["descriptors"]).decode().split("\n")
-            if missing := sorted({*names} - {*DESCRIPTORS}):
-                raise ModelError(
-                    f"the forest reads descriptors that RDKit {RDKIT_VERSION} does not have: "
-                    f"{', '.join(missing)}. Install the version of RDKit that it was trained with"
-                )
-            # other versions of RDKit may have more descriptors, or another order
-            columns = np.array([*range(COUNTS), *(COUNTS + DESCRIPTORS.index(n) for n in names)])
-            medians = np.zeros(COUNTS + len(DESCRIPTORS), dtype=np.float32)
-            medians[columns] = arrays["medians"]
-            targets: list[Trees] = []
+            medians, targets = arrays["medians"], list[Trees]()
             while f"{len(targets)}.roots" in arrays:
                 found = {each.name: arrays[f"{len(targets)}.{each.name}"] for each in fields(Trees)}
-                found["features"] = columns.astype(np.int16)[found["features"]]
                 targets.append(Trees(**found))
-            if not targets:
+            if not targets or medians.ndim != 1:
                 raise ValueError("there are no trees")
-        except (LookupError, ValueError, TypeError) as error:
+            if (largest := max(trees.features.max(initial=0) for trees in targets)) >= len(medians):
+                raise ValueError(f"a tree reads feature {largest} of {len(medians)}")
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
             raise ModelError(f"these are not the tensors of a forest: {error}") from error
         return Forest(medians, tuple(targets))
 

@@ -21,6 +21,7 @@ from molsepnorm.nn.graphormer import Graphormer
 __all__ = [
     "Precision",
     "autocast",
+    "features_of",
     "infer",
     "on_device",
     "pick_device",
@@ -101,7 +102,14 @@ def predict(
     model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
 ) -> np.ndarray:  # float32 (G, O)
     """Return the model's predictions for molecules, on the scale that is learned."""
-    return model.mean(predict_each(model, tensors, graphs, precision))
+    mean = model.mean(predict_each(model, tensors, graphs, precision))
+    return model.blended(mean, features_of(tensors, graphs))
+
+
+def features_of(tensors: GraphTensors, graphs: np.ndarray) -> np.ndarray | None:  # (G, F)
+    """Return the molecule-level features of some molecules; None if there are none."""
+    index = torch.from_numpy(graphs).to(tensors.num_atoms.device)
+    return None if tensors.features is None else tensors.features[index].cpu().numpy()
 
 
 def predict_each(

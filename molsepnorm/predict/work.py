@@ -215,8 +215,9 @@ class Run:
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self.device)
             each = predict_each(self.model, tensors, np.arange(len(rows)), self.precision)
-            values[rows] = mean = self.model.mean(each)
+            mean = self.model.mean(each)
             spread[rows] = np.sqrt(self.model.mean([(one - mean) ** 2 for one in each]))
+            values[rows] = self.model.blended(mean, encoded.features)
         finite, errors = np.isfinite(values), list(prepared.errors)
         failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
         for row in failed:

@@ -4,54 +4,88 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
-from molsepnorm.tasks import ExtraInputs, Task, json_scores
+from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.tasks import ExtraInputs, Loss, Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Results
+from molsepnorm.training.objectives.supervised import score
 from molsepnorm.training.structures import structure_features
 
-__all__ = ["comparison", "dataset_features", "with_baseline"]
+__all__ = [
+    "Baseline",
+    "blend",
+    "comparison",
+    "fit_baseline",
+    "require_blendable",
+    "with_baseline",
+]
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
 
 
-def dataset_features(
-    dataset: Dataset,
-    inputs: ExtraInputs,
-    progress: Callable[[int, int], None],
-    processes: int | None = None,
-) -> np.ndarray:  # float32 (G, F)
-    """Return Morgan counts, descriptors and the inputs from columns of the table.
+def full_inputs(inputs: ExtraInputs) -> ExtraInputs:
+    """Return the inputs of a forest: the columns of the table, Morgan counts and descriptors."""
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS
+
+    return ExtraInputs(inputs.columns, COUNTS, DESCRIPTORS)
+
+
+def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
+    """Raise a `ConfigError` if no forest can be blended with the network.
 
     Args:
-        dataset: molecules with their SMILES.
-        inputs: the inputs of the model; its columns are read here, too.
-        progress, processes: as for `structure_features`.
-
-    Raises:
-        InvalidMolecule: RDKit cannot read a SMILES.
-        StorageError: the cache cannot be written.
+        config: the configuration of the run.
+        dataset: its data.
+        inputs: the inputs of the network beside the atoms and bonds.
     """
-    assert dataset.smiles is not None
-    smiles = [dataset.smiles[row] for row in dataset.store.rows]
-    found = structure_features(smiles, ("counts", "descriptors"), progress, processes)
-    cells = [dataset.columns[name] for name in inputs.names]
-    columns, _ = inputs.encode_columns(cells, len(smiles))
-    parts = found["counts"], found["descriptors"], columns
-    return np.concatenate(parts, axis=1, dtype=np.float32)
+    problem = None
+    if config.objective.name != SUPERVISED:
+        problem = f"the objective {config.objective.name} has no predictions"
+    elif config.data.dataset is not None or dataset.smiles is None:
+        problem = f"{dataset.name} is not a table with SMILES"
+    elif not inputs.is_start_of(full_inputs(inputs)):
+        problem = "data.molecule_features has rdkit without morgan: name both or neither"
+    if problem is not None:
+        raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
 
 
-def with_baseline(
-    results: Results,
+@dataclass(frozen=True)
+class Baseline:
+    """Random forests, and their predictions."""
+
+    forests: tuple[Forest, ...]
+    """One, or one for each fold of an ensemble."""
+    graphs: Mapping[str, np.ndarray]
+    """int64 [n]: the molecules of `val` and `test`."""
+    predictions: Mapping[str, np.ndarray]
+    """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
+    seconds: float
+
+    def scores(self, dataset: Dataset, task: Task) -> dict[str, Any]:
+        """Return the entry `baseline` of `metrics.json`."""
+        return {
+            **{
+                split: json_scores(task.scores(each, dataset.exact_labels[self.graphs[split]]))
+                for split, each in self.predictions.items()
+            },
+            "trees": sum(each.trees for each in self.forests),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def fit_baseline(
     config: TrainConfig,
     splits: Sequence[Dataset],
     task: Task,
@@ -59,20 +93,15 @@ def with_baseline(
     callback: Callback,
     seconds: float,
     threads: int,
-) -> Results:
-    """Return the results of a model with those of a random forest beside them.
+) -> Baseline | None:
+    """Fit a random forest to the training molecules, and predict those of validation and test.
 
-    The forest is fitted to the training molecules and scored on the same validation and test
-    molecules. Its scores are the entry `baseline`. The entry `baseline_difference` holds the test
-    scores of the model minus those of the forest, with 95 % intervals of a paired bootstrap.
-
-    The forest takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
-    needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name, runs
-    without targets and `run.baseline: false` have no baseline. Neither have molecules that are not
-    SMILES; `callback.on_warning` is then called, too.
+    A baseline takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
+    needs more, it has fewer trees, and `callback.on_warning` is called; a forest that is blended
+    has all trees. Data sets with a name, runs without targets and `run.baseline: false` have no
+    baseline. Neither have molecules that are not SMILES; `callback.on_warning` is then called, too.
 
     Args:
-        results: the results of the model.
         config: the configuration of the run.
         splits: the data set; for an ensemble by folds, once with the split of each fold. The trees
             are then divided among the folds.
@@ -82,24 +111,24 @@ def with_baseline(
         seconds: time that the run took so far.
         threads: number of CPU threads.
     """
-    dataset, predicted = splits[0], results.predictions
-    if not config.run.baseline or config.data.dataset is not None or predicted is None:
-        return results
+    dataset = splits[0]
+    if not config.run.baseline or config.data.dataset is not None or not task.targets:
+        return None
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
-        return results
+        return None
     started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        features = dataset_features(dataset, inputs, callback.on_progress, threads)
+        features = _features(dataset, full_inputs(inputs), callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
-        return results
-    left = max(limit - (time.perf_counter() - started), 0.0)
-    forests = [
-        _fit(features, each, task, config, threads, left / len(splits), len(splits))
-        for each in splits
-    ]
+        return None
+    left = max(limit - (time.perf_counter() - started), 0.0) / len(splits)
+    allowed = None if config.run.blend else left
+    forests = tuple(
+        _fit(features, each, task, config, threads, allowed, len(splits)) for each in splits
+    )
     trees, wanted = sum(each.trees for each in forests), TREES // len(splits) * len(splits)
     if trees < wanted:
         callback.on_warning(
@@ -108,24 +137,101 @@ def with_baseline(
         )
     val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
     pairs = zip(forests, val, strict=True)
-    by_split = {
+    predictions = {
         "val": np.concatenate([forest.predict(features[graphs]) for forest, graphs in pairs]),
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
-    labels = {"val": dataset.exact_labels[np.concatenate(val)], "test": dataset.exact_labels[test]}
-    scores: dict[str, Any] = {
-        split: json_scores(task.scores(each, labels[split])) for split, each in by_split.items()
-    }
-    own, other = results.scores["test"], scores["test"]
-    ends = task.intervals(predicted, labels["test"], minus=by_split["test"])
+    graphs = {"val": np.concatenate(val), "test": test}
+    return Baseline(forests, graphs, predictions, time.perf_counter() - started)
+
+
+def with_baseline(
+    results: Results, baseline: Baseline | None, dataset: Dataset, task: Task
+) -> Results:
+    """Return the results of a model with those of its baseline beside them.
+
+    The entry `baseline_difference` holds the test scores of the model minus those of the baseline,
+    with 95 % intervals of a paired bootstrap.
+    """
+    if baseline is None or results.predictions is None:
+        return results
+    scores, other = baseline.scores(dataset, task), baseline.predictions["test"]
+    own, labels = results.scores["test"], dataset.exact_labels[baseline.graphs["test"]]
     differences = {
-        name: {"difference": own[name] - other[name], "interval_95": list(interval)}
-        for name, interval in ends.items()
-        if own[name] is not None and other[name] is not None
+        name: {"difference": own[name] - scores["test"][name], "interval_95": list(interval)}
+        for name, interval in task.intervals(results.predictions, labels, minus=other).items()
+        if own[name] is not None and scores["test"][name] is not None
     }
-    scores |= {"trees": trees, "seconds": round(time.perf_counter() - started, 1)}
     entries = {**results.scores, "baseline": scores, "baseline_difference": differences}
-    return results._replace(scores=entries, baseline=by_split["test"])
+    return results._replace(scores=entries, baseline=other)
+
+
+def blend(
+    model: PropertyModel,
+    results: Results,
+    baseline: Baseline | None,
+    dataset: Dataset,
+    callback: Callback,
+) -> tuple[PropertyModel, Results]:
+    """Return the model and the results with the forests blended in, if that helps in validation.
+
+    The share of the forests has the smallest validation loss, in steps of 0.05.
+
+    Args:
+        model: the networks.
+        results: their results.
+        baseline: the forests.
+        dataset: the data of the run.
+        callback: receives a warning if the forests do not help.
+    """
+    if baseline is None or results.predictions is None or results.val_predictions is None:
+        return model, results
+    own = {"val": results.val_predictions, "test": results.predictions}
+    labels = torch.from_numpy(dataset.labels[baseline.graphs["val"]])
+    bounds = None if dataset.bounds is None else dataset.bounds[baseline.graphs["val"]]
+
+    def mixed(split: str, share: float) -> np.ndarray:
+        return (1 - share) * own[split] + share * baseline.predictions[split]
+
+    def loss(share: float) -> float:
+        outputs = model.task.outputs_of(torch.from_numpy(mixed("val", share)))
+        given = None if bounds is None else torch.from_numpy(bounds)
+        return float(Loss(model.task)(outputs, labels, None, given)[0])
+
+    share = min((step / 20 for step in range(21)), key=loss)
+    if not share:
+        callback.on_warning(
+            "The random forest is not blended in, because the validation loss is lower without it."
+        )
+        return model, results
+    splits = ("val", "test")
+    found = score(
+        dataset, model.task, baseline.graphs, {split: mixed(split, share) for split in splits}
+    )
+    entry = {"forest_share": share, "network": {split: results.scores[split] for split in splits}}
+    blended = replace(
+        model,
+        forests=baseline.forests,
+        forest_share=share,
+        inputs=full_inputs(model.inputs),
+    )
+    return blended, found._replace(scores={**found.scores, "blend": entry})
+
+
+def _features(
+    dataset: Dataset,
+    inputs: ExtraInputs,
+    progress: Callable[[int, int], None],
+    processes: int | None,
+) -> np.ndarray:  # float32 (G, F)
+    """Return the inputs of a forest for all molecules."""
+    assert dataset.smiles is not None
+    smiles = [dataset.smiles[row] for row in dataset.store.rows]
+    found = structure_features(smiles, ("counts", "descriptors"), progress, processes)
+    cells = [dataset.columns[name] for name in inputs.names]
+    columns, _ = inputs.encode_columns(cells, len(smiles))
+    parts = columns, found["counts"], found["descriptors"]
+    return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 def _fit(
@@ -134,7 +240,7 @@ def _fit(
     task: Task,
     config: TrainConfig,
     threads: int,
-    seconds: float,
+    seconds: float | None,
     parts: int,
 ) -> Forest:
     """Return a forest of the training molecules, with one of so many parts of the trees.
@@ -155,7 +261,7 @@ def _fit(
 
 
 def comparison(metrics: Mapping[str, Any]) -> str | None:
-    """Return a sentence that compares the network with its baseline, from the content of
+    """Return a sentence that compares the model with its baseline, from the content of
     `metrics.json`; None without a baseline, or if the difference is undefined."""
     differences = metrics.get("baseline_difference", {})
     name = metrics["chosen_by"]
@@ -167,11 +273,14 @@ def comparison(metrics: Mapping[str, Any]) -> str | None:
     better = found["difference"] >= 0 if metric.higher_is_better else found["difference"] <= 0
     sign = 1 if found["difference"] >= 0 else -1
     low, high = sorted(sign * end for end in found["interval_95"])
+    blended = "blend" in metrics
     sentence = (
-        f"The network is {'better' if better else 'worse'} than a random forest by "
-        f"{abs(found['difference']):.3f} {metric.label} on the test molecules (95 % interval "
-        f"{low:.3f} to {high:.3f})"
+        f"The {'blend' if blended else 'network'} is {'better' if better else 'worse'} than a "
+        f"random forest by {abs(found['difference']):.3f} {metric.label} on the test molecules "
+        f"(95 % interval {low:.3f} to {high:.3f})."
     )
     if low <= 0:
-        return f"{sentence}. The difference is not clear."
-    return f"{sentence}." if better else f"{sentence}. Prefer a forest for this table."
+        return f"{sentence} The difference is not clear."
+    if better or blended:
+        return sentence
+    return f"{sentence} Try --blend forest, or prefer a forest for this table."

@@ -28,7 +28,7 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.inputs import with_inputs
+from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives.supervised import score
 from molsepnorm.training.run import architecture, train_one
 
@@ -78,9 +78,18 @@ def _train_members(
     config: TrainConfig, run: RunFolder, resume: bool, callback: Callback
 ) -> TrainingResult:
     """Train the members that are not finished, join all, and score the joined model."""
+    if _by_folds(config):
+        if config.data.folds not in (None, config.run.ensemble):
+            raise ConfigError(
+                f"run.ensemble_by: folds has a member for each fold, and data.folds is "
+                f"{config.data.folds} where run.ensemble is {config.run.ensemble}: leave it out"
+            )
+        config = config.changed({"data.folds": config.run.ensemble})
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
         first = _load(configs[0], world)
+        if config.run.blend is not None:
+            baseline.require_blendable(config, first, fit_inputs(config, first))
         if resume:
             run.require_same_data(first)
         else:
@@ -119,17 +128,16 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
     count = config.run.ensemble
     if config.objective.name != "supervised":
         raise ConfigError("run.ensemble averages predictions, which pre-training has none of")
-    if _by_folds(config) and config.data.feature_columns:
-        raise ConfigError(
-            "run.ensemble_by: folds does not fit data.feature_columns, since other folds may hold "
-            "other words: use run.ensemble_by: seeds"
-        )
-    if _by_folds(config):
-        config = config.changed({"data.folds": count})
     members = []
     for number in range(count):
         seed = config.run.seed + number
-        single = {"ensemble": 1, "ensemble_by": "seeds", "seed": seed, "baseline": False}
+        single = {
+            "ensemble": 1,
+            "ensemble_by": "seeds",
+            "seed": seed,
+            "baseline": False,
+            "blend": None,
+        }
         fold = {"fold": number} if config.run.ensemble_by == "folds" else {}
         update = {
             "data": config.data.model_copy(update=fold),
@@ -181,9 +189,13 @@ def _finish(
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
-    found = baseline.with_baseline(
-        *(found, config, splits, joined.task, joined.inputs, callback, seconds, threads)
+    forests = baseline.fit_baseline(
+        *(config, splits, joined.task, joined.inputs, callback, seconds, threads)
     )
+    joined.to("cpu")
+    if config.run.blend is not None:
+        joined, found = baseline.blend(joined, found, forests, dataset, callback)
+    found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {
         **members[0],
         "best_epoch": None,
@@ -195,7 +207,7 @@ def _finish(
         ],
         **found.scores,
     }
-    joined.to("cpu").save_pretrained(run.model)
+    joined.save_pretrained(run.model)
     run.finish(dataset, joined.task, found, metrics)
     return metrics
 

@@ -191,6 +191,10 @@ class RunFolder:
             with replacing(self._own) as scratch:
                 scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
 
+    def keep(self, model: PropertyModel) -> None:
+        """Replace the best model by the one that a run ends with."""
+        model.save_pretrained(self.model)
+
     def keep_probe(self, probe: PropertyModel) -> None:
         """Write the model that is averaged with the network, for a run that is resumed."""
         probe.save_pretrained(self._probe)

@@ -31,6 +31,11 @@ class RunInMemory:
         own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
         self._best = replace(model, network=network.eval()), own
 
+    def keep(self, model: PropertyModel) -> None:
+        """Replace the best model by the one that a run ends with."""
+        assert self._best is not None
+        self._best = model, self._best[1]
+
     def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
         """Return the best model, and the other tensors of its objective."""
         assert self._best is not None

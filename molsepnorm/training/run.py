@@ -161,6 +161,8 @@ def _train(
             assert isinstance(run, RunFolder)
             excludes, probe = run.excludes(), run.probe()
         inputs, encoded = fit_inputs(config, dataset), dataset
+        if config.run.blend is not None:
+            baseline.require_blendable(config, dataset, inputs)
         given = inputs if probe is None else probe.inputs
         if start is not None and _is_probed(config):
             given = probe_inputs(config, dataset, inputs)
@@ -227,6 +229,7 @@ def _train(
                 metrics = world.on_main_process(
                     lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
                 )
+            best = run.best()  # which a forest may have been blended with
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result
@@ -259,11 +262,15 @@ def _finish(
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
     best.to("cpu")
-    threads = trainer.threads.threads
-    results = baseline.with_baseline(
-        *(results, config, [dataset], best.task, best.inputs),
-        *(trainer.callback, progress.seconds, threads),
+    task, callback = best.task, trainer.callback
+    forest = baseline.fit_baseline(
+        *(config, [dataset], task, best.inputs),
+        *(callback, progress.seconds, trainer.threads.threads),
     )
+    if config.run.blend is not None:
+        best, results = baseline.blend(best, results, forest, dataset, callback)
+        trainer.folder.keep(best)
+    results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
         "data": dataset.name,
         "chosen_by": best.task.metric,

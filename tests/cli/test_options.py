@@ -79,6 +79,7 @@ OPTIONS = {
     "standardize": ("parent", "parent"),
     "on-invalid": ("fail", "fail"),
     "epochs": ("7", 7),
+    "blend": ("forest", "forest"),
     "ensemble": ("5", 5),
     "ensemble-by": ("folds", "folds"),
     "budget": ("11m", "11m"),

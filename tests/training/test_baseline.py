@@ -246,11 +246,11 @@ def test_an_ensemble_has_one_baseline(few_trees, configure, tmp_path, rows_of, s
     ("metric", "difference", "interval", "expected"),
     [
         ("rmse", -0.05, (-0.09, -0.01), "better than a random forest by 0.050 RMSE .*0.010 to"),
-        ("rmse", 0.05, (0.01, 0.09), "worse than .* 0.050 RMSE .*0.010 to 0.090.*Prefer a forest"),
+        ("rmse", 0.05, (0.01, 0.09), "worse than .* 0.050 RMSE .*0.010 to 0.090.*prefer a forest"),
         ("rmse", -0.05, (-0.11, 0.01), "better .* -0.010 to 0.110.*The difference is not clear"),
         ("rmse", 0.05, (-0.01, 0.11), "worse .* -0.010 to 0.110.*The difference is not clear"),
         ("roc_auc", 0.05, (0.01, 0.09), "better than a random forest by 0.050 ROC-AUC .*0.010 to"),
-        ("roc_auc", -0.05, (-0.09, -0.01), "worse .* 0.050 ROC-AUC .*0.010 to 0.090.*Prefer"),
+        ("roc_auc", -0.05, (-0.09, -0.01), "worse .* 0.050 ROC-AUC .*0.010 to 0.090.*prefer"),
         ("roc_auc", 0.0, (0.0, 0.0), "better .* 0.000 ROC-AUC .*The difference is not clear"),
     ],
 )

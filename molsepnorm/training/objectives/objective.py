@@ -55,6 +55,8 @@ class Results(NamedTuple):
     """Entries of `metrics.json`: `val` and `test`, each with scores by name, and any others."""
     predictions: np.ndarray | None
     """float32 [n, O]: predictions for the test split; None if the model does not predict."""
+    val_predictions: np.ndarray | None = None
+    """float32 [n, O]: predictions for the validation split."""
     baseline: np.ndarray | None = None
     """float32 [n, O]: predictions of the baseline for the test split; None if there is none."""
 

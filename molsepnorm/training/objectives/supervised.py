@@ -148,7 +148,7 @@ def score(
     entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
     if about := dataset.about_labels({**dataset.splits, **graphs}):
         entries["labels"] = about
-    return Results(entries, predicted)
+    return Results(entries, predicted, predictions["val"])
 
 
 def _require_exact_labels(dataset: Dataset) -> None:

@@ -1,0 +1,140 @@
+"""Blends: a random forest and networks as one model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.forest.forest import Forest
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
+from molsepnorm.predict import Predictor
+from molsepnorm.tasks import Loss
+from molsepnorm.training import Callback, evaluate, load_config, train
+
+SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, baselines):
+    """Forests of a few trees."""
+    from molsepnorm.training import baseline
+
+    monkeypatch.setattr(baseline, "TREES", 12)
+
+
+def of(table, settings=None):
+    """Labels that the structure determines, and two kinds of targets."""
+    return table({"y": [1.0, 2.5, 0.2, 3.1, 4.0, 2.2], "active": [0, 1, 0, 1, 1]}, settings or {})
+
+
+def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:
+    return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
+
+
+def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp_path, rows_of):
+    """Its predictions, its scores, and those of both parts in metrics.json."""
+    config = of(with_columns, {**SETTINGS, "data.targets": ["y", "active"]})
+    metrics = train(config, tmp_path / "run").metrics
+    share = metrics["blend"]["forest_share"]
+    assert 0 < share <= 1
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    assert model.forest_share == share and len(model.forests) == 1
+    alone = PropertyModel(model.network, model.featurizer, model.task)
+    table = load_config(config=tmp_path / "run" / "config.yaml").data
+    losses = {}
+    for split in ("val", "test"):
+        dataset = evaluate(tmp_path / "run", table, split).dataset
+        smiles = [dataset.smiles[row] for row in dataset.store.rows[dataset.splits[split]]]
+        own = predicted(alone, smiles)
+        forest = model.forests[0].predict(structure_inputs(smiles, True, DESCRIPTORS))
+        both = (1 - share) * own + share * forest
+        np.testing.assert_allclose(predicted(model, smiles), both, rtol=1e-4, atol=1e-5)
+        labels = torch.from_numpy(dataset.labels[dataset.splits[split]])
+        found = metrics[split], metrics["blend"]["network"][split], metrics["baseline"][split]
+        for entries, each in zip(found, (both, own, forest), strict=True):
+            scores = model.task.scores(each.astype(np.float32), labels.numpy())
+            assert entries["mae"] == pytest.approx(scores["mae"], rel=1e-4)
+        if split == "val":
+            for step in range(21):
+                mixed = torch.from_numpy((1 - step / 20) * own + step / 20 * forest)
+                loss, _ = Loss(model.task)(model.task.outputs_of(mixed), labels)
+                losses[step / 20] = float(loss)
+    assert min(losses, key=losses.get) == share
+    row = rows_of(tmp_path / "run" / "predictions_test.csv")[0]
+    assert float(row["y_pred"]) == pytest.approx(both[0, 0], rel=1e-4)
+    assert float(row["y_forest"]) == pytest.approx(forest[0, 0], rel=1e-4)
+
+
+def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
+    )
+    said = []
+
+    class Spy(Callback):
+        def on_warning(self, message):
+            said.append(message)
+
+    result = train(
+        of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=Spy()
+    )
+    assert "blend" not in result.metrics and not result.model.forests
+    assert any("is not blended in, because the validation loss is lower without" in s for s in said)
+
+
+def test_a_blend_without_a_folder(with_columns):
+    import molsepnorm
+
+    smiles = ["C" * n for n in range(1, 30)]
+    settings = {**SETTINGS, "model.layers": 1, "run.batch_size": 8}
+    result = molsepnorm.fit(smiles, [float(n) for n in range(29)], overrides=settings)
+    assert bool(result.model.forests) == ("blend" in result.metrics)
+
+
+@pytest.mark.parametrize("by", ["seeds", "folds"])
+def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path, by):
+    """By folds it has a forest for each fold."""
+    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3, "run.ensemble_by": by}
+    result = train(of(with_columns, settings), tmp_path / "run")
+    assert result.finished and len(result.metrics["members"]) == 3
+    if share := result.metrics.get("blend", {}).get("forest_share"):
+        model = PropertyModel.from_pretrained(tmp_path / "run")
+        assert model.forest_share == share
+        assert len(model.forests) == (3 if by == "folds" else 1)
+        table = load_config(config=tmp_path / "run" / "config.yaml").data
+        scores = evaluate(tmp_path / "run", table, "test").scores
+        assert scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-4)
+
+
+def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path):
+    train(of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    assert model.forests
+    model.save_pretrained(tmp_path / "copy")
+    smiles = ["CCO", "c1ccccc1O", "CCCCN"]
+    again = PropertyModel.from_pretrained(tmp_path / "copy")
+    np.testing.assert_array_equal(predicted(again, smiles), predicted(model, smiles))
+    path = tmp_path / "copy" / "config.json"
+    about = json.loads(path.read_text())
+    del about["sha256"], about["forest_share"]
+    path.write_text(json.dumps(about))
+    with pytest.raises(ModelError):
+        PropertyModel.from_pretrained(tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"run.baseline": False}, "run.blend: forest needs the random forest of the baseline"),
+        ({"data.molecule_features": ["rdkit"]}, "has rdkit without morgan: name both or neither"),
+        ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
+    ],
+)
+def test_blends_that_cannot_be_made(with_columns, tmp_path, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        train(of(with_columns, {**SETTINGS, "data.targets": ["y"], **settings}), tmp_path / "run")
