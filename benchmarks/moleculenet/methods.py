@@ -16,15 +16,18 @@ __all__ = ["METHODS", "Commands", "Job", "commands"]
 
 _HERE = Path(__file__).resolve().parent
 _CONFIGS = _HERE.parents[1] / "configs"
-_TABLE = ("--from", "none")
+_TABLE = ("--from", "none", "--no-baseline")
+_TUNED = ("--from", "MODEL")
 _MOLHIV = ("--config", str(_CONFIGS / "ogbg.yaml"), "--preset", "mini", "--epochs", "3")
 _GINE = ("--set=model.local=gine", "--set=model.node_walks=16", "--set=model.pair_walks=16")
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch": _TABLE,
     "scratch-gine": (*_TABLE, *_GINE),
-    "finetuned": ("--from", "MODEL"),
-    "probe": ("--from", "MODEL", "--epochs", "0"),
+    "finetuned": (*_TUNED, "--no-baseline"),
+    "probe": (*_TUNED, "--no-baseline", "--epochs", "0"),
+    "blend": (*_TUNED, "--blend", "forest"),
+    "ensemble": (*_TUNED, "--no-baseline", "--ensemble", "5"),
     "chemprop": (),
 }
 """Options of the training commands; MODEL is the value of run.py's option --model."""
