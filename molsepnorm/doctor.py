@@ -48,7 +48,7 @@ Findings: TypeAlias = Iterator[Verdict | str]
 
 _PACKAGES = (
     *("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic", "safetensors"),
-    *("scikit-learn", "scipy", "pyarrow", "triton", "torch-scatter", "matplotlib"),
+    *("scikit-learn", "scipy", "pyarrow", "triton", "torch-scatter", "matplotlib", "optuna"),
 )
 _PAIRS = (
     ("CCO", "OCC"),

@@ -18,7 +18,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
-    *("scratch", "scratch-gine", "finetuned", "probe", "chemprop"),
+    *("scratch", "scratch-gine", "finetuned", "probe", "blend", "ensemble", "chemprop"),
     *("forest", "forest-third", "lightgbm"),
 )
 
@@ -93,13 +93,13 @@ def test_every_method_has_its_options_seed_and_split() -> None:
         assert " scaffold_split" in text
         written = todo.predict or todo.train
         assert any(argument.endswith(f"{method}-3/predictions.csv") for argument in written)
-    assert methods.commands(job("finetuned")).train[-2:] == ["--from", "start"]
+    assert methods.commands(job("finetuned")).train[-3:] == ["--from", "start", "--no-baseline"]
     assert "--set=model.local=gine" in methods.commands(job("scratch-gine", "molhiv")).train
     assert methods.commands(job("chemprop", "molhiv")).train[-2:] == ["--epochs", "3"]
     assert "--epochs" not in methods.commands(job("chemprop")).train
     for name in ("esol", "molhiv"):
         probe = methods.commands(job("probe", name)).train
-        assert probe[-4:] == ["--from", "start", "--epochs", "0"]
+        assert probe[-5:] == ["--from", "start", "--no-baseline", "--epochs", "0"]
     assert methods.commands(job("forest")).prepare[-1] == "f/features.npy"
     assert methods.commands(job("lightgbm")).train[0] == "bin/python"
 
