@@ -131,7 +131,7 @@ class PropertyModel:
 
         Args:
             predictions: the mean of the networks.
-            features: float32 (G, F), the molecule-level features, of which the last are `inputs`.
+            features: float32 (G, F), the molecule-level features; the last ones are `inputs`.
         """
         if not self.forests:
             return predictions

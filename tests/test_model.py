@@ -103,7 +103,7 @@ def test_several_networks_are_read_back_exactly(tmp_path):
 
 
 def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
-    """Of values and of probabilities; the spread is the weighted standard deviation."""
+    """This holds for values and probabilities; the spread is the weighted standard deviation."""
     model = _joined()
     alone = [
         Predictor(dataclasses.replace(model, network=each, partners=(), weights=(1.0,)))

@@ -182,8 +182,8 @@ class RunConfig(_Section):
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
     """Number of models that are trained and averaged. Their runs are in the folder `members`."""
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
-    """What the members differ in: the random seed (seed, seed + 1, …), or also the fold that
-    validates them, so that every molecule outside the test split is trained on by some members."""
+    """seeds: members differ in the random seed (seed, seed + 1, …). folds: each member is also
+    validated on another fold, so that some members train on any molecule outside the test split."""
     seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for initialisation, shuffling and dropout."""
     device: Annotated[str, "--device", "Hardware"] = "auto"

@@ -97,7 +97,7 @@ class RunFolder:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is something to resume."""
+        """True if there is something to resume."""
         return self.checkpoint.exists() or self.members.exists()
 
     def require_new(self) -> None:

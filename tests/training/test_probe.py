@@ -350,7 +350,7 @@ def with_counts(given: Examples, counts: np.ndarray) -> Examples:
 
 
 def similarity(one: np.ndarray, other: np.ndarray) -> float:
-    """Of two lists of counts; a count above 4 is a 4."""
+    """Return the similarity of two lists of counts; a count above 4 is a 4."""
     one, other = one.clip(max=4), other.clip(max=4)
     return np.minimum(one, other).sum() / np.maximum(one, other).sum()
 
