@@ -226,7 +226,7 @@ def _without_test(dataset: Dataset) -> Dataset:
     used = np.concatenate([splits["train"], splits["val"]])
     labels = np.full_like(dataset.labels, np.nan)
     labels[used] = dataset.labels[used]
-    return replace(dataset, labels=labels, splits=splits, smiles=None)
+    return replace(dataset, labels=labels, splits=splits)
 
 
 def _common_metric(config: TrainConfig, data: Iterable[Dataset]) -> Metric:
