@@ -36,10 +36,10 @@ class Evaluation(NamedTuple):
     """Number of molecules with a prediction that is not finite; its target has no scores."""
     leak: str | None
     """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
-    scores: dict[str, float]
-    """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
     labels: dict[str, dict[str, Any]]
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
+    scores: dict[str, float]
+    """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
 
 
 class Selection(NamedTuple):
@@ -88,7 +88,7 @@ def evaluate(
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     leak = model.leak(data.dataset, allow=True)
     about = dataset.about_labels({split: graphs})
-    return Evaluation(dataset, split, len(graphs), not_finite, leak, scores, about)
+    return Evaluation(dataset, split, len(graphs), not_finite, leak, about, scores)
 
 
 def select(

@@ -12,7 +12,7 @@ from molsepnorm.data.datasets import NAMES
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.training.config import TrainConfig, config_folder, load_config
 
-RECIPES = sorted(config_folder().glob("*.yaml"))
+RECIPES = sorted({*config_folder().glob("*.yaml")} - {config_folder() / "tune.yaml"})
 PRESETS = ("mini", "slim", "base")
 
 

@@ -23,6 +23,7 @@ from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import Callback, load_config, train, train_on
 from molsepnorm.training import probe as probes
+from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe import fit_kernel, fit_linear
@@ -473,7 +474,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     ours, theirs = model.partners[0].state_dict(), alone.model.network.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     config = load_config(config=tmp_path / "run" / "config.yaml")
-    dataset = datasets.load(config.data, model.encoding)
+    dataset = with_inputs(datasets.load(config.data, model.encoding), model.inputs)
     graphs, val = GraphTensors.of(dataset.store), dataset.splits["val"]
     each = [model.task.predictions(infer(one, graphs, val)) for one in model.networks]
     value, chance = (sum(each) / 2)[:, 0].double(), (sum(each) / 2)[:, 1].double()

@@ -59,7 +59,7 @@ def test_a_repeated_molecule_within_one_split_is_no_leak(loaded):
 
 def test_equal_hashes_do_not_make_a_repetition(loaded, monkeypatch):
     """Canonical SMILES decide."""
-    monkeypatch.setattr(leaks, "_graph_hashes", lambda store: np.zeros(len(store), dtype=np.uint64))
+    monkeypatch.setattr(leaks, "graph_hashes", lambda store: np.zeros(len(store), dtype=np.uint64))
     dataset = loaded(["CCO", "COC", "CCN", "CCC"], ["train", "test", "val", "train"])
     assert shared_molecules(dataset) == 0
 
