@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -89,9 +88,11 @@ def load_predictor(
     # search them for garbage takes a quarter of the time of predicting one SMILES.
     gc.disable()
     try:
+        from molsepnorm.devices.threads import usable_cores
         from molsepnorm.predict import Predictor
 
-        return Predictor.from_pretrained(folder, device, processes or _cores(), precision)
+        cores = processes or usable_cores()
+        return Predictor.from_pretrained(folder, device, cores, precision)
     finally:
         gc.freeze()
         gc.enable()
@@ -115,13 +116,6 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
     written = f" to {output}" if output else ""
     failures = f"; {failed:,} could not be {done}, see the column error" if failed else ""
     say(f"{rows:,} rows{written}{failures}", err=True)
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:

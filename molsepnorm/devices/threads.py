@@ -15,7 +15,7 @@ from statistics import median
 
 import torch
 
-__all__ = ["ThreadChooser", "restored_threads", "thread_choices"]
+__all__ = ["ThreadChooser", "restored_threads", "thread_choices", "usable_cores"]
 
 _WARM_UP = 2
 """Steps at the start that are not timed: they allocate memory."""
@@ -161,3 +161,10 @@ def restored_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from molsepnorm.devices.threads import usable_cores
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.writing import (
@@ -95,8 +95,7 @@ def structure_features(
             return _open(path, names, len(smiles))
         except StorageError:
             path.unlink(missing_ok=True)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    _write(path, names, smiles, progress, processes or cores or 1)
+    _write(path, names, smiles, progress, processes or usable_cores())
     return _open(path, names, len(smiles))
 
 
