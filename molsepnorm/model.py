@@ -45,7 +45,7 @@ __all__ = [
 
 SCHEMA = 2
 """Version of the folder's format; it is increased whenever the meaning of an entry changes. A model
-of one network that does not standardise structures is written as version 1."""
+of one network, without forests and standardisation, is written as version 1."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
@@ -108,6 +108,11 @@ class PropertyModel:
                 f"forest_share must be 0 without forests, and otherwise in 0 < s ≤ 1; got "
                 f"{self.forest_share!s:.40} for {len(self.forests)} forest(s)"
             )
+
+    @property
+    def _is_plain(self) -> bool:
+        """True for one network and nothing else, which earlier versions read."""
+        return not (self.partners or self.forests or self.standardize != "none")
 
     @property
     def networks(self) -> tuple[Graphormer, ...]:
@@ -190,7 +195,7 @@ class PropertyModel:
             tensors |= {_FOREST.format(number) + name: each for name, each in content}
         weights = save({name: tensor.contiguous() for name, tensor in tensors.items()})
         about: dict[str, Any] = {
-            "schema": SCHEMA if self.partners or self.standardize != "none" else 1,
+            "schema": 1 if self._is_plain else SCHEMA,
             "molsepnorm": __version__,
             "featurizer": self.featurizer,
             "featurizer_version": featurize.SIZES[self.featurizer].version,
@@ -385,6 +390,7 @@ class _Description:
     weights: list[float] = field(default_factory=lambda: [1.0])
     standardize: Level = "none"
     inputs: ExtraInputs = NO_INPUTS
+    forest_share: float = 0.0
 
 
 def _read_config(path: Path) -> dict[str, Any]:

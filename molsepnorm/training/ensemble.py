@@ -138,7 +138,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
             "baseline": False,
             "blend": None,
         }
-        fold = {"fold": number} if config.run.ensemble_by == "folds" else {}
+        fold = {"fold": number} if _by_folds(config) else {}
         update = {
             "data": config.data.model_copy(update=fold),
             "run": config.run.model_copy(update=single),

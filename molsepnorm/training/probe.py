@@ -289,19 +289,20 @@ def _ridge(
     rotated = centred @ vectors
     projected, groups = rotated.T @ response, _rows_of_molecules(molecules)
     offset, none = np.sqrt(weights), np.zeros(len(weights))
-    best: tuple[float, np.ndarray, np.ndarray] | None = None
-    for penalty in _PENALTIES:
-        shrunk = projected / (values + penalty)[:, None]
-        residual, shrinkage = response - rotated @ shrunk, 1 / (values + penalty)
-        without = _left_out(residual, rotated, shrinkage, offset, groups)
-        error = float((without**2).sum())
-        if best is None or error < best[0]:
-            left_out = labels - _left_out(residual, rotated, shrinkage, none, groups) / root
-            best = error, vectors @ shrunk, left_out
-    assert best is not None
-    slopes = best[1].T
+    squares = rotated**2
+
+    def residuals(penalty: float, offset: np.ndarray) -> np.ndarray:
+        shrinkage = 1 / (values + penalty)
+        residual = response - rotated @ (projected * shrinkage[:, None])
+        leverage = squares @ shrinkage + offset**2
+        return _left_out(residual, rotated, shrinkage, offset, leverage, groups)
+
+    errors = [float((residuals(penalty, offset) ** 2).sum()) for penalty in _PENALTIES]
+    penalty = _PENALTIES[int(np.argmin(errors))]
+    slopes = (vectors @ (projected / (values + penalty)[:, None])).T
+    left_out = labels - residuals(penalty, none) / root
     variance = max(float((response**2).sum()), _SMALL)
-    return _Fit(slopes, means[1] - slopes @ means[0], best[0] / variance), best[2]
+    return _Fit(slopes, means[1] - slopes @ means[0], min(errors) / variance), left_out
 
 
 def _principal_axes(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -328,14 +329,14 @@ def _left_out(
     rotated: np.ndarray,
     shrinkage: np.ndarray,
     offset: np.ndarray,
+    leverage: np.ndarray,
     groups: list[np.ndarray],
 ) -> np.ndarray:
     """Return the residuals (n, k) of fits that leave the molecule out.
 
-    With the hat matrix H = R diag(s) Rᵀ + o oᵀ they are r / (1 - H_ii), or (1 - H_gg)⁻¹ r_g for the
-    rows g of one molecule.
+    With the hat matrix H = R diag(s) Rᵀ + o oᵀ, whose diagonal is the leverage, they are
+    r / (1 - H_ii), or (1 - H_gg)⁻¹ r_g for the rows g of one molecule.
     """
-    leverage = rotated**2 @ shrinkage + offset**2
     result = residual / (1 - leverage.clip(max=1 - _TINY))[:, None]
     for rows in groups:
         part, own = rotated[rows], offset[rows]  # (k, m, r), (k, m)

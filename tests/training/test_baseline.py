@@ -42,7 +42,7 @@ def few_trees(monkeypatch, baselines):
 
 
 def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of):
-    """The same training rows, validation rows, test rows and metrics as those of the network."""
+    """It has the training, validation and test rows and the metrics of the network."""
     config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
     messages = Messages()
     metrics = train(config, tmp_path / "run", callback=messages).metrics

@@ -10,7 +10,7 @@ import torch
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest.forest import Forest
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Loss
@@ -121,7 +121,11 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
     np.testing.assert_array_equal(predicted(again, smiles), predicted(model, smiles))
     path = tmp_path / "copy" / "config.json"
     about = json.loads(path.read_text())
-    del about["sha256"], about["forest_share"]
+    assert about["schema"] == SCHEMA and len(model.networks) == 1
+    del about["sha256"]
+    path.write_text(json.dumps(about))  # without digests, all types are checked
+    assert PropertyModel.from_pretrained(tmp_path / "copy").forest_share == model.forest_share
+    del about["forest_share"]
     path.write_text(json.dumps(about))
     with pytest.raises(ModelError):
         PropertyModel.from_pretrained(tmp_path / "copy")
