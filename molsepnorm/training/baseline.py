@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,9 @@ from molsepnorm.tasks import ExtraInputs, Loss, Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
-from molsepnorm.training.structures import structure_features
 
 __all__ = [
     "Baseline",
@@ -120,7 +120,7 @@ def fit_baseline(
     started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        features = _features(dataset, full_inputs(inputs), callback.on_progress, threads)
+        features, _ = input_values(dataset, full_inputs(inputs), callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
@@ -216,22 +216,6 @@ def blend(
         inputs=full_inputs(model.inputs),
     )
     return blended, found._replace(scores={**found.scores, "blend": entry})
-
-
-def _features(
-    dataset: Dataset,
-    inputs: ExtraInputs,
-    progress: Callable[[int, int], None],
-    processes: int | None,
-) -> np.ndarray:  # float32 (G, F)
-    """Return the inputs of a forest for all molecules."""
-    assert dataset.smiles is not None
-    smiles = [dataset.smiles[row] for row in dataset.store.rows]
-    found = structure_features(smiles, ("counts", "descriptors"), progress, processes)
-    cells = [dataset.columns[name] for name in inputs.names]
-    columns, _ = inputs.encode_columns(cells, len(smiles))
-    parts = columns, found["counts"], found["descriptors"]
-    return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 def _fit(

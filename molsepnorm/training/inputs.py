@@ -14,7 +14,7 @@ from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["fit_inputs", "probe_inputs", "with_inputs"]
+__all__ = ["fit_inputs", "input_values", "probe_inputs", "with_inputs"]
 
 _MAX_MOLECULES = 30_000
 """Maximum number of molecules whose Morgan counts the probe reads; they take 8 kB each."""
@@ -103,6 +103,35 @@ def with_inputs(
     """
     if not inputs.width:
         return dataset
+    features, errors = input_values(dataset, inputs, progress)
+    readable = np.array([error is None for error in errors])
+    splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
+    lost = np.flatnonzero(~readable)
+    warnings = dataset.warnings
+    if len(lost):
+        warnings += (f"{len(lost):,} rows were left out: {errors[lost[0]]}.",)
+    store = with_features(dataset.store, features)
+    return replace(dataset, store=store, splits=splits, warnings=warnings)
+
+
+def input_values(
+    dataset: Dataset,
+    inputs: ExtraInputs,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    processes: int | None = None,
+) -> tuple[np.ndarray, list[str | None]]:
+    """Return the extra inputs of all G molecules, float32 (G, F), and why one has none, or None.
+
+    Args:
+        dataset: the molecules and the feature columns.
+        inputs: the inputs.
+        progress: as in `with_inputs`.
+        processes: maximum number of worker processes; by default one per core.
+
+    Raises:
+        InvalidMolecule: RDKit cannot read a SMILES.
+        ModelError, StorageError: as in `with_inputs`.
+    """
     cells = [dataset.columns[name] for name in inputs.names]
     columns, errors = inputs.encode_columns(cells, len(dataset.store))
     parts, names = [columns], ["counts"] * bool(inputs.morgan)
@@ -113,17 +142,9 @@ def with_inputs(
 
         assert dataset.smiles is not None
         smiles = [dataset.smiles[row] for row in dataset.store.rows]
-        found = structure_features(smiles, names, progress)
+        found = structure_features(smiles, names, progress, processes)
         if inputs.morgan:
             parts.append(found["counts"])
         if inputs.descriptors:
             parts.append(found["descriptors"][:, descriptor_columns(inputs.descriptors)])
-    features = np.concatenate(parts, axis=1, dtype=np.float32)
-    readable = np.array([error is None for error in errors])
-    splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
-    lost = np.flatnonzero(~readable)
-    warnings = dataset.warnings
-    if len(lost):
-        warnings += (f"{len(lost):,} rows were left out: {errors[lost[0]]}.",)
-    store = with_features(dataset.store, features)
-    return replace(dataset, store=store, splits=splits, warnings=warnings)
+    return np.concatenate(parts, axis=1, dtype=np.float32), errors

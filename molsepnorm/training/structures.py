@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from molsepnorm.predict.workers import Workers
 
 __all__ = ["structure_features", "structure_targets"]
 
-_VERSION = 1
+_VERSION = 2
 _TASK = 256  # molecules of a task
 
 
@@ -71,7 +71,7 @@ def structure_features(
 ) -> dict[str, np.ndarray]:
     """Return what can be computed from the structure of every molecule.
 
-    It is computed once, and read from the cache afterwards.
+    It is computed once, and read from the cache afterwards. Each name has its own file there.
 
     Args:
         smiles: SMILES of G molecules.
@@ -87,55 +87,57 @@ def structure_features(
         InvalidMolecule: RDKit cannot read a SMILES.
         StorageError: the cache cannot be written.
     """
-    version = f"{_VERSION} {RDKIT_VERSION} {' '.join(names)}"
+    version = f"{_VERSION} {RDKIT_VERSION}"
     key = fingerprint("\n".join((version, *DESCRIPTORS, *smiles)))
-    path = cache_folder() / f"structures-{key}.targets"
-    if path.exists():
+    paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
+    found, missing = {}, {}
+    for name, path in paths.items():
         try:
-            return _open(path, names, len(smiles))
-        except StorageError:
+            found[name] = _open(path, name, len(smiles))
+        except StorageError:  # no file, or a damaged one
             path.unlink(missing_ok=True)
-    _write(path, names, smiles, progress, processes or usable_cores())
-    return _open(path, names, len(smiles))
+            missing[name] = path
+    if missing:
+        _write(missing, smiles, progress, processes or usable_cores())
+    return found | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
 
 
-def _open(path: Path, names: Sequence[str], molecules: int) -> dict[str, np.ndarray]:
+def _open(path: Path, name: str, molecules: int) -> np.ndarray:
     with refuse_damaged(path, "file of descriptors"):
         arrays, _, _ = open_arrays(path)
-        for name in names:
-            if arrays[name].shape != (molecules, _KINDS[name].width):
-                raise ValueError(f"{name} has the shape {arrays[name].shape}")
-        return arrays
+        if arrays[name].shape != (molecules, _KINDS[name].width):
+            raise ValueError(f"{name} has the shape {arrays[name].shape}")
+        return arrays[name]
 
 
 def _write(
-    path: Path,
-    names: Sequence[str],
+    paths: Mapping[str, Path],
     smiles: Sequence[str],
     progress: Callable[[int, int], None],
     processes: int,
 ) -> None:
-    """Compute the arrays in worker processes, in memory that does not grow with the molecules."""
+    """Compute the named arrays in worker processes, in memory that does not grow with the
+    molecules; each has a file."""
+    names = list(paths)
     with ExitStack() as stack:
-        folder = stack.enter_context(scratch_folder(path))
-        with clear_errors(path, "write"):
+        folder = stack.enter_context(scratch_folder(paths[names[0]]))
+        with clear_errors(folder, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
         starts = range(0, len(smiles), _TASK)
         compute = partial(_compute, names)
         workers = stack.enter_context(Workers(min(processes, len(starts)), compute))
         done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
-            with clear_errors(path, "write"):
+            with clear_errors(folder, "write"):
                 for spool, part in zip(spools, parts, strict=True):
                     spool.write(part.data)
             done += len(parts[0])
             progress(done, len(smiles))
-        arrays = {}
         for name, spool in zip(names, spools, strict=True):
             _, width, dtype = _KINDS[name]
-            arrays[name] = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
-        with replacing(path) as scratch:
-            write_arrays(scratch, arrays, {})
+            array = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
+            with replacing(paths[name]) as scratch:
+                write_arrays(scratch, {name: array}, {})
 
 
 def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:

@@ -185,7 +185,7 @@ def test_molecules_that_rdkit_refuses_have_none(few_trees, configure, monkeypatc
     def refuse(*_):
         raise InvalidMolecule("not a SMILES")
 
-    monkeypatch.setattr(baseline, "structure_features", refuse)
+    monkeypatch.setattr(baseline, "input_values", refuse)
     messages = Messages()
     assert "baseline" not in train(configure(ONE_EPOCH), callback=messages).metrics
     (message,) = messages.warnings

@@ -54,18 +54,24 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
     assert calls == [*((done, 25) for done in range(4, 25, 4)), (25, 25)]
 
 
-def test_counts_are_computed_alone(own_cache, small_tasks):
-    """They have a file of their own, and the file of other arrays is not used for them."""
+def test_each_array_has_its_own_file(own_cache, small_tasks):
+    """What is missing is computed, and nothing else."""
     structure_targets(SMILES)
-    found = structure_features(SMILES, ("counts",))
-    assert [*found] == ["counts"] and found["counts"].shape == (25, COUNTS)
+    before = {path: path.read_bytes() for path in own_cache.iterdir()}
+    found = structure_features(SMILES, ("counts", "descriptors"))
+    assert [*found] == ["descriptors", "counts"] and found["counts"].shape == (25, COUNTS)
     for row, text in enumerate(SMILES):
         assert np.array_equal(found["counts"][row], morgan_counts(Chem.MolFromSmiles(text)))
+    (new,) = {*own_cache.iterdir()} - {*before}
+    assert new.suffix == ".counts"
+    for path, content in before.items():
+        assert path.read_bytes() == content and path.suffix in (".descriptors", ".fingerprint")
 
 
 def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
     first = structure_targets(SMILES)
-    (path,) = own_cache.iterdir()
+    paths = {path.suffix[1:]: path for path in own_cache.iterdir()}
+    assert {*paths} == {*first}
     monkeypatch.setattr(structures, "_write", refuse)
     second = structure_targets(SMILES, refuse)
     for name, values in first.items():
@@ -73,7 +79,7 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
         base = second[name]
         while not isinstance(base, np.memmap):
             base = base.base  # of a view
-        assert base.filename == path
+        assert base.filename == paths[name]
     with pytest.raises(AssertionError, match="was computed"):
         structure_targets(SMILES[::-1])
     with pytest.raises(AssertionError, match="was computed"):
@@ -83,15 +89,18 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
         structure_targets(SMILES)
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "of other molecules"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "of other molecules", "of bits"])
 def test_a_damaged_file_is_made_anew(own_cache, damage):
     first = {name: values.copy() for name, values in structure_targets(SMILES).items()}
-    (path,) = own_cache.iterdir()
+    path, bits = sorted(own_cache.iterdir())
+    assert (path.suffix, bits.suffix) == (".descriptors", ".fingerprint")
     content = path.read_bytes()
     if damage == "of other molecules":
         structure_targets(SMILES[:3])
-        (other,) = {*own_cache.iterdir()} - {path}
+        (other,) = {*own_cache.glob("*.descriptors")} - {path}
         other.replace(path)
+    elif damage == "of bits":
+        path.write_bytes(bits.read_bytes())
     else:
         middle = len(content) // 2
         changed = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
@@ -101,17 +110,17 @@ def test_a_damaged_file_is_made_anew(own_cache, damage):
     assert path.read_bytes() == content
 
 
-def test_one_worker_and_two_give_the_same_file(own_cache, small_tasks, monkeypatch):
+def test_one_worker_and_two_give_the_same_files(own_cache, small_tasks, monkeypatch):
     contents = []
     for cores in (1, 2):
         monkeypatch.setattr(
             os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False
         )
         structure_targets(SMILES)
-        (path,) = own_cache.iterdir()
-        contents.append(path.read_bytes())
-        path.unlink()
-    assert contents[0] == contents[1]
+        contents.append({path.name: path.read_bytes() for path in own_cache.iterdir()})
+        for path in own_cache.iterdir():
+            path.unlink()
+    assert contents[0] == contents[1] and len(contents[0]) == 2
 
 
 def test_an_interruption_leaves_nothing(own_cache, small_tasks):
@@ -141,5 +150,4 @@ def test_what_a_killed_process_left_is_removed_by_the_next(own_cache):
     assert killed.returncode == -signal.SIGKILL
     assert len([*own_cache.iterdir()]) == 1
     structure_targets(SMILES)
-    (path,) = own_cache.iterdir()
-    assert path.suffix == ".targets"
+    assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".fingerprint"}
