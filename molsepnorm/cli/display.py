@@ -24,8 +24,8 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
-from molsepnorm.training.baseline import comparison
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
+from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -137,15 +137,17 @@ class TrainingDisplay(Callback):
             if "members" in metrics:
                 made = f"Mean of {len(metrics['members'])} models"
             self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
-        splits = {"val": "val", "test": "test", "test, constant": "test_constant"}
+        splits = {"val": "val", "test": "test", "trivial baseline": "test_constant"}
         scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
         if baseline := metrics.get("baseline"):
             scores["forest"] = baseline["test"]
         self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
         for line in label_notes(metrics.get("labels", {})):
             self.console.print(line)
-        if sentence := comparison(metrics):
-            self.console.print(sentence)
+        if sentences := conclusion(metrics):
+            self.console.print("Conclusion:")
+        for sentence in sentences:
+            self.console.print(f"- {sentence}")
         if not self.quiet:
             if self._predicts:
                 use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"
@@ -278,7 +280,7 @@ def _distribution(labels: np.ndarray, kind: str, classes: Sequence[str]) -> str:
     if kind == "multiclass":
         shares = np.bincount(labels.astype(int), minlength=len(classes)) / len(labels)
         return ", ".join(f"{share:.0%} {name}" for name, share in zip(classes, shares, strict=True))
-    return f"{labels.mean():.3f} ± {labels.std():.3f}"
+    return f"{significant(labels.mean())} ± {significant(labels.std())}"
 
 
 def scores_table(
@@ -299,7 +301,7 @@ def scores_table(
         cells = [_number(scores[split][metric]) for split in scores]
         if intervals:
             ends = intervals.get(metric)
-            cells.append(f"{ends[0]:.4f} to {ends[1]:.4f}" if ends else "")
+            cells.append(f"{_number(ends[0])} to {_number(ends[1])}" if ends else "")
         table.add_row(metric, *cells)
     return table
 
@@ -351,12 +353,12 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
 
 def _spreads(summary: Mapping[str, Any], metric: str) -> Iterator[str]:
     for figures in (summary["val"][metric], summary["test"][metric]):
-        sd = "" if figures["sd"] is None else f" ± {figures['sd']:.4f}"
+        sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
         yield f"{_number(figures['mean'])}{sd}"
 
 
 def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
+    return "undefined" if value is None else significant(value)
 
 
 def _clock(seconds: float) -> str:

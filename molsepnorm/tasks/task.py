@@ -21,7 +21,7 @@ __all__ = ["Task", "json_scores"]
 
 _TINY = 1e-7  # the smallest probability that has an output
 _MAX_COUNTS = 2**28  # bytes of all resamples together
-_DEFAULT_METRIC = {"binary": "roc_auc", "multiclass": "accuracy"}
+_DEFAULT_METRIC: dict[Kind, str] = {"binary": "roc_auc", "multiclass": "accuracy"}
 _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 
@@ -98,8 +98,8 @@ class Task:
                 "are regression targets"
             )
         if metric is None:
-            usual = {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
-            metric = usual[kinds[0]] if len(set(kinds)) == 1 else "loss"
+            single = len(set(kinds)) == 1
+            metric = _usual_metrics(regression_loss)[kinds[0]] if single else "loss"
         return Task(targets, metric, regression_loss)
 
     @property
@@ -121,6 +121,14 @@ class Task:
     def chosen_by(self) -> Metric:
         """The metric that selects the best epoch."""
         return METRICS[self.metric]
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Names of the metrics that summarise the scores: the one that selects the best epoch, and
+        the usual metric of each kind of target that it does not score."""
+        usual, own = _usual_metrics(self.regression_loss), self.chosen_by.kinds
+        others = (usual[each.kind] for each in self.targets if each.kind not in own)
+        return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the task as plain JSON values; a target without a transform has no such entry, so
@@ -233,18 +241,20 @@ class Task:
         resamples: int = 1000,
         seed: int = 0,
         minus: np.ndarray | None = None,
+        only: Collection[str] = METRICS,
     ) -> dict[str, tuple[float, float]]:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
         replacement. Scores that are undefined in most resamples are left out.
 
         With `minus`, the predictions (G, O) of another model, the intervals are those of the
-        difference between both scores on the same resamples.
+        difference between both scores on the same resamples. `only` names the metrics, if not all
+        are needed.
         """
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
         counts = draw_resamples(len(labels), min(resamples, affordable), seed)
-        found = dict(self._resampled(predictions, labels, counts, METRICS))
+        found = dict(self._resampled(predictions, labels, counts, only))
         if minus is not None:
-            others = dict(self._resampled(minus, labels, counts, METRICS))
+            others = dict(self._resampled(minus, labels, counts, only))
             found = {name: scores - others[name] for name, scores in found.items()}
         ends = {name: interval(scores) for name, scores in found.items()}
         return {name: both for name, both in ends.items() if both is not None}
@@ -271,6 +281,11 @@ class Task:
             yield name, _mean(np.stack(every), finite)
             if len(fitting) > 1:
                 yield from ((f"{name}/{self.names[i]}", every[j]) for j, i in enumerate(fitting))
+
+
+def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
+    """Return the usual metric of each kind of target."""
+    return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:

@@ -15,8 +15,8 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks import ExtraInputs, Loss, Task, json_scores
-from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.conclusion import differences
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
@@ -25,7 +25,6 @@ from molsepnorm.training.objectives.supervised import score
 __all__ = [
     "Baseline",
     "blend",
-    "comparison",
     "fit_baseline",
     "require_blendable",
     "with_baseline",
@@ -156,13 +155,10 @@ def with_baseline(
     if baseline is None or results.predictions is None:
         return results
     scores, other = baseline.scores(dataset, task), baseline.predictions["test"]
-    own, labels = results.scores["test"], dataset.exact_labels[baseline.graphs["test"]]
-    differences = {
-        name: {"difference": own[name] - scores["test"][name], "interval_95": list(interval)}
-        for name, interval in task.intervals(results.predictions, labels, minus=other).items()
-        if own[name] is not None and scores["test"][name] is not None
-    }
-    entries = {**results.scores, "baseline": scores, "baseline_difference": differences}
+    labels = dataset.exact_labels[baseline.graphs["test"]]
+    intervals = task.intervals(results.predictions, labels, minus=other)
+    found = differences(results.scores["test"], scores["test"], intervals)
+    entries = {**results.scores, "baseline": scores, "baseline_difference": found}
     return results._replace(scores=entries, baseline=other)
 
 
@@ -242,29 +238,3 @@ def _fit(
         threads=threads,
         seconds=seconds,
     )
-
-
-def comparison(metrics: Mapping[str, Any]) -> str | None:
-    """Return a sentence that compares the model with its baseline, from the content of
-    `metrics.json`; None without a baseline, or if the difference is undefined."""
-    differences = metrics.get("baseline_difference", {})
-    name = metrics["chosen_by"]
-    if name not in metrics["test"]:  # the loss, which is not among the scores
-        name = next(iter(metrics["test"]))
-    if name not in differences:
-        return None
-    found, metric = differences[name], METRICS[name]
-    better = found["difference"] >= 0 if metric.higher_is_better else found["difference"] <= 0
-    sign = 1 if found["difference"] >= 0 else -1
-    low, high = sorted(sign * end for end in found["interval_95"])
-    blended = "blend" in metrics
-    sentence = (
-        f"The {'blend' if blended else 'network'} is {'better' if better else 'worse'} than a "
-        f"random forest by {abs(found['difference']):.3f} {metric.label} on the test molecules "
-        f"(95 % interval {low:.3f} to {high:.3f})."
-    )
-    if low <= 0:
-        return f"{sentence} The difference is not clear."
-    if better or blended:
-        return sentence
-    return f"{sentence} Try --blend forest, or prefer a forest for this table."

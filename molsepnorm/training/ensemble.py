@@ -25,6 +25,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Task
 from molsepnorm.training import baseline
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.conclusion import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
@@ -206,6 +207,7 @@ def _finish(
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],
         **found.scores,
+        **about_split(config.data, splits),
     }
     joined.save_pretrained(run.model)
     run.finish(dataset, joined.task, found, metrics)

@@ -337,10 +337,19 @@ class _Baseline:
 
 @dataclass
 class _Difference:
-    """Types of the difference between the network and its baseline."""
+    """Types of the difference between two scores."""
 
     difference: FiniteFloat
     interval_95: tuple[FiniteFloat, FiniteFloat]
+
+
+@dataclass
+class _Similarity:
+    """Types of the similarity of the test molecules to the training molecules."""
+
+    median: FiniteFloat
+    test: int
+    train: int
 
 
 @dataclass
@@ -359,6 +368,12 @@ class _Metrics:
     test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
     baseline: _Baseline | None = None
     baseline_difference: dict[str, _Difference] = field(default_factory=dict)
+    headlines: list[str] = field(default_factory=list)
+    constant_difference: dict[str, _Difference] = field(default_factory=dict)
+    val_test_difference: dict[str, _Difference] = field(default_factory=dict)
+    molecules: dict[str, int] = field(default_factory=dict)
+    split: str | None = None
+    nearest_train_similarity: _Similarity | None = None
 
     def __post_init__(self) -> None:
         if not self.val or self.val.keys() != self.test.keys():

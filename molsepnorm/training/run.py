@@ -26,6 +26,7 @@ from molsepnorm.predict.inference import on_device
 from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.conclusion import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import load_weights, open_start, require_fit
@@ -283,6 +284,7 @@ def _finish(
         "molecules_in_several_splits": leaked,
         **config.finetune.origin(),
         **results.scores,
+        **about_split(config.data, [dataset]),
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak

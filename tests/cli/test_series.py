@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from molsepnorm.training.conclusion import significant
 from molsepnorm.training.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -38,9 +39,9 @@ def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
         for name in ("seed-0", "seed-1", "seed-5")
     }
     for name, metrics in runs.items():
-        assert f"{name}: val rmse {metrics['val']['rmse']:.4f}, test rmse" in text
+        assert f"{name}: val rmse {significant(metrics['val']['rmse'])}, test rmse" in text
     values = [metrics["test"]["rmse"] for metrics in runs.values()]
-    assert f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" in text
+    assert f"{significant(np.mean(values))} ± {significant(np.std(values, ddof=1))}" in text
     assert "data.csv: mean ± sd of 3 run(s)" in text
     assert str(tmp_path / "series" / "summary.json") in text
     assert text.count("Splits") == 1
@@ -188,7 +189,7 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     assert "RMSE: mean ± sd of 2 run(s)" in text
     for variant in ("shared", "sep"):
         spread = printed["variants"][variant]["test"]["rmse"]
-        assert f"{spread['mean']:.4f} ± {spread['sd']:.4f}" in text
+        assert f"{significant(spread['mean'])} ± {significant(spread['sd'])}" in text
     difference = printed["differences"]["sep"]["test"]
     assert f"{difference['mean']:+.4f}" in text
     assert f"{difference['p']:.2g}" in text

@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from molsepnorm.training.conclusion import conclusion, significant
+
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
 COLOURS = ["red", "light blue", "green", "red", "", "light blue", "red"]
@@ -45,18 +47,21 @@ def test_training_prints_the_kinds_and_distributions_of_labels(workspace):
 
 
 def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_path):
-    """The table has its test scores, and a sentence says which model is better."""
+    """The table has its test scores, and the conclusion compares both with each other."""
     write_table(tmp_path / "data.csv", y=NUMBERS)
     printed = ok(
         *("train", "--data", tmp_path / "data.csv", "--targets", "y", *tiny),
         *("--split", "0.4,0.3,0.3", "-o", tmp_path / "run"),
     )
     assert "forest" in printed
-    metrics, text = _metrics(tmp_path / "run"), " ".join(printed.split())
-    assert f"{metrics['baseline']['test']['rmse']:.4f}" in text
-    difference = metrics["baseline_difference"]["rmse"]["difference"]
-    word = "better" if difference < 0 else "worse"
-    assert f"The network is {word} than a random forest by {abs(difference):.3f} RMSE" in text
+    metrics = _metrics(tmp_path / "run")
+    for name in ("val", "test", "test_constant"):
+        assert significant(metrics[name]["rmse"]) in printed
+    assert significant(metrics["baseline"]["test"]["rmse"]) in printed
+    assert "test, constant" not in printed and "trivial baseline" in printed
+    sentences = conclusion(metrics)
+    assert ["trivial baseline" in sentences[0], "a random forest" in sentences[1]] == [True, True]
+    assert "Conclusion:\n" + "".join(f"- {text}\n" for text in sentences) in printed
     assert _rows((tmp_path / "run" / "predictions_test.csv").read_text())[0]["y_forest"]
 
 

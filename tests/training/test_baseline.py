@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training import Callback, baseline, train
-from molsepnorm.training.baseline import comparison
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
 
@@ -158,7 +156,6 @@ def test_it_can_be_turned_off(few_trees, configure, tmp_path, rows_of):
     metrics = train(configure({**ONE_EPOCH, "run.baseline": False}), tmp_path / "run").metrics
     assert not {"baseline", "baseline_difference"} & metrics.keys()
     assert "y_forest" not in rows_of(tmp_path / "run" / "predictions_test.csv")[0]
-    assert comparison(metrics) is None
 
 
 def test_data_sets_with_a_name_have_none(few_trees, small_zinc):
@@ -240,32 +237,3 @@ def test_an_ensemble_has_one_baseline(few_trees, configure, tmp_path, rows_of, s
     assert found["test"]["mae"] == pytest.approx(expected)
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")
     np.testing.assert_allclose([float(row["y_forest"]) for row in tested], test[:, 0], rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("metric", "difference", "interval", "expected"),
-    [
-        ("rmse", -0.05, (-0.09, -0.01), "better than a random forest by 0.050 RMSE .*0.010 to"),
-        ("rmse", 0.05, (0.01, 0.09), "worse than .* 0.050 RMSE .*0.010 to 0.090.*prefer a forest"),
-        ("rmse", -0.05, (-0.11, 0.01), "better .* -0.010 to 0.110.*The difference is not clear"),
-        ("rmse", 0.05, (-0.01, 0.11), "worse .* -0.010 to 0.110.*The difference is not clear"),
-        ("roc_auc", 0.05, (0.01, 0.09), "better than a random forest by 0.050 ROC-AUC .*0.010 to"),
-        ("roc_auc", -0.05, (-0.09, -0.01), "worse .* 0.050 ROC-AUC .*0.010 to 0.090.*prefer"),
-        ("roc_auc", 0.0, (0.0, 0.0), "better .* 0.000 ROC-AUC .*The difference is not clear"),
-    ],
-)
-def test_the_sentence_about_the_difference(metric, difference, interval, expected):
-    found = {metric: {"difference": difference, "interval_95": list(interval)}}
-    metrics = {"chosen_by": metric, "test": {metric: 1.0}, "baseline_difference": found}
-    sentence = comparison(metrics)
-    assert sentence is not None
-    assert re.search(f"The network is {expected}", sentence)
-
-
-def test_undefined_differences_have_no_sentence():
-    metrics = {"chosen_by": "loss", "test": {"mae": 1.0}, "baseline_difference": {}}
-    assert comparison(metrics) is None
-    found = {"mae": {"difference": -0.5, "interval_95": [-0.6, -0.4]}}
-    sentence = comparison({**metrics, "baseline_difference": found})
-    assert sentence is not None
-    assert "0.500 MAE" in sentence

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from molsepnorm.molecules.featurize.fingerprints import tanimoto
+
 __all__ = ["MAX_DISTANCE", "MAX_MOLECULES", "butina_clusters"]
 
 MAX_DISTANCE = 0.6
@@ -66,6 +68,4 @@ def _blocks(bits: csr_matrix, max_distance: float) -> Iterator[tuple[int, np.nda
 
 def _near(one: csr_matrix, other: csr_matrix, max_distance: float) -> np.ndarray:  # bool (A, B)
     """Return where two molecules are neighbours; Tanimoto distances as RDKit computes them."""
-    common = (one @ other.T).toarray().astype(np.float64)
-    sizes = np.asarray(one.sum(axis=1)) + np.asarray(other.sum(axis=1)).T - common  # of unions
-    return 1 - common / sizes <= max_distance
+    return 1 - tanimoto(one, other) <= max_distance

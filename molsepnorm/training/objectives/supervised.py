@@ -17,6 +17,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.predict.inference import infer, predict
 from molsepnorm.tasks import Loss, Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.conclusion import comparisons
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
@@ -127,7 +128,8 @@ def score(
     graphs: Mapping[str, np.ndarray],
     predictions: Mapping[str, np.ndarray],
 ) -> Results:
-    """Return scores, those of a constant prediction, and intervals of the test scores.
+    """Return scores, those of a constant prediction, intervals of the test scores, and
+    `comparisons` of these scores.
 
     Args:
         dataset: the molecules and labels.
@@ -142,10 +144,12 @@ def score(
         entries[split] = json_scores(dataset_scores(dataset, task, predicted, labels))
     predicted, labels = predictions["test"], exact[graphs["test"]]
     baseline = task.baseline_prediction(exact[dataset.splits["train"]])
-    constant = task.scores(np.tile(baseline, (len(labels), 1)), labels)
+    constant = np.tile(baseline, (len(labels), 1))
     intervals = task.intervals(predicted, labels)
-    entries["test_constant"] = json_scores(constant)
+    entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
+    by_split = {split: exact[graphs[split]] for split in predictions}
+    entries |= comparisons(task, entries, predictions, by_split, constant)
     if about := dataset.about_labels({**dataset.splits, **graphs}):
         entries["labels"] = about
     return Results(entries, predicted, predictions["val"])

@@ -1,0 +1,365 @@
+"""What the scores of a run mean: the numbers of `metrics.json`, and the same in a few sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.tasks import Task
+from molsepnorm.tasks.metrics import METRICS
+
+__all__ = ["about_split", "comparisons", "conclusion", "differences", "significant"]
+
+_FEW = 50  # test molecules below which a score is called uncertain
+_WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
+_FAR = 0.1  # difference between validation and test that is called large, see `_scale`
+_SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
+_MAX_TRAIN, _MAX_TEST = 20_000, 1000  # molecules whose similarities are computed
+_NAMED = 3  # number of targets that a sentence names
+
+_Interval = tuple[float, float]
+
+
+# The numbers
+
+
+def comparisons(
+    task: Task,
+    entries: Mapping[str, Any],
+    predictions: Mapping[str, np.ndarray],
+    labels: Mapping[str, np.ndarray],
+    constant: np.ndarray,
+) -> dict[str, Any]:
+    """Return the entries of `metrics.json` that compare the scores of a model.
+
+    `constant_difference` holds the test scores of the model minus those of the trivial baseline,
+    with intervals of a paired bootstrap. `val_test_difference` holds the validation scores minus
+    the test scores. All intervals are 95 % intervals.
+
+    Args:
+        task: the targets.
+        entries: the entries `val`, `test`, `test_constant` and `test_interval_95`.
+        predictions: float32 [n, O]: those of the model for `val` and `test`.
+        labels: float32 [n, T]: those of `val` and `test`.
+        constant: float32 [n, O]: predictions of the trivial baseline for `test`.
+
+    Source: of the interval for two independent scores, Zou and Donner, Stat. Med. 2008, 27, 1693.
+    """
+    names = task.headlines
+    val, test, of_constant = (entries[each] for each in ("val", "test", "test_constant"))
+    only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
+    paired = task.intervals(predictions["test"], labels["test"], minus=constant, only=only)
+    of_val = task.intervals(predictions["val"], labels["val"], only=names)
+    of_test, unpaired = entries["test_interval_95"], {}
+    for name in names:
+        if name in of_val and name in of_test and None not in (val[name], test[name]):
+            unpaired[name] = _independent(val[name], of_val[name], test[name], of_test[name])
+    return {
+        "headlines": list(names),
+        "constant_difference": differences(test, of_constant, paired),
+        "val_test_difference": differences(val, test, unpaired),
+    }
+
+
+def differences(
+    scores: Mapping[str, float | None],
+    others: Mapping[str, float | None],
+    intervals: Mapping[str, _Interval],
+) -> dict[str, dict[str, Any]]:
+    """Return the scores minus the others, with the intervals; without those that are undefined."""
+    found = {}
+    for name, ends in intervals.items():
+        one, other = scores[name], others[name]
+        if one is not None and other is not None:
+            found[name] = {"difference": one - other, "interval_95": list(ends)}
+    return found
+
+
+def _independent(one: float, of_one: _Interval, other: float, of_other: _Interval) -> _Interval:
+    """Return the interval of `one - other` from those of both, which are independent."""
+    low = math.hypot(one - of_one[0], of_other[1] - other)
+    high = math.hypot(of_one[1] - one, other - of_other[0])
+    return one - other - low, one - other + high
+
+
+def about_split(data: DataConfig, splits: Sequence[Dataset]) -> dict[str, Any]:
+    """Return the entries of `metrics.json` about the molecules that the scores are computed from.
+
+    `molecules` is the number of molecules of each split, and `split` says how they were split, if
+    that is known. `nearest_train_similarity` has the median Tanimoto similarity of the test
+    molecules to the nearest training molecule, and how many of them were compared: at most 1,000
+    test molecules and 20,000 training molecules, drawn at random. Its fingerprints are Morgan
+    fingerprints of radius 2 with 2,048 bits. Molecules that are not SMILES have no such entry.
+
+    Args:
+        data: the data section of the configuration.
+        splits: the data set; for an ensemble by folds, once with the split of each fold.
+    """
+    dataset = splits[0]
+    if not dataset.targets:
+        return {}
+    parts = {
+        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
+        for name in ("train", "val", "test")
+    }
+    entries: dict[str, Any] = {"molecules": {name: len(part) for name, part in parts.items()}}
+    if (name := _name_of_split(data)) is not None:
+        entries["split"] = name
+    if dataset.smiles is not None:
+        from molsepnorm.molecules.featurize.fingerprints import morgan_matrix, nearest_similarity
+
+        rng = np.random.default_rng(0)
+        found = []
+        for part, most in ((parts["test"], _MAX_TEST), (parts["train"], _MAX_TRAIN)):
+            drawn = np.sort(rng.choice(part, most, replace=False)) if len(part) > most else part
+            try:
+                rows = dataset.store.rows[drawn]
+                found.append(morgan_matrix(dataset.smiles[row] for row in rows))
+            except InvalidMolecule:  # the text of another package's featuriser
+                return entries
+        test, train = found
+        entries["nearest_train_similarity"] = {
+            "median": float(np.median(nearest_similarity(test, train))),
+            "test": test.shape[0],
+            "train": train.shape[0],
+        }
+    return entries
+
+
+def _name_of_split(data: DataConfig) -> str | None:
+    if data.in_memory or (data.dataset is None and data.table is None):
+        return None  # the split may be an argument
+    if data.dataset is not None:
+        return f"split of {data.dataset}"
+    if data.splits_column is not None:
+        return f"split of the column {data.splits_column}"
+    if data.splits_file is not None:
+        return "split of a file"
+    kinds = {"scaffold-ogb": "scaffold split", "time": "split by time", "butina": "cluster split"}
+    return kinds.get(data.split_type, f"{data.split_type} split")
+
+
+# The sentences
+
+
+class _Gain(NamedTuple):
+    """How much better a score is than another one, with the ends of its 95 % interval."""
+
+    by: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(name: str, found: Mapping[str, Any]) -> _Gain:
+        """Return the gain from an entry of `differences`; `name` is that of the metric."""
+        sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
+        low, high = sorted(sign * end for end in found["interval_95"])
+        return _Gain(sign * found["difference"], low, high)
+
+    @property
+    def word(self) -> str:
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else "not clearly better"
+
+    def __str__(self) -> str:
+        low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
+        ends = f"{significant(low, 3)} to {significant(high, 3)}"
+        return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
+
+
+def conclusion(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what the scores of a run mean, in a few sentences.
+
+    A sentence appears only where it applies and where its numbers are defined. A difference is
+    clear if its 95 % interval does not contain 0.
+
+    Args:
+        metrics: the content of `metrics.json`.
+    """
+    names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
+    sentences: list[str] = []
+    for name in names:
+        if metrics["test"][name] is None:
+            sentences.append(
+                f"The {_label(metrics, name)} is undefined on the test molecules, which have too "
+                "few labels or labels of one class: choose another split."
+            )
+        elif (own := _comparable(name, gains)) is not None:
+            sentences.append(_against_constant(metrics, own, _Gain.of(own, gains[own])))
+    sentences += _targets(metrics)
+    for name in names:
+        if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
+            sentences.append(_against_forest(metrics, name, _Gain.of(name, found)))
+    sentences += _calibration(metrics)
+    for name in names:
+        sentences += _shift(metrics, name)
+    sentences += _similarity(metrics)
+    for name in names:
+        sentences += _uncertainty(metrics, name)
+    return sentences
+
+
+def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
+    than = "the trivial baseline (the same prediction for all molecules)"
+    text = _compared(metrics, name, gain, than, metrics["test_constant"][name])
+    if gain.low > 0:
+        return text
+    return f"{text} Do not rely on its predictions; `molsepnorm data check` examines the labels."
+
+
+def _against_forest(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
+    text = _compared(metrics, name, gain, "a random forest", metrics["baseline"]["test"][name])
+    if gain.high < 0 and "blend" not in metrics:
+        return f"{text} Try --blend forest, or prefer a forest for this table."
+    return text
+
+
+def _compared(metrics: Mapping[str, Any], name: str, gain: _Gain, than: str, score: float) -> str:
+    """Return the sentence that compares the test score with that of another model."""
+    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "network"
+    own = significant(metrics["test"][name], 3)
+    return (
+        f"The {who} is {gain.word} than {than} on the test molecules: {_label(metrics, name)} "
+        f"{own} against {significant(score, 3)}, {gain}."
+    )
+
+
+def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence about the targets with the smallest gain, if there are several."""
+    found: dict[str, tuple[float, str, _Gain]] = {}
+    gains, targets = metrics.get("constant_difference", {}), set()
+    used = {_comparable(name, gains) for name in metrics.get("headlines", ())}
+    for key in metrics["test"]:
+        metric, _, target = key.partition("/")
+        if target and metric in used:
+            targets.add(target)
+            if key in gains and target not in found:
+                gain = _Gain.of(key, gains[key])
+                found[target] = gain.by / (_scale(metrics, key) or 1), key, gain
+    if len(found) < 2:
+        return
+    undefined = len(targets) - len(found)
+    others = f" {undefined} more cannot be scored: too few test labels." if undefined else ""
+    worst = sorted(found, key=lambda target: found[target][0])
+    if unclear := [target for target in worst if found[target][2].low <= 0]:
+        more = f" and {len(unclear) - _NAMED} more" if len(unclear) > _NAMED else ""
+        yield (
+            f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
+            f"trivial baseline, worst first: {', '.join(unclear[:_NAMED])}{more}.{others}"
+        )
+        return
+    _, key, _ = found[worst[0]]
+    own, other = (significant(metrics[each][key], 3) for each in ("test", "test_constant"))
+    yield (
+        f"The model is better than the trivial baseline for each of the {len(found)} targets; the "
+        f"smallest gain is that of {worst[0]} ({_label(metrics, key)} {own} against {other})."
+        f"{others}"
+    )
+
+
+def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence if the probabilities are no better than the frequencies of the classes."""
+    names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
+    if "log_loss" in names or "log_loss" not in gains:
+        return
+    gain = _Gain.of("log_loss", gains["log_loss"])
+    others = (n for n in names if n in gains and METRICS[n].kinds != ("regression",))
+    ranks = any(_Gain.of(name, gains[name]).low > 0 for name in others)
+    if gain.low > 0 or (gain.high >= 0 and not ranks):  # the latter is clear from the headline
+        return
+    own, other = (significant(metrics[e]["log_loss"], 3) for e in ("test", "test_constant"))
+    use = "Use them to rank molecules, not as probabilities, or" if ranks else "To improve them,"
+    yield (
+        f"The probabilities are {gain.word} than the class frequencies of the training molecules: "
+        f"{_label(metrics, 'log_loss')} {own} against {other}, {gain}. {use} choose the epoch by "
+        "their log loss (--metric log_loss)."
+    )
+
+
+def _shift(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield a sentence if the validation score is far better than the test score."""
+    found = metrics.get("val_test_difference", {}).get(name)
+    if found is None:
+        return
+    gain, label = _Gain.of(name, found), _label(metrics, name)
+    if gain.low <= 0 or gain.by <= _FAR * _scale(metrics, name):
+        return
+    val, test = (significant(metrics[split][name], 3) for split in ("val", "test"))
+    split = f" ({metrics['split']})" if "split" in metrics else ""
+    yield (
+        f"The validation {label} of {val} is better than the test {label} of {test} by more than "
+        f"chance explains, {gain}: the test molecules differ from the validation molecules{split}, "
+        "or the best epoch fits the validation molecules too closely. Rely on the test score."
+    )
+
+
+def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence about the similarity of the test molecules to the training molecules."""
+    if (found := metrics.get("nearest_train_similarity")) is None:
+        return
+    split = f" ({metrics['split']})" if "split" in metrics else ""
+    means = ""
+    if found["median"] >= _SIMILAR:
+        means = ", so the scores hold for close analogues: expect lower ones for new chemistry"
+    elif found["median"] < _DISSIMILAR:
+        means = ": few of them have a close analogue in the training set"
+    yield (
+        "The median Tanimoto similarity of a test molecule to the nearest training molecule is "
+        f"{found['median']:.2f}{split}{means}."
+    )
+
+
+def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Yield a sentence if the test score has a wide interval, or few molecules."""
+    ends = metrics.get("test_interval_95", {}).get(name)
+    count = metrics.get("molecules", {}).get("test")
+    if ends is None or count is None:
+        return
+    if count >= _FEW and ends[1] - ends[0] <= _WIDE * _scale(metrics, name):
+        return
+    low, high = (significant(end, 3) for end in ends)
+    yield (
+        f"The test {_label(metrics, name)} is uncertain: its 95 % interval is {low} to {high} with "
+        f"{count:,} test molecule{'s' if count > 1 else ''}. A larger test split narrows it."
+    )
+
+
+def _comparable(name: str, gains: Mapping[str, Any]) -> str | None:
+    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
+    of such targets; None if there is none."""
+    kinds = {*METRICS[name].kinds}
+    names = (n for n in gains if "/" not in n and n != "log_loss")
+    others = (n for n in names if kinds.intersection(METRICS[n].kinds))
+    return name if name in gains else next(others, None)
+
+
+def _scale(metrics: Mapping[str, Any], name: str) -> float:
+    """Return the distance between the test score of the trivial baseline and a perfect score."""
+    constant = metrics["test_constant"].get(name)
+    perfect = 1.0 if METRICS[name.partition("/")[0]].higher_is_better else 0.0
+    return 1.0 if constant is None else abs(perfect - constant)
+
+
+def _label(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
+    metric, _, target = name.partition("/")
+    several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
+    return f"{'mean ' if several else ''}{METRICS[metric].label}"
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, for people.
+
+    >>> [significant(value) for value in (0.693004, 3.42028e-28, 0.5, 123456.7, -0.0)]
+    ['0.6930', '3.420e-28', '0.5000', '123457', '0.000']
+    """
+    text, whole = f"{value + 0.0:#.{digits}g}", f"{value:.0f}"  # + 0.0 removes the sign of -0.0
+    return whole if digits <= len(whole.lstrip("-")) < 10 else text.removesuffix(".")

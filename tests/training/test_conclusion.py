@@ -1,0 +1,431 @@
+"""What the scores of a run mean: each sentence appears exactly where it applies."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+
+import molsepnorm
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.model import encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.tasks import Task, json_scores
+from molsepnorm.tasks.metrics import draw_resamples, score
+from molsepnorm.training import conclusion as module
+from molsepnorm.training import train
+from molsepnorm.training.conclusion import about_split, comparisons, conclusion
+from molsepnorm.training.run import architecture
+
+ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
+
+
+def entry(difference, low, high):
+    return {"difference": difference, "interval_95": [low, high]}
+
+
+def metrics(**changes):
+    """A regression that is clearly better than the trivial baseline; nothing else is to be said."""
+    return {
+        "headlines": ["rmse"],
+        "val": {"rmse": 0.58},
+        "test": {"rmse": 0.6},
+        "test_constant": {"rmse": 2.0},
+        "test_interval_95": {"rmse": [0.5, 0.7]},
+        "constant_difference": {"rmse": entry(-1.4, -1.6, -1.2)},
+        "val_test_difference": {"rmse": entry(-0.02, -0.2, 0.1)},
+        "molecules": {"train": 800, "val": 100, "test": 100},
+        **changes,
+    }
+
+
+def classes(**changes):
+    """A binary target with probabilities that are clearly better than the class frequencies."""
+    scores = {"roc_auc": 0.8, "log_loss": 0.5}
+    return metrics(
+        **{
+            "headlines": ["roc_auc"],
+            "val": scores,
+            "test": scores,
+            "test_constant": {"roc_auc": 0.5, "log_loss": 0.69},
+            "test_interval_95": {"roc_auc": [0.75, 0.85], "log_loss": [0.4, 0.6]},
+            "constant_difference": {
+                "roc_auc": entry(0.3, 0.25, 0.35),
+                "log_loss": entry(-0.19, -0.25, -0.1),
+            },
+            "val_test_difference": {},
+            **changes,
+        }
+    )
+
+
+TRIVIAL = (
+    "The network is better than the trivial baseline (the same prediction for all molecules) on "
+    "the test molecules: RMSE 0.600 against 2.00, a difference of 1.40 (95 % interval 1.20 to "
+    "1.60)."
+)
+RANKED = (
+    "The network is better than the trivial baseline (the same prediction for all molecules) on "
+    "the test molecules: ROC-AUC 0.800 against 0.500, a difference of 0.300 (95 % interval 0.250 "
+    "to 0.350)."
+)
+
+
+def test_a_good_model_has_one_sentence():
+    assert conclusion(metrics()) == [TRIVIAL]
+    assert conclusion(classes()) == [RANKED]
+
+
+def test_metrics_of_an_earlier_version_have_none():
+    assert conclusion({"val": {"rmse": 1.0}, "test": {"rmse": 1.0}, "chosen_by": "rmse"}) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "score", "found", "word", "by", "ends"),
+    [
+        (metrics, 1.9, entry(-0.1, -0.3, 0.1), "not clearly better", "0.100", "-0.100 to 0.300"),
+        (metrics, 2.1, entry(0.1, -0.1, 0.3), "not clearly better", "0.100", "-0.100 to 0.300"),
+        (metrics, 2.5, entry(0.5, 0.2, 0.9), "worse", "0.500", "0.200 to 0.900"),
+        (metrics, 2.0, entry(0.0, 0.0, 0.0), "not clearly better", "0.00", "0.00 to 0.00"),
+        (classes, 0.52, entry(0.02, -0.1, 0.1), "not clearly better", "0.0200", "-0.100 to 0.100"),
+        (classes, 0.3, entry(-0.2, -0.3, -0.1), "worse", "0.200", "0.100 to 0.300"),
+    ],
+)
+def test_a_model_without_a_clear_gain_is_not_to_be_relied_on(made, score, found, word, by, ends):
+    content = made()
+    (name,) = content["headlines"]
+    content["test"] = {**content["test"], name: score}
+    content["constant_difference"] = {**content["constant_difference"], name: found}
+    text, *_ = conclusion(content)
+    assert text.startswith(f"The network is {word} than the trivial baseline")
+    assert f"a difference of {by} (95 % interval {ends}). Do not rely on its predictions" in text
+
+
+@pytest.mark.parametrize(
+    ("found", "word", "advice"),
+    [
+        (entry(-0.05, -0.09, -0.01), "better", ""),
+        (entry(-0.05, -0.11, 0.01), "not clearly better", ""),
+        (entry(0.05, -0.01, 0.11), "not clearly better", ""),
+        (entry(0.05, 0.01, 0.09), "worse", " Try --blend forest, or prefer a forest for"),
+    ],
+)
+def test_the_forest_is_compared(found, word, advice):
+    forest = {"test": {"rmse": 0.65}}
+    content = metrics(baseline=forest, baseline_difference={"rmse": found})
+    trivial, text = conclusion(content)
+    assert trivial == TRIVIAL
+    start = f"The network is {word} than a random forest on the test molecules: RMSE 0.600 against"
+    assert text.startswith(f"{start} 0.650, a difference of 0.0500 (95 % interval ")
+    assert text.endswith(f").{advice} this table." if advice else ").")
+    blended = conclusion({**content, "blend": {"forest_share": 0.5}})[1]
+    assert blended.startswith(f"The blend is {word}") and "--blend" not in blended
+    assert conclusion({**content, "members": []})[1].startswith(f"The ensemble is {word}")
+
+
+@pytest.mark.parametrize(
+    ("probable", "ranked", "word", "use"),
+    [
+        (entry(0.3, 0.1, 0.5), True, "worse", "Use them to rank molecules, not as probabilities"),
+        (entry(-0.1, -0.3, 0.1), True, "not clearly better", "Use them to rank"),
+        (entry(0.3, 0.1, 0.5), False, "worse", "To improve them, choose the epoch"),
+        (entry(-0.1, -0.3, 0.1), False, None, ""),
+        (entry(-0.2, -0.3, -0.1), True, None, ""),
+        (entry(-0.2, -0.3, -0.1), False, None, ""),
+    ],
+)
+def test_probabilities_that_are_no_better_than_class_frequencies(probable, ranked, word, use):
+    """Unclear ones have no sentence if the model does not rank molecules either."""
+    own = entry(0.3, 0.25, 0.35) if ranked else entry(0.01, -0.1, 0.1)
+    found = conclusion(classes(constant_difference={"roc_auc": own, "log_loss": probable}))[1:]
+    assert len(found) == (word is not None)
+    for text in found:
+        assert f"are {word} than the class frequencies of the training molecules: log loss" in text
+        assert "0.500 against 0.690" in text
+        assert use in text and "--metric log_loss" in text
+
+
+def test_probabilities_are_not_named_twice():
+    content = classes(headlines=["log_loss"])
+    content["constant_difference"]["log_loss"] = entry(0.1, 0.05, 0.2)
+    (text,) = conclusion(content)
+    assert "worse than the trivial baseline" in text and "log loss 0.500 against 0.690" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "found", "far"),
+    [
+        (metrics, entry(-0.5, -0.7, -0.3), True),
+        (metrics, entry(-0.5, -1.1, 0.1), False),
+        (metrics, entry(-0.19, -0.2, -0.18), False),
+        (metrics, entry(0.5, 0.3, 0.7), False),
+        (classes, entry(0.3, 0.2, 0.4), True),
+        (classes, entry(0.04, 0.03, 0.05), False),
+        (classes, entry(-0.3, -0.4, -0.2), False),
+    ],
+)
+def test_a_validation_score_far_better_than_the_test_score(made, found, far):
+    """By more than its interval, and by a tenth of the gain of a perfect model."""
+    (name,) = made()["headlines"]
+    for split, said in (("scaffold split", " (scaffold split)"), (None, "")):
+        content = made(val_test_difference={name: found})
+        if split is not None:
+            content["split"] = split
+        texts = conclusion(content)[1:]
+        assert len(texts) == far
+        for text in texts:
+            assert "is better than the test" in text and "Rely on the test score." in text
+            assert f"the validation molecules{said}, or the best epoch" in text
+
+
+@pytest.mark.parametrize(
+    ("median", "end"),
+    [
+        (0.8, "0.80 (random split), so the scores hold for close analogues: expect lower ones"),
+        (0.6, "0.60 (random split), so the scores hold for close analogues: expect lower ones"),
+        (0.5, "0.50 (random split)."),
+        (0.4, "0.40 (random split)."),
+        (0.39, "0.39 (random split): few of them have a close analogue in the training set."),
+    ],
+)
+def test_the_similarity_of_the_test_molecules(median, end):
+    nearest = {"median": median, "test": 100, "train": 800}
+    trivial, text = conclusion(metrics(split="random split", nearest_train_similarity=nearest))
+    assert trivial == TRIVIAL
+    assert f"to the nearest training molecule is {end}" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "ends", "uncertain"),
+    [
+        (100, [0.3, 0.96], False),
+        (100, [0.3, 0.97], True),  # wider than a third of the error of the trivial baseline, 2.0
+        (50, [0.5, 0.7], False),
+        (49, [0.5, 0.7], True),
+    ],
+)
+def test_an_uncertain_test_score(count, ends, uncertain):
+    texts = conclusion(
+        metrics(molecules={"test": count}, test_interval_95={"rmse": ends}),
+    )[1:]
+    low, high = (f"{end:.3f}" for end in ends)
+    expected = (
+        f"The test RMSE is uncertain: its 95 % interval is {low} to {high} with {count} test "
+        "molecules. A larger test split narrows it."
+    )
+    assert texts == [expected] * uncertain
+
+
+def test_an_undefined_score():
+    content = classes(
+        test={"roc_auc": None, "log_loss": 0.5},
+        test_interval_95={"log_loss": [0.4, 0.6]},
+        constant_difference={"log_loss": entry(-0.19, -0.25, -0.1)},
+    )
+    (text,) = conclusion(content)
+    assert text.startswith("The ROC-AUC is undefined on the test molecules, which have too few")
+
+
+def test_spearman_is_undefined_for_the_trivial_baseline():
+    """The model is compared by another metric of its targets."""
+    (text,) = conclusion(
+        metrics(
+            headlines=["spearman"],
+            test={"rmse": 0.6, "spearman": 0.9},
+            test_constant={"rmse": 2.0, "spearman": None},
+            test_interval_95={"spearman": [0.85, 0.95]},
+        )
+    )
+    assert text == TRIVIAL
+
+
+def many(gains):
+    """Mean RMSE of targets, each with the gain and the half width of its interval; the error of the
+    trivial baseline is 1."""
+    scores = {f"rmse/{name}": 1 - gain for name, (gain, _) in gains.items()}
+    found = {f"rmse/{n}": entry(-gain, -gain - h, h - gain) for n, (gain, h) in gains.items()}
+    return metrics(
+        test={"rmse": 0.6, **scores},
+        test_constant={"rmse": 2.0, **dict.fromkeys(scores, 1.0)},
+        constant_difference={"rmse": entry(-1.4, -1.6, -1.2), **found},
+    )
+
+
+def test_many_targets_have_one_sentence_about_the_worst():
+    trivial, text = conclusion(many({"a": (0.5, 0.1), "b": (0.2, 0.1), "c/d": (0.4, 0.1)}))
+    assert trivial == TRIVIAL.replace("RMSE", "mean RMSE")
+    assert text == (
+        "The model is better than the trivial baseline for each of the 3 targets; the smallest "
+        "gain is that of b (RMSE 0.800 against 1.00)."
+    )
+    found = {"a": (0.5, 0.1), "b": (0.05, 0.1), "c/d": (-0.4, 0.1), "e": (0.01, 0.1)}
+    start = "targets the model is not clearly better than the trivial baseline, worst first:"
+    assert conclusion(many(found))[1] == f"For 3 of 4 {start} c/d, e, b."
+    found["f"] = (-0.5, 0.1)
+    assert conclusion(many(found))[1] == f"For 4 of 5 {start} f, c/d, e and 1 more."
+    content = many(found)
+    content["test"]["rmse/g"] = None
+    assert conclusion(content)[1].endswith("more. 1 more cannot be scored: too few test labels.")
+
+
+def test_the_numbers_equal_slow_code():
+    """On the same resamples for the trivial baseline; the validation split is independent."""
+    rng = np.random.default_rng(0)
+    labels = {"val": rng.random((30, 2)), "test": rng.random((40, 2))}
+    for each in labels.values():
+        each[:, 1] = each[:, 1] > 0.5
+    predictions = {split: rng.random(each.shape) for split, each in labels.items()}
+    task = Task.fit(["y", "a"], ["regression", "binary"], labels["test"])
+    constant = np.tile([0.4, 0.6], (40, 1))
+    entries = {s: json_scores(task.scores(predictions[s], labels[s])) for s in labels}
+    entries["test_constant"] = json_scores(task.scores(constant, labels["test"]))
+    entries["test_interval_95"] = task.intervals(predictions["test"], labels["test"])
+    found = comparisons(task, entries, predictions, labels, constant)
+    assert found["headlines"] == ["mae", "roc_auc"]
+    assert found["constant_difference"].keys() == {"mae", "roc_auc", "log_loss"}
+    for column, name in ((0, "mae"), (1, "roc_auc"), (1, "log_loss")):
+        truth = labels["test"][:, column]
+        both = predictions["test"][:, column], constant[:, column]
+        drawn = [np.repeat(np.arange(40), counts) for counts in draw_resamples(40, 1000, 0)]
+        gaps = [np.subtract(*(score(name, truth[d], each[d]) for each in both)) for d in drawn]
+        own = found["constant_difference"][name]
+        assert own["difference"] == pytest.approx(
+            np.subtract(*(score(name, truth, each) for each in both))
+        )
+        np.testing.assert_allclose(own["interval_95"], np.quantile(gaps, [0.025, 0.975]))
+    for name in ("mae", "roc_auc"):
+        ends = task.intervals(predictions["val"], labels["val"])[name]
+        others = entries["test_interval_95"][name]
+        val, test = entries["val"][name], entries["test"][name]
+        low = val - test - math.sqrt((val - ends[0]) ** 2 + (others[1] - test) ** 2)
+        high = val - test + math.sqrt((ends[1] - val) ** 2 + (test - others[0]) ** 2)
+        own = found["val_test_difference"][name]
+        assert own["difference"] == val - test
+        assert own["interval_95"] == pytest.approx([low, high])
+
+
+def test_the_interval_of_independent_scores_covers_their_difference():
+    """For means of normal numbers in 95 % of 2,000 pairs; standard errors are 1 and 2."""
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(5, 1, 2000), rng.normal(3, 2, 2000)
+    ends = [
+        module._independent(a, (a - 1.96, a + 1.96), b, (b - 3.92, b + 3.92))
+        for a, b in zip(one, other, strict=True)
+    ]
+    assert np.mean([low < 2 < high for low, high in ends]) == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("metric", "kinds", "loss", "expected"),
+    [
+        (None, ["regression"], "mse", ("rmse",)),
+        ("spearman", ["regression"], "l1", ("spearman",)),
+        ("loss", ["binary"], "l1", ("roc_auc",)),
+        (None, ["regression", "binary", "regression"], "l1", ("mae", "roc_auc")),
+        ("accuracy", ["binary", "multiclass"], "l1", ("accuracy",)),
+        ("roc_auc", ["binary", "multiclass", "regression"], "mse", ("roc_auc", "accuracy", "rmse")),
+    ],
+)
+def test_headlines_are_those_of_every_kind(metric, kinds, loss, expected):
+    names, own = list("abc")[: len(kinds)], [("x", "y") if k == "multiclass" else () for k in kinds]
+    labels = np.array([[0, 1] * 4] * len(kinds), np.float32).T
+    task = Task.fit(names, kinds, labels, metric, classes=own, regression_loss=loss)
+    assert task.headlines == expected
+
+
+def loaded(config):
+    return datasets.load(config.data, encoding_of(architecture(config)))
+
+
+@pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 1000), (7, 3)])
+def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_test):
+    """Of all molecules, and of as many as are drawn."""
+    monkeypatch.setattr(module, "_MAX_TRAIN", most_train)
+    monkeypatch.setattr(module, "_MAX_TEST", most_test)
+    config = configure({"data.split": [0.5, 0.2, 0.3]})
+    dataset = loaded(config)
+    found = about_split(config.data, [dataset])
+    parts = {name: len(part) for name, part in dataset.splits.items()}
+    assert (found["molecules"], found["split"]) == (parts, "random split")
+    nearest = found["nearest_train_similarity"]
+    assert nearest["train"] == min(parts["train"], most_train)
+    assert nearest["test"] == min(parts["test"], most_test)
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    test, train = (
+        [
+            generator.GetFingerprint(Chem.MolFromSmiles(dataset.smiles[row]))
+            for row in dataset.store.rows[dataset.splits[split]]
+        ]
+        for split in ("test", "train")
+    )
+    each = [max(DataStructs.BulkTanimotoSimilarity(one, train)) for one in test]
+    if most_test > len(test):
+        assert nearest["median"] == pytest.approx(np.median(each))
+    else:  # a sample of the training molecules has no closer one
+        assert min(each) - 1 < nearest["median"] <= max(each)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "random split"),
+        ({"split_type": "scaffold"}, "scaffold split"),
+        ({"split_type": "scaffold-ogb"}, "scaffold split"),
+        ({"split_type": "butina"}, "cluster split"),
+        ({"split_type": "time", "time_column": "t"}, "split by time"),
+        ({"splits_column": "part"}, "split of the column part"),
+        ({"splits_file": "/secret/splits.json"}, "split of a file"),
+        ({"in_memory": True, "table": None}, None),
+    ],
+)
+def test_the_split_is_named(configure, settings, expected):
+    dataset = loaded(configure())
+    data = DataConfig(**{"table": "data.csv", **settings})
+    assert about_split(data, [dataset]).get("split") == expected
+
+
+def test_molecules_that_are_not_smiles_have_no_similarity(small_zinc):
+    graphs = list(featurize.get("ogb").stream(["C" * n for n in range(1, 21)]))
+    settings = {"model.layers": 1, **ONE_EPOCH}
+    values = [n / 10 for n in range(20)]
+    result = molsepnorm.fit(graphs, values, overrides=settings)
+    assert result.metrics["molecules"] == {"train": 16, "val": 2, "test": 2}
+    assert not {"nearest_train_similarity", "split"} & result.metrics.keys()
+    assert not any("Tanimoto" in text for text in conclusion(result.metrics))
+
+
+def test_texts_of_another_featuriser_have_no_similarity(configure, monkeypatch):
+    config = configure()
+    dataset = loaded(config)
+    odd = molsepnorm.errors.InvalidMolecule("not a SMILES")
+    monkeypatch.setattr(
+        "molsepnorm.molecules.featurize.fingerprints.morgan_matrix",
+        lambda texts: (_ for _ in ()).throw(odd),
+    )
+    assert about_split(config.data, [dataset]).keys() == {"molecules", "split"}
+
+
+def test_shuffled_labels_are_not_predicted(with_columns):
+    """Each molecule has a random label, so no model is better than one number for all."""
+    values = np.random.default_rng(3).normal(size=30).round(3).tolist()
+    settings = {"data.targets": ["y"], "data.split": [0.5, 0.2, 0.3], **ONE_EPOCH}
+    sentences = conclusion(train(with_columns({"y": values}, settings)).metrics)
+    assert "Do not rely on its predictions" in sentences[0]
+    assert "is uncertain" in sentences[-1]
+
+
+@pytest.mark.parametrize("by", ["seeds", "folds"])
+def test_an_ensemble_has_the_numbers_of_all_its_members(configure, tmp_path, by):
+    settings = {**ONE_EPOCH, "run.ensemble": 3, "run.ensemble_by": by}
+    config = configure(settings)
+    made = train(config, tmp_path / "run").metrics
+    sizes = {"train": 24, "val": 3, "test": 3} if by == "seeds" else {"train": 27, "val": 27}
+    assert made["molecules"].items() >= sizes.items()
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == made
+    assert made["nearest_train_similarity"]["train"] == sizes["train"]
+    assert conclusion(made)[0].startswith("The ensemble is ")
