@@ -342,7 +342,7 @@ def loaded(config):
     return datasets.load(config.data, encoding_of(architecture(config)))
 
 
-@pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 1000), (7, 3)])
+@pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 500), (7, 3)])
 def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_test):
     """Of all molecules, and of as many as are drawn."""
     monkeypatch.setattr(module, "_MAX_TRAIN", most_train)
