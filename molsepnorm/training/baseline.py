@@ -16,7 +16,7 @@ from molsepnorm.forest.forest import TREES, Forest
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks import ExtraInputs, Loss, Task, json_scores
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.conclusion import differences
+from molsepnorm.training.comparisons import differences
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results

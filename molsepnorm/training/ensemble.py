@@ -25,7 +25,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Task
 from molsepnorm.training import baseline
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
-from molsepnorm.training.conclusion import about_split
+from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder

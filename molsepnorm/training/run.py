@@ -26,7 +26,7 @@ from molsepnorm.predict.inference import on_device
 from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
-from molsepnorm.training.conclusion import about_split
+from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import load_weights, open_start, require_fit

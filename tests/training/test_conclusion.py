@@ -17,9 +17,10 @@ from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
-from molsepnorm.training import conclusion as module
+from molsepnorm.training import comparisons as module
 from molsepnorm.training import train
-from molsepnorm.training.conclusion import about_split, comparisons, conclusion
+from molsepnorm.training.comparisons import about_split, comparisons
+from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.run import architecture
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
