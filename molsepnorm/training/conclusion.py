@@ -1,4 +1,4 @@
-"""What the scores of a run mean, in a few sentences from the numbers of `metrics.json`."""
+"""Sentences that say what the scores of a run mean, from the numbers of `metrics.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3  # number of targets that a sentence names
 
 
 class _Gain(NamedTuple):
-    """How much better a score is than another one, with the ends of its 95 % interval."""
+    """Gain of one score over another: positive if it is better, with its 95 % interval."""
 
     by: float
     low: float

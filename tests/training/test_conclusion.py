@@ -1,4 +1,4 @@
-"""What the scores of a run mean: each sentence appears exactly where it applies."""
+"""The sentences about the scores of a run: each appears exactly where it applies."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def loaded(config):
 
 @pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 500), (7, 3)])
 def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_test):
-    """Of all molecules, and of as many as are drawn."""
+    """The median is that of all molecules, or of as many as are drawn."""
     monkeypatch.setattr(module, "_MAX_TRAIN", most_train)
     monkeypatch.setattr(module, "_MAX_TEST", most_test)
     config = configure({"data.split": [0.5, 0.2, 0.3]})
