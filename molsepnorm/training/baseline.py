@@ -20,7 +20,7 @@ from molsepnorm.training.comparisons import differences
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
-from molsepnorm.training.objectives.supervised import score
+from molsepnorm.training.objectives.supervised import predicted_splits, score
 
 __all__ = [
     "Baseline",
@@ -67,7 +67,7 @@ class Baseline:
     forests: tuple[Forest, ...]
     """One, or one for each fold of an ensemble."""
     graphs: Mapping[str, np.ndarray]
-    """int64 [n]: the molecules of `val` and `test`."""
+    """int64 [n]: the molecules of `val` and `test`, and of `train` for a blend."""
     predictions: Mapping[str, np.ndarray]
     """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
     seconds: float
@@ -76,8 +76,10 @@ class Baseline:
         """Return the entry `baseline` of `metrics.json`."""
         return {
             **{
-                split: json_scores(task.scores(each, dataset.exact_labels[self.graphs[split]]))
-                for split, each in self.predictions.items()
+                split: json_scores(
+                    task.scores(self.predictions[split], dataset.exact_labels[self.graphs[split]])
+                )
+                for split in ("val", "test")
             },
             "trees": sum(each.trees for each in self.forests),
             "seconds": round(self.seconds, 1),
@@ -141,6 +143,9 @@ def fit_baseline(
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
     graphs = {"val": np.concatenate(val), "test": test}
+    if config.run.blend is not None and "train" in (written := predicted_splits(dataset)):
+        graphs["train"] = written["train"]
+        predictions["train"] = forests[0].predict(features[graphs["train"]])
     return Baseline(forests, graphs, predictions, time.perf_counter() - started)
 
 
@@ -152,14 +157,14 @@ def with_baseline(
     The entry `baseline_difference` holds the test scores of the model minus those of the baseline,
     with 95 % intervals of a paired bootstrap.
     """
-    if baseline is None or results.predictions is None:
+    if baseline is None or not results.predictions:
         return results
     scores, other = baseline.scores(dataset, task), baseline.predictions["test"]
     labels = dataset.exact_labels[baseline.graphs["test"]]
-    intervals = task.intervals(results.predictions, labels, minus=other)
+    intervals = task.intervals(results.predictions["test"], labels, minus=other)
     found = differences(results.scores["test"], scores["test"], intervals)
     entries = {**results.scores, "baseline": scores, "baseline_difference": found}
-    return results._replace(scores=entries, baseline=other)
+    return results._replace(scores=entries, baseline=baseline.predictions)
 
 
 def blend(
@@ -180,9 +185,9 @@ def blend(
         dataset: the data of the run.
         callback: receives a warning if the forests do not help.
     """
-    if baseline is None or results.predictions is None or results.val_predictions is None:
+    if baseline is None or not results.predictions:
         return model, results
-    own = {"val": results.val_predictions, "test": results.predictions}
+    own = results.predictions
     labels = torch.from_numpy(dataset.labels[baseline.graphs["val"]])
     bounds = None if dataset.bounds is None else dataset.bounds[baseline.graphs["val"]]
 
@@ -200,11 +205,11 @@ def blend(
             "The random forest is not blended in, because the validation loss is lower without it."
         )
         return model, results
-    splits = ("val", "test")
     found = score(
-        dataset, model.task, baseline.graphs, {split: mixed(split, share) for split in splits}
+        dataset, model.task, results.graphs, {split: mixed(split, share) for split in own}
     )
-    entry = {"forest_share": share, "network": {split: results.scores[split] for split in splits}}
+    network = {split: results.scores[split] for split in ("val", "test")}
+    entry = {"forest_share": share, "network": network}
     blended = replace(
         model,
         forests=baseline.forests,

@@ -30,7 +30,7 @@ from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
-from molsepnorm.training.objectives.supervised import score
+from molsepnorm.training.objectives.supervised import predicted_splits, score
 from molsepnorm.training.run import architecture, train_one
 
 __all__ = ["join", "train"]
@@ -180,13 +180,14 @@ def _finish(
     for model, split in unseen:
         val.append(split.splits["val"])
         predicted.append(predict(model.to(device), graphs, val[-1]))
-    test = dataset.splits["test"]
-    found = score(
-        dataset,
-        joined.task,
-        {"val": np.concatenate(val), "test": test},
-        {"val": np.concatenate(predicted), "test": predict(joined, graphs, test)},
-    )
+    # each member of an ensemble by folds has trained on other molecules
+    chosen = {} if _by_folds(config) else predicted_splits(dataset)
+    chosen |= {"val": np.concatenate(val), "test": dataset.splits["test"]}
+    predictions = {
+        split: np.concatenate(predicted) if split == "val" else predict(joined, graphs, each)
+        for split, each in chosen.items()
+    }
+    found = score(dataset, joined.task, chosen, predictions)
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()

@@ -9,7 +9,9 @@
     ├── rejected.csv           rows that were left out, with the reason
     ├── history.csv            a line per epoch
     ├── metrics.json           scores of the finished run
-    ├── predictions_test.csv   truth and prediction of every test molecule
+    ├── predictions_test.csv   labels and predictions of the test molecules
+    ├── predictions_val.csv    the same for the validation molecules
+    ├── predictions_train.csv  the same for the training molecules, unless there are many
     ├── model/                 the best model by validation; `predict` and `evaluate` read it
     ├── checkpoints/           last.safetensors, from which `--resume` continues
     └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
@@ -258,30 +260,39 @@ class RunFolder:
         self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
     ) -> None:
         """Write the scores of a finished run, and its predictions (G, O) if there are any."""
-        if results.predictions is not None:
-            table = _test_table(dataset, task, results.predictions, results.baseline)
-            with replacing(self.path / "predictions_test.csv") as scratch:
+        for split, predicted in results.predictions.items():
+            graphs, baseline = results.graphs[split], results.baseline.get(split)
+            table = _predictions_table(dataset, task, graphs, predicted, baseline)
+            with replacing(self.path / f"predictions_{split}.csv") as scratch:
                 _write_csv(scratch, table)
         write_json(self.metrics, metrics)
 
 
-def _test_table(
-    dataset: Dataset, task: Task, predictions: np.ndarray, baseline: np.ndarray | None
+def _predictions_table(
+    dataset: Dataset,
+    task: Task,
+    graphs: np.ndarray,
+    predictions: np.ndarray,
+    baseline: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Return columns with label and prediction of every test molecule, in the source's order.
+    """Return columns with label and prediction of molecules (n,), in the source's order.
 
     <target>_forest is the prediction of the baseline: a value, a probability or a class.
     If a target has the name of another column, its labels are in <target>_true.
     """
-    graphs = dataset.splits["test"]
+    order = np.argsort(dataset.store.rows[graphs], kind="stable")
+    graphs, predictions = graphs[order], predictions[order]
     rows = dataset.store.rows[graphs]
     table: dict[str, Any] = {"row": rows}
+    table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
     if (smiles := dataset.written or dataset.smiles) is not None:
         table["smiles"] = [smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
     if baseline is not None:
-        for name, columns, others in zip(task.names, predicted, task.tables(baseline), strict=True):
+        for name, columns, others in zip(
+            task.names, predicted, task.tables(baseline[order]), strict=True
+        ):
             columns[f"{name}_forest"] = others[f"{name}_pred"]
     taken = {*table, *(column for columns in predicted for column in columns)}
     for target, truth, of_truth, columns in zip(

@@ -68,6 +68,12 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
     row = rows_of(tmp_path / "run" / "predictions_test.csv")[0]
     assert float(row["y_pred"]) == pytest.approx(both[0, 0], rel=1e-4)
     assert float(row["y_forest"]) == pytest.approx(forest[0, 0], rel=1e-4)
+    for split in ("train", "val"):
+        rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
+        both = predicted(model, [row["smiles"] for row in rows])
+        for number, name in enumerate(("y", "active")):
+            written = [float(row[f"{name}_pred"]) for row in rows]
+            np.testing.assert_allclose(written, both[:, number], rtol=1e-4, atol=1e-5)
 
 
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):

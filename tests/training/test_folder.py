@@ -284,3 +284,66 @@ def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
     predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
     assert set(predicted["taste"]) <= set(words)
     assert predicted["row"].dtype.kind == "i"
+
+
+def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
+    monkeypatch.setattr("molsepnorm.training.objectives.supervised.MAX_TRAINING", 23)
+    run = train(configure({"run.epochs": 1}), tmp_path / "run").folder
+    assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 24
+    assert not (run / "predictions_train.csv").exists()
+    assert (run / "predictions_val.csv").exists()
+
+
+@pytest.mark.parametrize("by", ["seeds", "folds"])
+def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows, by):
+    """By folds, each row outside the test split is in predictions_val.csv, with the prediction of
+    the member that it validates."""
+    settings = {"run.ensemble": 2, "run.ensemble_by": by, "run.epochs": 1}
+    result = train(configure(settings), tmp_path / "run")
+    val = rows_of(result.folder / "predictions_val.csv")
+    if by == "seeds":
+        for split in ("train", "val"):
+            rows = rows_of(result.folder / f"predictions_{split}.csv")
+            assert [int(row["row"]) for row in rows] == split_rows(result.folder)[split]
+            found = Predictor(result.model).predict(row["smiles"] for row in rows)
+            written = [float(row["y_pred"]) for row in rows]
+            assert written == pytest.approx([each.values["y"] for each in found], rel=1e-4)
+        return
+    assert not (result.folder / "predictions_train.csv").exists()
+    rows = [int(row["row"]) for row in val]
+    test = split_rows(result.folder)["test"]
+    assert rows == sorted({*range(30)} - {*test})
+    written = {row["row"]: row["y_pred"] for row in val}
+    for member in (result.folder / "members").iterdir():
+        for row in rows_of(member / "predictions_val.csv"):
+            assert float(written[row["row"]]) == pytest.approx(float(row["y_pred"]), rel=1e-5)
+
+
+def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
+    """Columns such as "Compound ID", unless they have another role."""
+    columns = {
+        "Compound ID": [f"C-{i}" for i in range(30)],
+        "name": ["alpha", ""],
+        "assay_id": [1, 2],
+        "batch": ["a", "b"],
+        "y": NUMBERS,
+        "cid": NUMBERS,
+    }
+    settings = {"data.feature_columns": ["assay_id"]}
+    _trained(with_columns, tmp_path / "run", ["y", "cid"], columns, **settings)
+    for split in ("train", "val", "test"):
+        rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
+        header = ["row", "Compound ID", "name", "smiles", "y", "y_pred", "cid", "cid_pred"]
+        assert list(rows[0]) == header
+        assert all(row["Compound ID"] == f"C-{row['row']}" for row in rows)
+        assert {row["name"] for row in rows} <= {"alpha", ""}
+
+
+def test_a_target_that_is_named_like_an_identifier_is_no_identifier(
+    with_columns, tmp_path, rows_of
+):
+    """The targets are guessed here."""
+    config = with_columns({"y": NUMBERS, "hit_code": NUMBERS}, {"run.epochs": 1})
+    train(config, tmp_path / "run")
+    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
+    assert list(rows[0]) == ["row", "smiles", "y", "y_pred", "hit_code", "hit_code_pred"]

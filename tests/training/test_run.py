@@ -27,6 +27,8 @@ FILES = {
     "splits.json",
     "history.csv",
     "metrics.json",
+    "predictions_train.csv",
+    "predictions_val.csv",
     "predictions_test.csv",
     "rejected.csv",
     "model",
@@ -70,12 +72,13 @@ def test_the_splits_contain_all_valid_rows(run):
     assert [len(part) for part in splits.values()] == [14, 7, 7]
 
 
-def test_test_predictions_are_written_with_their_labels(run, table):
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_predictions_are_written_with_their_labels(run, table, split):
     """In the order of the table; missing labels are empty."""
     _, result = run
     (splits,) = json.loads((result.folder / "splits.json").read_text())
-    source, predictions = _rows(table), _rows(result.folder / "predictions_test.csv")
-    assert [int(row["row"]) for row in predictions] == splits["test"]
+    source, predictions = _rows(table), _rows(result.folder / f"predictions_{split}.csv")
+    assert [int(row["row"]) for row in predictions] == splits[split]
     for row in predictions:
         origin = source[int(row["row"])]
         assert row["smiles"] == origin["smiles"]
@@ -100,10 +103,11 @@ def test_the_scores_can_be_computed_from_the_predictions(run):
     assert test["roc_auc"] == pytest.approx(sk.roc_auc_score(*zip(*active, strict=True)))
 
 
-def test_the_predictions_equal_those_of_predictor(run):
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_the_predictions_equal_those_of_predictor(run, split):
     """From the model folder and SMILES alone."""
     _, result = run
-    rows = _rows(result.folder / "predictions_test.csv")
+    rows = _rows(result.folder / f"predictions_{split}.csv")
     predictions = Predictor.from_pretrained(result.folder).predict(row["smiles"] for row in rows)
     for row, prediction in zip(rows, predictions, strict=True):
         for target in ("y", "active"):

@@ -34,6 +34,7 @@ _YES_NO = {
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
 _NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
@@ -248,6 +249,9 @@ class Columns:
     """Cell of `config.column_of_split` of each row."""
     features: dict[str, list[str]] = field(default_factory=dict)
     """Cells of each of `config.feature_columns`."""
+    identifiers: dict[str, list[str]] = field(default_factory=dict)
+    """Cells of each column whose name is that of an identifier, such as compound_id, and that the
+    configuration does not name."""
 
     def column(self, name: str) -> ParsedColumn:
         """Return the first column of this name, which must have been parsed."""
@@ -280,6 +284,7 @@ def parse_columns(
             needed = _needed(table.names, config)
             table.parsed = {i: _parser(table.names[i], config, dtype) for i in needed}
             table.features = {name: [] for name in config.feature_columns}
+            table.identifiers = {name: [] for name in _identifiers(table.names, config)}
         index.append(piece.index.to_numpy())
         for number, column in table.parsed.items():
             column.add(piece.iloc[:, number])
@@ -287,6 +292,7 @@ def parse_columns(
             (config.smiles_column, table.smiles),
             (config.column_of_split, table.splits),
             *table.features.items(),
+            *table.identifiers.items(),
         ):
             if name in table.names:
                 texts += piece.iloc[:, table.names.index(name)].tolist()
@@ -299,6 +305,12 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
     """Return the kind of a target in the configuration; None if it is to be guessed."""
     kinds = config.task_type
     return kinds.get(name) if isinstance(kinds, dict) else kinds
+
+
+def _identifiers(names: list[str], config: DataConfig) -> list[str]:
+    roles = {config.smiles_column, config.column_of_split, config.weight_column}
+    roles |= {*(config.targets or ()), *config.feature_columns}
+    return [name for name in names if name not in roles and _IDENTIFIER.fullmatch(name)]
 
 
 def _needed(names: list[str], config: DataConfig) -> list[int]:

@@ -64,6 +64,8 @@ class Dataset:
     """SMILES of every row of the source, where it has them; standardised if structures are."""
     written: Sequence[str] | None = None
     """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
+    identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Cells of columns such as compound_id, of every row, for output."""
     classes: tuple[tuple[str, ...], ...] = ()
     """Class names of each target, empty unless it is multi-class; () if no target is."""
     weights: np.ndarray | None = None

@@ -54,6 +54,7 @@ def load_table(
     if config.column_of_split is not None:
         require_column(table.names, config.column_of_split, path)
     index, smiles, column = table.index, table.smiles, table.splits or None
+    identifiers = table.identifiers
     del table  # its numbers, which the labels are a copy of
 
     rejected: list[Rejected] = []
@@ -73,7 +74,11 @@ def load_table(
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
     dataset = merge_and_split(
-        replace(labels.dataset(name, store, weights, standard, features), written=smiles),
+        replace(
+            labels.dataset(name, store, weights, standard, features),
+            written=smiles,
+            identifiers={n: each for n, each in identifiers.items() if n not in labels.names},
+        ),
         config,
         lambda rows: make_splits(config, rows, standard, column, path, index),
         lambda row: locate(path, index[row]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,12 +54,13 @@ class Results(NamedTuple):
 
     scores: dict[str, Any]
     """Entries of `metrics.json`: `val` and `test`, each with scores by name, and any others."""
-    predictions: np.ndarray | None
-    """float32 [n, O]: predictions for the test split; None if the model does not predict."""
-    val_predictions: np.ndarray | None = None
-    """float32 [n, O]: predictions for the validation split."""
-    baseline: np.ndarray | None = None
-    """float32 [n, O]: predictions of the baseline for the test split; None if there is none."""
+    graphs: Mapping[str, np.ndarray] = MappingProxyType({})
+    """int64 [n]: the molecules that have predictions, by split; empty if the model does not
+    predict."""
+    predictions: Mapping[str, np.ndarray] = MappingProxyType({})
+    """float32 [n, O]: predictions for these molecules."""
+    baseline: Mapping[str, np.ndarray] = MappingProxyType({})
+    """float32 [n, O]: predictions of the baseline, for the splits that it predicts."""
 
 
 class Objective(nn.Module, ABC):
@@ -167,7 +169,7 @@ class Objective(nn.Module, ABC):
         for split in ("val", "test"):
             loss, others = self.validate(dataset.splits[split], DistributedContext())
             scores[split] = json_scores({"loss": loss, **others})
-        return Results(scores, None)
+        return Results(scores)
 
     def own_state(self) -> dict[str, Tensor]:
         """Return the tensors that do not belong to the network."""

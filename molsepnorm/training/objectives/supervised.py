@@ -22,7 +22,11 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
 
-__all__ = ["Supervised", "dataset_scores", "score"]
+__all__ = ["MAX_TRAINING", "Supervised", "dataset_scores", "predicted_splits", "score"]
+
+MAX_TRAINING = 20_000
+"""Maximum number of training molecules whose predictions a run writes. Each network of the model
+takes about a third of the time of an epoch for them."""
 
 _MANY_TARGETS = 20  # with more targets, only the selection metric is computed at a validation
 
@@ -117,9 +121,16 @@ class Supervised(Objective):
 
     def results(self, dataset: Dataset) -> Results:
         """Return scores, the scores of the baseline, and intervals of the test scores."""
-        graphs = {split: dataset.splits[split] for split in ("val", "test")}
+        graphs = predicted_splits(dataset)
         each = {s: predict(self.model, self.examples.graphs, own) for s, own in graphs.items()}
         return score(dataset, self.task, graphs, each)
+
+
+def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Return the molecules, int64 [n], of the splits whose predictions a run writes: validation,
+    test, and training up to `MAX_TRAINING` molecules."""
+    names = ["val", "test"] + ["train"] * (len(dataset.splits["train"]) <= MAX_TRAINING)
+    return {split: dataset.splits[split] for split in names}
 
 
 def score(
@@ -134,14 +145,14 @@ def score(
     Args:
         dataset: the molecules and labels.
         task: the targets.
-        graphs: int64 [n]: the molecules of `val` and `test`.
+        graphs: int64 [n]: the molecules of `val`, `test` and perhaps `train`, which is not scored.
         predictions: float32 [n, O], for these molecules.
     """
     exact = dataset.exact_labels
     entries: dict[str, Any] = {}
-    for split, predicted in predictions.items():
+    for split in ("val", "test"):
         labels = exact[graphs[split]]
-        entries[split] = json_scores(dataset_scores(dataset, task, predicted, labels))
+        entries[split] = json_scores(dataset_scores(dataset, task, predictions[split], labels))
     predicted, labels = predictions["test"], exact[graphs["test"]]
     baseline = task.baseline_prediction(exact[dataset.splits["train"]])
     constant = np.tile(baseline, (len(labels), 1))
@@ -152,7 +163,7 @@ def score(
     entries |= comparisons(task, entries, predictions, by_split, constant)
     if about := dataset.about_labels({**dataset.splits, **graphs}):
         entries["labels"] = about
-    return Results(entries, predicted, predictions["val"])
+    return Results(entries, graphs, predictions)
 
 
 def _require_exact_labels(dataset: Dataset) -> None:
