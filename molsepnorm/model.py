@@ -35,6 +35,7 @@ from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 
 __all__ = [
+    "README",
     "SCHEMA",
     "SUPERVISED",
     "PropertyModel",
@@ -53,7 +54,9 @@ SUPERVISED = "supervised"
 _FOREST = "forest-{}."  # prefix of a forest's tensors, counted from 1
 _PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_OWN_FILES = {_CONFIG, _WEIGHTS, "conversion.json"}  # `molsepnorm convert` writes the last one
+README = "README.md"
+"""Name of the model card for people, which loading ignores; `training.card` writes it."""
+_OWN_FILES = {_CONFIG, _WEIGHTS, README, "conversion.json"}  # the last one is of `convert`
 
 _WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 

@@ -184,6 +184,8 @@ class RunConfig(_Section):
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
     """seeds: members differ in the random seed (seed, seed + 1, …). folds: each member is also
     validated on another fold, so that some members train on any molecule outside the test split."""
+    license: str | None = None
+    """Licence of the trained model for its card, such as mit or cc-by-4.0."""
     seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for initialisation, shuffling and dropout."""
     device: Annotated[str, "--device", "Hardware"] = "auto"

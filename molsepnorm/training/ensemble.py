@@ -25,6 +25,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Task
 from molsepnorm.training import baseline
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -115,7 +116,10 @@ def _train_members(
         metrics = world.on_main_process(
             lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
         )
-    result = TrainingResult(run.path, True, PropertyModel.from_pretrained(run.model), metrics)
+        model = PropertyModel.from_pretrained(run.model)
+        card = model_card(model, config, splits[0], metrics)
+        world.on_main_process(lambda: run.write_card(card))
+    result = TrainingResult(run.path, True, model, metrics)
     callback.on_end(result)
     return result
 

@@ -12,7 +12,8 @@
     ├── predictions_test.csv   labels and predictions of the test molecules
     ├── predictions_val.csv    the same for the validation molecules
     ├── predictions_train.csv  the same for the training molecules, unless there are many
-    ├── model/                 the best model by validation; `predict` and `evaluate` read it
+    ├── log.txt                what training printed, if a command or `cli.log.RunLog` wrote it
+    ├── model/                 the best model by validation, and its card README.md
     ├── checkpoints/           last.safetensors, from which `--resume` continues
     └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
 """
@@ -54,7 +55,7 @@ from molsepnorm.files.writing import (
     replacing,
     write_json,
 )
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import README, PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
@@ -62,7 +63,10 @@ from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.lock import LOCK
 from molsepnorm.training.objectives import Objective, Results
 
-__all__ = ["RunFolder"]
+__all__ = ["LOG", "RunFolder"]
+
+LOG = "log.txt"
+"""Name of the file that holds what training printed."""
 
 
 class RunFolder:
@@ -106,6 +110,7 @@ class RunFolder:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
         initial = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "checkpoints"}
+        initial.add(LOG)
         with clear_errors(self.path, "write"):
             if not self.path.is_dir():
                 return
@@ -196,6 +201,12 @@ class RunFolder:
     def keep(self, model: PropertyModel) -> None:
         """Replace the best model by the one that a run ends with."""
         model.save_pretrained(self.model)
+
+    def write_card(self, text: str) -> None:
+        """Write the card of the model. A model that is kept later replaces the folder, and has none
+        until this is called again."""
+        with replacing(self.model / README) as scratch:
+            scratch.write_text(text, encoding="utf-8")
 
     def keep_probe(self, probe: PropertyModel) -> None:
         """Write the model that is averaged with the network, for a run that is resumed."""

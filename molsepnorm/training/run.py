@@ -26,6 +26,7 @@ from molsepnorm.predict.inference import on_device
 from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -231,6 +232,9 @@ def _train(
                     lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
                 )
             best = run.best()  # which a forest may have been blended with
+        if best is not None and isinstance(run, RunFolder):
+            write, card = run.write_card, model_card(best[0], config, dataset, metrics)
+            world.on_main_process(lambda: write(card))
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result

@@ -32,6 +32,7 @@ FILES = {
     "predictions_test.csv",
     "rejected.csv",
     "model",
+    "model/README.md",
     "model/config.json",
     "model/model.safetensors",
     "checkpoints",

@@ -1,0 +1,305 @@
+"""The model card of a run: `README.md` in its model folder, in the format of model hubs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from molsepnorm._version import __version__
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.model import README, PropertyModel
+from molsepnorm.nn.kernel_head import KernelHead
+from molsepnorm.pretrained import read_card, shipped_models
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.conclusion import conclusion
+from molsepnorm.training.config import TrainConfig
+
+__all__ = ["CONTENTS", "elements", "model_card", "revealed"]
+
+CONTENTS = {
+    "model/config.json": "targets, classes, inputs and network",
+    "model/model.safetensors": "weights",
+    f"model/{README}": "model card",
+    "metrics.json": "scores; path of the model that training started from",
+    "config.yaml": "settings, with the paths of the files",
+    "environment.json": "machine, versions, and the command with its paths",
+    "splits.json": "numbers of the rows in each split",
+    "rejected.csv": "rows that were left out, with their structures",
+    "predictions_*.csv": "structures, labels and predictions",
+    "history.csv": "scores of each epoch",
+    "log.txt": "what training printed: paths, and structures of rejected rows",
+    "checkpoints/*": "state of training, with further copies of the network",
+    "members/*": "the runs of an ensemble, each with the same files",
+}
+"""What each file of a run folder holds, by the pattern of its name."""
+
+_MAX_TARGETS = 12
+"""Maximum number of targets whose scores are listed one by one."""
+
+_ELEMENT = re.compile(
+    r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
+)
+
+
+def model_card(
+    model: PropertyModel, config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]
+) -> str:
+    """Return the card as Markdown with YAML front matter.
+
+    It names columns and the file of the data, but has no structure, label, path or user.
+
+    Args:
+        model: the model that the run keeps.
+        config: the configuration of the run.
+        dataset: its data.
+        metrics: the content of `metrics.json`; empty if the run is not finished.
+    """
+    names = model.task.names
+    header = {
+        "license": config.run.license or "unknown",
+        "library_name": "molsepnorm",
+        "pipeline_tag": "graph-ml",
+        "tags": ["chemistry", "molecular-property-prediction", "graphormer"],
+    }
+    if metrics:
+        header["metrics"] = [name for name in metrics["test"] if "/" not in name]
+    several = f"{len(names)} properties of molecules" if len(names) > 3 else ", ".join(names)
+    title = f"Prediction of {several}" if names else "Pre-trained model of molecules"
+    sections = {
+        "Predictions": _predictions(model, dataset),
+        "Data": _data(config.data, dataset, config.run.ensemble_by == "folds"),
+        "Inputs": _inputs(model),
+        "Model": _model(model, config),
+        "Scores": _scores(metrics),
+        "Domain": _domain(dataset, metrics),
+        "Use": _use(model),
+        "Licence": _licence(config),
+        "What the model file reveals": (f"- {each}" for each in revealed(model)),
+        "Confidential files": _confidential(),
+    }
+    parts = [f"---\n{yaml.safe_dump(header, sort_keys=False)}---", f"# {_cell(title)}"]
+    for heading, lines in sections.items():
+        parts += [f"## {heading}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def revealed(model: PropertyModel) -> Iterator[str]:
+    """Yield sentences on what the files of a model hold about its training molecules."""
+    yield (
+        "config.json holds the names of targets, classes and feature columns, the words of feature "
+        "columns, and the mean and standard deviation of the training labels."
+    )
+    heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
+    for head in heads:
+        kept = "its embedding"
+        if head.num_counts:
+            kept += f" and its {head.num_counts:,} Morgan counts"
+        yield (
+            f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
+            f"(a kernel head): for each of them {kept}, and a weight for each target. Anyone with "
+            "the file can test whether a known molecule is among them and estimate their labels"
+            + (", and can reconstruct parts of their structures." if head.num_counts else ".")
+        )
+    if model.forests:
+        yield (
+            "model.safetensors holds the trees of a random forest. Each leaf has the mean label of "
+            "its training molecules, often of a single one, and the thresholds are Morgan counts "
+            "and descriptors that separate them."
+        )
+    if not (heads or model.forests):
+        yield "model.safetensors holds network weights only, without molecules and labels."
+    yield (
+        "Weights can also show indirectly whether a molecule was used in training. Do not share "
+        "a model if its training structures must stay secret."
+    )
+
+
+def elements(smiles: Iterable[str]) -> set[str]:
+    """Return the symbols of the elements that are written in SMILES.
+
+    >>> sorted(elements(["C[C@@H](N)c1c[nH]cc1", "[Na+].[Cl-]"]))
+    ['C', 'Cl', 'N', 'Na']
+    """
+    found = {match for text in smiles for match in _ELEMENT.findall(text.partition(" ")[0])}
+    return {(inside or outside).capitalize() for inside, outside in found}
+
+
+def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
+    if not model.task.targets:
+        yield "The model was trained on structures without labels. It has embeddings, and is a "
+        yield "start for training on labels; it predicts nothing."
+        return
+    labels = dataset.exact_labels[dataset.splits["train"]]
+    counts = np.count_nonzero(~np.isnan(labels), axis=0)
+    rows = []
+    for target, count in zip(model.task.targets, counts, strict=True):
+        transform = target.transformation
+        scale = transform or ("as in the data" if target.kind == "regression" else "probability")
+        classes = ", ".join(target.classes) or ("0, 1" if target.kind == "binary" else "")
+        rows.append([target.name, target.kind, scale, classes, f"{count:,}"])
+    yield from _table(["target", "kind", "scale", "classes", "training labels"], rows)
+
+
+def _data(config: DataConfig, dataset: Dataset, members: bool) -> Iterator[str]:
+    yield f"- Source: {_cell(Path(dataset.name).name if config.table else dataset.name)}"
+    sizes = (f"{len(rows):,} {split}" for split, rows in dataset.splits.items())
+    yield f"- Molecules: {', '.join(sizes)}"
+    yield f"- Split: {_cell(_split(config, members))}"
+    yield f"- Rows left out because they cannot be read: {len(dataset.rejected):,}"
+    if dataset.merged:
+        yield f"- Rows merged into another row of the same molecule: {len(dataset.merged):,}"
+
+
+def _split(config: DataConfig, members: bool) -> str:
+    """Return how the data were split, in a few words; `members` is for an ensemble by folds."""
+    if config.dataset is not None:
+        return "that of the data set"
+    if config.splits_column is not None:
+        return f"from the column {config.splits_column}"
+    if config.splits_file is not None:
+        return f"from a file, entry {config.fold}"
+    if config.split_type == "time":
+        return f"by time, from the column {config.time_column}"
+    number = "" if config.split_type == "scaffold-ogb" else f", seed {config.split_seed}"
+    if config.folds is not None:
+        fold = f"fold {config.fold} of {config.folds}"
+        if members:
+            fold = f"{config.folds} folds, each for the validation of one member"
+        return f"{config.split_type}{number}, {fold}"
+    return f"{config.split_type}{number}{f', replicate {config.fold}' if config.fold else ''}"
+
+
+def _inputs(model: PropertyModel) -> Iterator[str]:
+    level = model.standardize
+    how = "as they are written" if level == "none" else f"standardised by RDKit, level {level}"
+    yield f"- Structures: SMILES, {how}"
+    yield f"- Features of atoms and bonds: {model.featurizer}"
+    inputs = model.inputs
+    if inputs.names:
+        yield f"- Columns that predictions need: {_cell(', '.join(inputs.names))}"
+    if inputs.morgan:
+        yield f"- Morgan fingerprint of radius 2: {inputs.morgan:,} counts"
+    if inputs.descriptors:
+        yield f"- RDKit descriptors: {len(inputs.descriptors)}"
+
+
+def _model(model: PropertyModel, config: TrainConfig) -> Iterator[str]:
+    network = model.network.config
+    parameters = sum(p.numel() for each in model.networks for p in each.parameters())
+    yield (
+        f"- Graphormer with {network.layers} layers of width {network.width}; "
+        f"{len(model.networks)} network(s), {parameters:,} parameters"
+    )
+    if model.forests:
+        yield f"- Blended with a random forest, which has a weight of {model.forest_share:.2f}"
+    yield f"- Made on {date.today().isoformat()} with molsepnorm {__version__}"
+    yield f"- Start of training: {_start(config)}"
+    for name, reason in model.excludes.items():
+        yield f"- Must not be scored on {_cell(name)}: {_cell(reason)}"
+
+
+def _start(config: TrainConfig) -> str:
+    """Return the name and the licence of the model that training started from."""
+    start = config.finetune.start
+    if start is None:
+        return "random weights"
+    folder = shipped_models().get(str(start))
+    if folder is None:
+        return f"another model ({_cell(start.name)}), whose licence applies too"
+    return f"{start}, licence {read_card(folder).licence}"
+
+
+def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
+    if not metrics:
+        yield "The run is not finished, so there are no scores."
+        return
+    chosen = metrics["chosen_by"]
+    yield f"The model was chosen by {chosen} on the validation split. Intervals are 95 % bootstrap"
+    yield "intervals; the trivial baseline predicts the same for every molecule.\n"
+    parts = [metrics["val"], metrics["test"], metrics.get("test_constant", {})]
+    headings = ["metric", "validation", "test", "95 % interval", "trivial baseline"]
+    if "baseline" in metrics:
+        headings.append("random forest")
+        parts.append(metrics["baseline"]["test"])
+    intervals = metrics.get("test_interval_95", {})
+    names = list(metrics["test"])
+    if len({name.partition("/")[2] for name in names}) > _MAX_TARGETS + 1:
+        names = [name for name in names if "/" not in name]
+    rows = []
+    for name in names:
+        metric, _, target = name.partition("/")
+        label = METRICS[metric].label if metric in METRICS else metric
+        cells = [_number(part.get(name)) for part in parts]
+        ends = " to ".join(map(_number, intervals.get(name, ())))
+        rows.append([f"{label} of {target}" if target else label, *cells[:2], ends, *cells[2:]])
+    yield from _table(headings, rows)
+    if sentences := conclusion(metrics):
+        yield f"\n{_cell(' '.join(sentences))}"
+    if leak := metrics.get("leak"):
+        yield f"\nThe scores are too optimistic: {_cell(leak)}."
+
+
+def _domain(dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
+    train = dataset.splits["train"]
+    sizes = dataset.store.sizes[train]
+    yield (
+        f"- Atoms of a training molecule: {sizes.min()} to {sizes.max()}, median "
+        f"{np.median(sizes):g}"
+    )
+    if dataset.smiles is not None:
+        smiles = (dataset.smiles[row] for row in dataset.store.rows[train])
+        yield f"- Elements of the training molecules: {', '.join(sorted(elements(smiles)))}"
+    if similarity := metrics.get("nearest_train_similarity"):
+        yield (
+            "- Tanimoto similarity of a test molecule to the nearest training molecule: median "
+            f"{similarity['median']:.2f}"
+        )
+    yield "- Expect larger errors for other molecules."
+
+
+def _use(model: PropertyModel) -> Iterator[str]:
+    if not model.task.targets:
+        use = ["molsepnorm embed --model FOLDER --input molecules.csv --output embeddings.csv"]
+        use += ["molsepnorm train --data my.csv --from FOLDER"]
+    else:
+        use = ["molsepnorm predict --model FOLDER --input molecules.csv --output predicted.csv"]
+        use += [
+            "python -c \"import molsepnorm; print(molsepnorm.Predictor.from_pretrained('FOLDER')"
+            ".predict(['CCO']))\""
+        ]
+    yield "FOLDER is the folder of this file.\n"
+    yield from ("```", "pip install molsepnorm", *use, "```")
+
+
+def _licence(config: TrainConfig) -> Iterator[str]:
+    yield config.run.license or "Not stated. The setting run.license fills this in."
+
+
+def _confidential() -> Iterator[str]:
+    yield "The model was trained in a run folder, whose other files hold more than the model does."
+    yield "`molsepnorm share RUN out.zip` leaves out those that hold structures, labels, paths or"
+    yield "names of machines and users.\n"
+    rows = [[f"`{name}`", what] for name, what in CONTENTS.items() if name[:5] != "model"]
+    yield from _table(["file of the run", "content"], rows)
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    for cells in (headings, ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(value: object) -> str:
+    """Return a text on one line, in which | does not end a cell of a table."""
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
