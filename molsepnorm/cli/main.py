@@ -21,6 +21,7 @@ _COMMANDS = {
     "predict": "Predict the properties of molecules.",
     "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
+    "share": "Pack a trained model for others, without structures.",
     "data": "Check a table, list the named data sets, encode one.",
     "ensemble": "Join trained models to one.",
     "benchmark": "Train with several seeds or on several splits.",

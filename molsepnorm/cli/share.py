@@ -1,0 +1,41 @@
+"""`molsepnorm share`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from molsepnorm.cli.console import one_line, say
+from molsepnorm.cli.options import FILE
+
+
+@click.command()
+@click.argument("run", type=FILE)
+@click.argument("archive", type=FILE)
+@click.option("--models", is_flag=True, help="Include the models of an ensemble's members.")
+@click.option("--force", is_flag=True, help="Replace an existing archive.")
+def share(run: Path, archive: Path, models: bool, force: bool) -> None:
+    """Pack a trained model for others, without structures, labels and paths.
+
+    RUN is the folder of a finished run, and ARCHIVE the zip file to write. It holds the model, its
+    card, the scores and the configuration. Unpack it, and give its folder to predict.
+
+    \b
+    molsepnorm share runs/logS-1 logS.zip
+    unzip logS.zip
+    molsepnorm predict --model logS --smiles CCO
+    """
+    from molsepnorm.training.share import share as pack
+
+    found = pack(run, archive, models=models, force=force)
+    width = max(map(len, (*found.included, *found.left_out)))
+    for title, files in (("In the archive:", found.included), ("Left out:", found.left_out)):
+        say(title)
+        for name, what in files.items():
+            say(one_line(f"  {name:<{width}}  {what}"))
+    say("What the model reveals about its training molecules:")
+    for sentence in found.revealed:
+        say(one_line(f"  {sentence}"))
+    say(f"The archive has no absolute path, and none of {found.searched:,} SMILES of the run.")
+    say(f"Archive: {archive}")
