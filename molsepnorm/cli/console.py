@@ -79,8 +79,12 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
         )
 
 
-def make_console() -> Console:
-    """Return a console without markup that escapes control characters, tabs and line ends."""
+def make_console(**options: Any) -> Console:
+    """Return a console without markup that escapes control characters, tabs and line ends.
+
+    Args:
+        options: further options of `rich.console.Console`.
+    """
     from rich.console import Console
     from rich.segment import Segment
 
@@ -95,4 +99,4 @@ def make_console() -> Console:
                 else:
                     yield Segment(escaped(segment.text), segment.style)
 
-    return Plain(highlight=False, soft_wrap=True, markup=False, emoji=False)
+    return Plain(highlight=False, soft_wrap=True, markup=False, emoji=False, **options)

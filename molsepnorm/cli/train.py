@@ -20,6 +20,7 @@ from molsepnorm.cli.options import (
     training_options,
 )
 from molsepnorm.cli.signals import rank, stop_on_signal
+from molsepnorm.errors import MolsepnormError
 
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
@@ -65,11 +66,12 @@ def run_training(
         quiet: print only the final scores.
     """
     from molsepnorm.cli.display import TrainingDisplay
+    from molsepnorm.cli.log import RunLog
     from molsepnorm.training import StopWhen
     from molsepnorm.training import train as start
     from molsepnorm.training.folder import RunFolder
 
-    silent = bool(rank())  # of torchrun's processes, only the first prints
+    silent = bool(rank())  # of torchrun's processes, only the first prints and writes the log
     display = TrainingDisplay(quiet or silent)
     display.console.quiet = silent
     if resume is not None:
@@ -78,20 +80,28 @@ def run_training(
     else:
         assert config is not None
         folder = output or RunFolder.numbered(config.data.label)
+    log = RunLog(folder)
     with stop_on_signal(lambda: display.training) as stop:
         try:
             result = start(
                 config,
                 folder,
                 resume=resume is not None,
-                callback=[display, StopWhen(lambda: stop.signal is not None)],
+                callback=[
+                    *(display, StopWhen(lambda: stop.signal is not None)),
+                    *([] if silent else [log]),
+                ],
             )
+        except MolsepnormError as error:
+            log.write(f"Error: {error}")
+            raise
         finally:
             display.close()
     if not result.finished:
         if not silent:
             command = f"molsepnorm {ctx.info_name} --resume {result.folder}"
-            say(f"Stopped and saved. Continue: {command}", err=True)
+            log.write(stopped := f"Stopped and saved. Continue: {command}")
+            say(stopped, err=True)
         # without a signal here, another process received it
         sys.exit(128 + (stop.signal or signal.SIGTERM))
 
