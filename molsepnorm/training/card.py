@@ -92,10 +92,11 @@ def model_card(
 
 def revealed(model: PropertyModel) -> Iterator[str]:
     """Yield sentences on what the files of a model hold about its training molecules."""
-    yield (
-        "config.json holds the names of targets, classes and feature columns, the words of feature "
-        "columns, and the mean and standard deviation of the training labels."
-    )
+    if model.task.targets:
+        yield (
+            "config.json holds the names of targets, classes and feature columns, the words of "
+            "feature columns, and the mean and standard deviation of the training labels."
+        )
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
         kept = "its embedding"
@@ -133,8 +134,8 @@ def elements(smiles: Iterable[str]) -> set[str]:
 
 def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
     if not model.task.targets:
-        yield "The model was trained on structures without labels. It has embeddings, and is a "
-        yield "start for training on labels; it predicts nothing."
+        yield "The model was trained on structures without labels. It gives embeddings of"
+        yield "molecules, and training on labels can start from it."
         return
     labels = dataset.exact_labels[dataset.splits["train"]]
     counts = np.count_nonzero(~np.isnan(labels), axis=0)
@@ -148,7 +149,8 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
 
 
 def _data(config: DataConfig, dataset: Dataset, members: bool) -> Iterator[str]:
-    yield f"- Source: {_cell(Path(dataset.name).name if config.table else dataset.name)}"
+    name = dataset.name if config.dataset else Path(dataset.name).name  # of a pipe, it is a path
+    yield f"- Source: {_cell(name)}"
     sizes = (f"{len(rows):,} {split}" for split, rows in dataset.splits.items())
     yield f"- Molecules: {', '.join(sizes)}"
     yield f"- Split: {_cell(_split(config, members))}"
@@ -191,12 +193,11 @@ def _inputs(model: PropertyModel) -> Iterator[str]:
 
 
 def _model(model: PropertyModel, config: TrainConfig) -> Iterator[str]:
-    network = model.network.config
+    network, count = model.network.config, len(model.networks)
     parameters = sum(p.numel() for each in model.networks for p in each.parameters())
-    yield (
-        f"- Graphormer with {network.layers} layers of width {network.width}; "
-        f"{len(model.networks)} network(s), {parameters:,} parameters"
-    )
+    yield f"- Graphormer, layers {network.layers}, width {network.width}; {parameters:,} parameters"
+    if count > 1:
+        yield f"- The prediction is the mean of {count} networks"
     if model.forests:
         yield f"- Blended with a random forest, which has a weight of {model.forest_share:.2f}"
     yield f"- Made on {date.today().isoformat()} with molsepnorm {__version__}"
@@ -220,15 +221,13 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
     if not metrics:
         yield "The run is not finished, so there are no scores."
         return
-    chosen = metrics["chosen_by"]
-    yield f"The model was chosen by {chosen} on the validation split. Intervals are 95 % bootstrap"
-    yield "intervals; the trivial baseline predicts the same for every molecule.\n"
-    parts = [metrics["val"], metrics["test"], metrics.get("test_constant", {})]
-    headings = ["metric", "validation", "test", "95 % interval", "trivial baseline"]
+    yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
+    columns = {"validation": metrics["val"], "test": metrics["test"]}
+    if intervals := metrics.get("test_interval_95"):
+        ends = {name: " to ".join(map(_number, each)) for name, each in intervals.items()}
+        columns |= {"95 % interval": ends, "trivial baseline": metrics["test_constant"]}
     if "baseline" in metrics:
-        headings.append("random forest")
-        parts.append(metrics["baseline"]["test"])
-    intervals = metrics.get("test_interval_95", {})
+        columns["random forest"] = metrics["baseline"]["test"]
     names = list(metrics["test"])
     if len({name.partition("/")[2] for name in names}) > _MAX_TARGETS + 1:
         names = [name for name in names if "/" not in name]
@@ -236,10 +235,12 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
     for name in names:
         metric, _, target = name.partition("/")
         label = METRICS[metric].label if metric in METRICS else metric
-        cells = [_number(part.get(name)) for part in parts]
-        ends = " to ".join(map(_number, intervals.get(name, ())))
-        rows.append([f"{label} of {target}" if target else label, *cells[:2], ends, *cells[2:]])
-    yield from _table(headings, rows)
+        cells = (_number(column.get(name)) for column in columns.values())
+        rows.append([f"{label} of {target}" if target else label, *cells])
+    yield from _table(["metric", *columns], rows)
+    if intervals:
+        yield "\nIntervals are 95 % bootstrap intervals of the test scores. The trivial baseline"
+        yield "predicts the same for every molecule."
     if sentences := conclusion(metrics):
         yield f"\n{_cell(' '.join(sentences))}"
     if leak := metrics.get("leak"):
@@ -301,5 +302,8 @@ def _cell(value: object) -> str:
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
-def _number(value: float | None) -> str:
+def _number(value: float | str | None) -> str:
+    """Return a number with four significant digits, and a text as it is."""
+    if isinstance(value, str):
+        return value
     return "" if value is None else f"{value:.4g}"

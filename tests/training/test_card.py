@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from rdkit import Chem
-from support import far_from_initial
+from support import CONTRASTIVE, far_from_initial
 
 from molsepnorm.data.datasets import load
 from molsepnorm.forest.forest import Forest
@@ -74,7 +74,7 @@ def test_the_card_describes_model_data_and_scores(run, split_rows):
         "- Rows left out because they cannot be read: 1",
         "- Structures: SMILES, standardised by RDKit, level salts",
         "- Features of atoms and bonds: zinc",
-        f"- Graphormer with 1 layers of width 16; 1 network(s), {parameters:,} parameters",
+        f"- Graphormer, layers 1, width 16; {parameters:,} parameters",
         "- Start of training: random weights",
         f"- Made on {date.today().isoformat()} with molsepnorm",
         "- Elements of the training molecules: C, N, O",
@@ -134,6 +134,25 @@ def test_loading_ignores_the_card(run):
     path.write_text("mine")
     one.save_pretrained(run.folder / "model")  # the card was part of the model that is replaced
     assert not path.exists()
+
+
+def test_a_pre_trained_model_has_losses_and_no_targets(table, tmp_path):
+    settings = {
+        **CONTRASTIVE,
+        **{f"model.{name}": value for name, value in SMALL.items() if name != "outputs"},
+        "run.epochs": 1,
+        "data.structures": [str(table)],
+        "data.table": None,
+    }
+    config = load_config(table, overrides=settings)
+    metrics = train(config, tmp_path / "run").metrics
+    card = card_of(tmp_path / "run")
+    assert "# Pre-trained model of molecules" in card and "without labels" in card
+    assert "- Source: data.csv\n" in card
+    losses = [f"{metrics[split]['loss']:.4g}" for split in ("val", "test")]
+    assert cells(card, "loss") == ["loss", *losses]
+    assert "molsepnorm embed --model FOLDER" in card
+    assert "config.json" not in card.partition("## What the model")[2].partition("## ")[0]
 
 
 def test_an_unfinished_run_has_a_card_without_scores(configure, stop_at, tmp_path):
