@@ -148,10 +148,11 @@ def _without_paths(value: Any) -> Any:
 def _smiles(run: RunFolder) -> set[str]:
     """Return the SMILES of a run's own files, and of its table if that still exists."""
     found: set[str] = set()
+    data = read_yaml(run.config)["data"]
     for path in run.path.glob("**/*.csv"):
         with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
-            found.update(row.get("smiles") or "" for row in csv.DictReader(file))
-    data = read_yaml(run.config)["data"]
+            for row in csv.DictReader(file):
+                found.update(row.get(name) or "" for name in ("smiles", data["smiles_column"]))
     for table in map(Path, filter(None, [data.get("table"), *data.get("structures", [])])):
         if table.is_file():
             found.update(_column(table, data["smiles_column"]))

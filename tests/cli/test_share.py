@@ -192,10 +192,14 @@ def test_other_slashes_are_no_paths(copied, tmp_path, text):
 
 def test_structures_are_recognised_without_the_table(workspace, copied, tmp_path):
     """From the files of the run."""
-    text = (copied / "config.yaml").read_text()
-    (copied / "config.yaml").write_text(text.replace("secret.csv", "gone.csv"))
+    text = (copied / "config.yaml").read_text().replace("secret.csv", "gone.csv")
+    text = text.replace("smiles_column: smiles", "smiles_column: structure")
+    (copied / "config.yaml").write_text(text)
+    (copied / "rejected.csv").write_text("line,structure,reason\n9,C1CCnotanother,unclosed\n")
     one = share(workspace / "run", tmp_path / "a.zip").searched
-    assert share(copied, tmp_path / "b.zip").searched == one
+    assert share(copied, tmp_path / "b.zip").searched == one  # one rejected row for another
+    (copied / "rejected.csv").unlink()
+    assert share(copied, tmp_path / "c.zip").searched == one - 1
 
 
 def test_class_names_that_are_training_structures_are_refused(
