@@ -323,13 +323,64 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def series_table(summary: Mapping[str, Any]) -> Table:
-    """Return the mean and standard deviation over several runs, a row for each metric."""
-    title = f"{summary['data']}: mean ± sd of {len(summary['runs'])} run(s)"
-    table = make_table(title, "metric", ">val", ">test")
+    """Return the mean and standard deviation over several runs or folds, a row for each metric."""
+    pooled = summary.get("out_of_fold")
+    what = f"{len(summary['runs'])} run(s)"
+    columns = {"val": summary["val"], "test": summary["test"]}
+    if pooled is not None:
+        what = f"{len(pooled['molecules'])} folds"
+        columns = {"out of fold": summary["test"]}
+    if "test_constant" in summary:
+        columns["trivial baseline"] = summary["test_constant"]
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    headings = [f">{name}" for name in columns] + [">all rows"] * (pooled is not None)
+    table = make_table(f"{summary['data']}: mean ± sd of {what}", "metric", *headings)
     for metric in summary["test"]:
         if "/" not in metric:
-            table.add_row(metric, *_spreads(summary, metric))
+            cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
+            if pooled is not None:
+                cells.append(_number(pooled["scores"][metric]))
+            table.add_row(metric, *cells)
     return table
+
+
+def folds_table(summary: Mapping[str, Any]) -> Table:
+    """Return the score of each fold, from a summary with out-of-fold predictions."""
+    metric = _headline(summary)
+    columns = {"network": summary["test"], "trivial baseline": summary["test_constant"]}
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    title = f"{METRICS[metric].label} of each fold"
+    table = make_table(title, "fold", ">molecules", *(f">{name}" for name in columns))
+    for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
+        cells = (_number(column[metric]["values"][fold]) for column in columns.values())
+        table.add_row(str(fold), f"{count:,}", *cells)
+    return table
+
+
+def folds_comparison(summary: Mapping[str, Any]) -> str | None:
+    """Return a sentence that compares the network with its forest over the folds; None if there is
+    no forest, or the difference is undefined."""
+    metric = METRICS[_headline(summary)]
+    found = summary.get("baseline_difference", {}).get(metric.name)
+    if found is None or found["difference"] is None or found["interval_95"] is None:
+        return None
+    difference = found["difference"]
+    better = difference >= 0 if metric.higher_is_better else difference <= 0
+    low, high = sorted((1 if difference >= 0 else -1) * end for end in found["interval_95"])
+    sentence = (
+        f"The network is {'better' if better else 'worse'} than a random forest by "
+        f"{abs(difference):.3f} {metric.label}, the mean over the folds (95 % interval {low:.3f} "
+        f"to {high:.3f}, with the correction of Nadeau and Bengio for overlapping training sets)."
+    )
+    return f"{sentence} The difference is not clear." if low <= 0 else sentence
+
+
+def _headline(summary: Mapping[str, Any]) -> str:
+    """Return the metric that selects the epochs, or the first score if that is the loss."""
+    name = summary["chosen_by"]
+    return name if name in summary["test"] else next(iter(summary["test"]))
 
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
@@ -352,9 +403,15 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
 
 
 def _spreads(summary: Mapping[str, Any], metric: str) -> Iterator[str]:
-    for figures in (summary["val"][metric], summary["test"][metric]):
-        sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
-        yield f"{_number(figures['mean'])}{sd}"
+    for split in ("val", "test"):
+        yield _mean_and_sd(summary[split][metric])
+
+
+def _mean_and_sd(figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return ""
+    sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
+    return f"{_number(figures['mean'])}{sd}"
 
 
 def _number(value: float | None) -> str:

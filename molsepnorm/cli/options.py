@@ -193,8 +193,10 @@ def given_settings(options: dict[str, Any]) -> dict[str, Any]:
 _MAX_SEEDS = 10_000
 
 
-def _parse_seeds(_: click.Context, __: click.Parameter, value: str) -> list[int]:
+def _parse_seeds(_: click.Context, __: click.Parameter, value: str | None) -> list[int] | None:
     """A callback: 0-9, or 0,3,7, or both."""
+    if value is None:
+        return None
     seeds: list[int] = []
     try:
         for part in value.split(","):
@@ -210,9 +212,8 @@ def _parse_seeds(_: click.Context, __: click.Parameter, value: str) -> list[int]
 seeds_option = option(
     "--seeds",
     heading="Runs",
-    default="0-9",
     callback=_parse_seeds,
-    help="Random seeds of the runs, such as 0-9 or 0,3,7.",
+    help="Random seeds of the runs, such as 0-9 or 0,3,7. [default: 0-9, or 0 with --no-test]",
 )
 model_option = option(
     "--model",

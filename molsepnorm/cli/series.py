@@ -42,19 +42,33 @@ _FINISHED = "Folder of the runs. Finished runs in it are not repeated. [default:
 @output_option(_FINISHED.format("series"))
 @json_option
 def benchmark(
-    seeds: list[int], replicates: int | None, output: Path | None, as_json: bool, **options: Any
+    seeds: list[int] | None,
+    replicates: int | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train with several seeds or on several splits, and print mean and standard deviation.
 
     Each run has a folder of its own; summary.json is updated after each run. Run the same command
     again to continue after an interruption.
 
+    With --folds 5 --no-test every fold is a test set once: oof_predictions.csv has a prediction for
+    each row by the model that was trained without its fold.
+
     \b
     molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9
+    molsepnorm benchmark --data my.csv --targets logS --folds 5 --no-test
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
-    from molsepnorm.cli.display import SeriesDisplay, series_table
+    from molsepnorm.cli.display import (
+        SeriesDisplay,
+        folds_comparison,
+        folds_table,
+        label_notes,
+        series_table,
+    )
     from molsepnorm.training import train_replicates
 
     display = SeriesDisplay(quiet=as_json)
@@ -65,7 +79,16 @@ def benchmark(
     if as_json:
         print_json(summary)
         return
+    pooled = summary.get("out_of_fold")
+    if pooled is not None:
+        display.console.print(folds_table(summary))
     display.console.print(series_table(summary))
+    for line in label_notes(summary.get("labels", {}) if pooled is None else pooled["labels"]):
+        display.console.print(line)
+    if pooled is not None:
+        if sentence := folds_comparison(summary):
+            display.console.print(sentence)
+        display.console.print(f"Out-of-fold predictions: {series.folder / pooled['file']}")
     display.console.print(
         f"{len(series.runs)} run(s), {summary['parameters']:,} parameters, "
         f"{summary['seconds']['mean']:.0f} s of training each. All figures: "
@@ -107,7 +130,11 @@ def _parse_vary(
 @output_option(_FINISHED.format("ablation"))
 @json_option
 def ablate(
-    vary: dict[str, list[Any]], seeds: list[int], output: Path | None, as_json: bool, **options: Any
+    vary: dict[str, list[Any]],
+    seeds: list[int] | None,
+    output: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compare variants of one recipe over the same seeds.
 
@@ -144,6 +171,8 @@ def _train_all(
     output: Path | None,
     suffix: str,
     varied: Mapping[str, Any] | None = None,
+    *,
+    seeds: list[int] | None,
     **arguments: Any,
 ) -> Runs:
     """Train the runs, or exit after a signal and say how to continue.
@@ -160,10 +189,12 @@ def _train_all(
         options.get("fold") or "data.fold" in assigned
     ):
         raise click.UsageError("--fold has no effect here: there is a run for every fold")
+    if seeds is None:  # a cross-validation of one seed already has several runs
+        seeds = list(range(10 if config.data.test_set else 1))
     folder = output or Path("runs") / f"{config.data.label}-{suffix}"
     with stop_on_signal(lambda: display.training) as stop:
         callback = [display, StopWhen(lambda: stop.signal is not None)]
-        runs = train(config, folder, callback=callback, **arguments)
+        runs = train(config, folder, callback=callback, seeds=seeds, **arguments)
     if not runs.finished:
         assert stop.signal is not None
         say("Stopped and saved. Run the same command again to continue.", err=True)

@@ -86,6 +86,12 @@ def _train_members(
                 f"run.ensemble_by: folds has a member for each fold, and data.folds is "
                 f"{config.data.folds} where run.ensemble is {config.run.ensemble}: leave it out"
             )
+        if not config.data.test_set:
+            raise ConfigError(
+                "run.ensemble_by: folds validates each member on another fold, so it needs a test "
+                "set that no member is trained on: leave data.test_set: false (--no-test) out, or "
+                "use run.ensemble_by: seeds"
+            )
         config = config.changed({"data.folds": config.run.ensemble})
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:

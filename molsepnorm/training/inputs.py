@@ -23,8 +23,8 @@ _MAX_MOLECULES = 30_000
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     """Return the configured inputs, with the words of the training rows.
 
-    In cross-validation they are the words of the training and the validation rows, so that the
-    models of all folds can be joined.
+    In cross-validation beside a test set they are the words of the training and the validation
+    rows, so that the models of all folds can be joined.
 
     Raises:
         ConfigError: the objective has no use for them, or there are no SMILES to compute them from.
@@ -40,7 +40,7 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
             "fine-tune the model"
         )
     rows = dataset.splits["train"]
-    if data.folds is not None:  # the models of all folds have the same words
+    if data.folds is not None and data.test_set:  # the models of all folds have the same words
         rows = np.concatenate([rows, dataset.splits["val"]])
     columns = tuple(
         FeatureColumn.fit(name, [cells[row] for row in rows], _in_training(name))

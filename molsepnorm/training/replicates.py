@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,12 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.out_of_fold import (
+    corrected_difference,
+    is_nested,
+    require_trainable,
+    write_out_of_fold,
+)
 from molsepnorm.training.run import architecture
 
 __all__ = ["Replicates", "train_replicates"]
@@ -31,7 +39,10 @@ class Replicates:
     runs: dict[str, dict[str, Any]]
     """The content of `metrics.json` of every finished run, by the name of its folder."""
     summary: dict[str, Any]
-    """The content of `summary.json`: mean and unbiased standard deviation of every score."""
+    """The content of `summary.json`: mean and unbiased standard deviation of every score.
+
+    If every fold is a test set (`data.test_set: false`), they are those over the folds; the score
+    of a fold is the mean over its seeds."""
     finished: bool
     """False if it was stopped; the same call continues it."""
 
@@ -47,7 +58,8 @@ def train_replicates(
     """Train with each seed, and on each of several splits, one run after the other.
 
     Finished runs are not repeated, and a stopped run is continued. So the call can be interrupted
-    at any time, and more seeds can be added later.
+    at any time, and more seeds can be added later. If every fold is a test set
+    (`data.test_set: false`), `oof_predictions.csv` is written at the end, see `write_out_of_fold`.
 
     >>> config = load_config("ogbg-molhiv")
     >>> replicates = train_replicates(config, "runs/molhiv", seeds=range(10))  # doctest: +SKIP
@@ -77,7 +89,10 @@ def train_replicates(
             _require_several(config, splits)
         configs = dict(_configurations(config, seeds, splits or config.data.folds))
         _require_same({folder / name: each for name, each in configs.items()})
+        if is_nested(config):
+            require_trainable(list(configs.values())[:: len(seeds)])
         runs: dict[str, dict[str, Any]] = {}
+        summary: dict[str, Any] = {}
         for name, each in configs.items():
             run = RunFolder(folder / name)
             metrics = run.finished_metrics()
@@ -88,8 +103,15 @@ def train_replicates(
                     break
                 metrics = result.metrics
             runs[name] = metrics
-            write_json(folder / "summary.json", _summary(config, runs))
-    return Replicates(folder, runs, _summary(config, runs), finished=len(runs) == len(configs))
+            summary = _summary(config, runs, len(seeds))
+            write_json(folder / "summary.json", summary)
+        finished = len(runs) == len(configs)
+        if finished and is_nested(config):
+            paths = [RunFolder(folder / name) for name in runs]
+            folds = [paths[i : i + len(seeds)] for i in range(0, len(paths), len(seeds))]
+            summary["out_of_fold"] = write_out_of_fold(config, folder, folds)
+            write_json(folder / "summary.json", summary)
+    return Replicates(folder, runs, summary, finished)
 
 
 def _configurations(
@@ -136,26 +158,76 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
                 run.require_same_data(dataset, splits=False)
 
 
-def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    if not runs:
-        return {}
+def _summary(
+    config: TrainConfig, runs: dict[str, dict[str, Any]], num_seeds: int
+) -> dict[str, Any]:
+    """Return the content of `summary.json`, see `Replicates.summary`."""
     first, *_ = metrics = list(runs.values())
-    scores = {
-        split: {name: _spread([run[split][name] for run in metrics]) for name in first[split]}
-        for split in ("val", "test")
-    }
-    return {
+    size = num_seeds if is_nested(config) else 1
+    groups = [metrics[i : i + size] for i in range(0, len(metrics), size)]
+    summary = {
         "data": first["data"],
         "chosen_by": ", ".join(sorted({run["chosen_by"] for run in metrics})),
         "runs": list(runs),
-        **scores,
+        "val": _spreads(groups, "val"),
+        "test": _spreads(groups, "test"),
         "parameters": first["parameters"],
         "seconds": _spread([run["seconds"] for run in metrics]),
         "command": sys.argv,
         "config": config.content(),
+    }
+    if "test_constant" in first:
+        summary["test_constant"] = _spreads(groups, "test_constant")
+    if all("baseline" in run for run in metrics):
+        summary["baseline"] = {
+            split: _spreads(groups, "baseline", split) for split in ("val", "test")
+        }
+        if is_nested(config):
+            assert config.data.folds is not None
+            forest = summary["baseline"]["test"]
+            summary["baseline_difference"] = {
+                name: corrected_difference(
+                    _differences(own["values"], forest[name]["values"]), config.data.folds
+                )
+                for name, own in summary["test"].items()
+            }
+    if labels := _common(first.get("labels", {}), [run.get("labels", {}) for run in metrics]):
+        summary["labels"] = labels
+    return summary
+
+
+def _spreads(groups: Sequence[Sequence[Mapping[str, Any]]], *path: str) -> dict[str, Any]:
+    """Return the spread of each score over groups of runs; a group has the mean of its runs."""
+    parts = [[reduce(getitem, path, run) for run in group] for group in groups]
+    return {
+        name: _spread([mean_and_sd([part[name] for part in group])["mean"] for group in parts])
+        for name in parts[0][0]
     }
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
     """Return mean and standard deviation with the values themselves."""
     return {**mean_and_sd(values), "values": list(values)}
+
+
+def _differences(
+    ours: Sequence[float | None], others: Sequence[float | None]
+) -> list[float | None]:
+    pairs = zip(ours, others, strict=True)
+    return [None if one is None or other is None else one - other for one, other in pairs]
+
+
+def _common(
+    labels: Mapping[str, Mapping[str, Any]], runs: Sequence[Mapping[str, Mapping[str, Any]]]
+) -> dict[str, dict[str, Any]]:
+    """Return what all runs say about the labels of each target: not the number of bounds in each
+    split, if the splits differ."""
+    found = {
+        target: {
+            key: value
+            for key, value in about.items()
+            if all(run.get(target, {}).get(key) == value for run in runs)
+        }
+        for target, about in labels.items()
+    }
+    return {target: about for target, about in found.items() if about}

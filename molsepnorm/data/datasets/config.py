@@ -26,6 +26,7 @@ _OF_LABELS = (
 )
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column", "fold"),
+    "test_set",
     *("featurizer", "standardize"),
 )
 
@@ -209,10 +210,19 @@ class DataConfig(BaseModel):
     folds: Annotated[int | None, "--folds", "Split"] = Field(None, ge=2, le=1000)
     """Number of cross-validation folds; the test set is held out."""
     fold: Annotated[int, "--fold", "Split"] = Field(0, ge=0, le=1_000_000)
-    """Fold used for validation, or entry of the splits file, counted from 0.
+    """Fold used for validation (for the test with --no-test), or entry of the splits file, counted
+    from 0.
 
     Without folds and without a splits file, this is the number of a replicate: the training and
     validation molecules are drawn again, the test molecules stay the same."""
+
+    test_set: Annotated[bool, "--no-test", "Split"] = True
+    """Test set of cross-validation. By default it is held out of all folds; with --no-test every
+    fold is the test set of one run.
+
+    The validation molecules are then drawn from those outside the fold, by data.split_type and in
+    the ratio of the first two shares of data.split. `molsepnorm benchmark` scores every fold once
+    and writes oof_predictions.csv."""
 
     @property
     def label(self) -> str:
@@ -315,6 +325,11 @@ class DataConfig(BaseModel):
             raise ValueError(
                 "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
                 "data.folds, or leave data.fold out"
+            )
+        if not self.test_set and self.folds is None:
+            raise ValueError(
+                "data.test_set: false (--no-test) makes each fold the test set of one run: set "
+                "data.folds (--folds 5)"
             )
         if self.folds is not None and self.fold >= self.folds:
             raise ValueError(

@@ -67,6 +67,8 @@ def draw_splits(
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
+        if not config.test_set:
+            wanted = f"{config.folds} folds that are test sets, with a validation split inside"
         raise DataError(
             f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
             f"least 2, 1 and 1{advice}"
@@ -77,6 +79,12 @@ def draw_splits(
 def _draw_molecules(count: int, config: DataConfig) -> Parts:
     order = np.random.default_rng(config.split_seed).permutation(count)
     num_train, num_val, _ = _sizes(count, config)
+    if config.folds is not None and not config.test_set:
+        folds = np.array_split(order, config.folds)
+        test = folds.pop(config.fold)
+        rest = _replicate_rng(config).permutation(np.concatenate(folds))
+        num_train, _ = _inner_sizes(len(rest), config)
+        return rest[:num_train], rest[num_train:], test
     rest, test = np.split(order, [num_train + num_val])
     if config.folds is not None:
         folds = np.array_split(rest, config.folds)
@@ -104,11 +112,13 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
     chemprop's balanced scaffold split fills training first and uses the rest for the test, so that
     its test molecules change with every replicate.
     """
-    num_train, *others = _sizes(count, config)
-    while (must := sum(len(group) for group in groups if len(group) > max(others))) > num_train:
-        num_test = (count - must) * others[1] // sum(others)
-        num_train, others = must, [count - must - num_test, num_test]
-    sizes = (num_train, *others)
+    if not config.test_set:
+        test, rest = _fold(groups, config)
+        count = sum(map(len, rest))
+        sizes = _with_room(rest, count, _inner_sizes(count, config))
+        val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
+        return _join(train), _join(val), _join(test)
+    sizes = _with_room(groups, count, _sizes(count, config))
     rng = np.random.default_rng(config.split_seed)
     test, rest = _take(groups, sizes[2], sizes, rng)
     if config.folds is not None:
@@ -116,6 +126,17 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
     else:
         val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
     return _join(train), _join(val), _join(test)
+
+
+def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of the training split and of the others, after enlarging the training split
+    until it has room for all groups that fit nowhere else."""
+    num_train, *others = sizes
+    while (must := sum(len(group) for group in groups if len(group) > max(others))) > num_train:
+        num_last = (count - must) * others[-1] // sum(others) if len(others) > 1 else 0
+        num_train = must
+        others = [count - must - num_last, num_last][: len(others)]
+    return [num_train, *others]
 
 
 def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
@@ -131,10 +152,15 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
             f"data.fold is {config.fold}, but data.split_type: scaffold-ogb draws nothing, so "
             "there is no other split: set data.folds to cross-validate, or leave data.fold out"
         )
+    if not config.test_set:
+        test, rest = _fold(groups, config)
+        num_train, _ = _inner_sizes(sum(map(len, rest)), config)
+        train, val = _fill(sorted(rest, key=_commonest_first), num_train)
+        return _join(train), _join(val), _join(test)
     max_train, max_both = config.split[0] * count, (config.split[0] + config.split[1]) * count
     train, val, test = Groups(), Groups(), Groups()
     num_train = num_both = 0
-    for group in sorted(groups, key=lambda group: (-len(group), -group[0])):
+    for group in sorted(groups, key=_commonest_first):
         if num_train + len(group) <= max_train:
             train.append(group)
             num_train += len(group)
@@ -147,6 +173,10 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
     if config.folds is not None:
         val, train = _fold([*train, *val], config)
     return _join(train), _join(val), _join(test)
+
+
+def _commonest_first(group: np.ndarray) -> tuple[int, int]:
+    return -len(group), -int(group[0])
 
 
 def _scaffolds(smiles: Iterable[str], chirality: bool) -> Groups:
@@ -202,7 +232,7 @@ def _fill(groups: Groups, room: int) -> tuple[Groups, Groups]:
 
 
 def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
-    """Return the groups of the validation fold, and those of the other folds.
+    """Return the groups of the configured fold, and those of the other folds.
 
     Each group, the largest first, is added to the fold that is smallest so far.
     """
@@ -213,14 +243,22 @@ def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
         smallest = sizes.index(min(sizes))
         sizes[smallest] += len(group)
         folds[smallest].append(group)
-    val = folds.pop(config.fold)
-    return val, [group for fold in folds for group in fold]
+    chosen = folds.pop(config.fold)
+    return chosen, [group for fold in folds for group in fold]
 
 
 def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     assert config.split is not None
     train, both = np.rint(np.cumsum(config.split[:2]) * count).astype(int).tolist()
     return train, both - train, count - both
+
+
+def _inner_sizes(count: int, config: DataConfig) -> tuple[int, int]:
+    """Return the sizes of the training and validation splits of the molecules outside a fold."""
+    assert config.split is not None
+    train, val, _ = config.split
+    num_val = max(1, round(count * val / (train + val)))
+    return count - num_val, num_val
 
 
 def _replicate_rng(config: DataConfig) -> np.random.Generator:

@@ -1,0 +1,208 @@
+"""Cross-validation without a held-out test set: each row is predicted by a model of other folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.tables import locate, read_table
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import clear_errors, csv_writer, replacing
+from molsepnorm.model import SUPERVISED, encoding_of
+from molsepnorm.tasks import Target, Task, json_scores
+from molsepnorm.tasks.transforms import NO_TRANSFORM
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.inputs import fit_inputs, with_inputs
+from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.run import architecture
+
+__all__ = ["OOF", "corrected_difference", "is_nested", "require_trainable", "write_out_of_fold"]
+
+OOF = "oof_predictions.csv"
+
+_UNREADABLE = "a feature column has a value that no training row outside its fold has"
+
+
+def is_nested(config: TrainConfig) -> bool:
+    """Return whether every fold is the test set of a run."""
+    return config.data.folds is not None and not config.data.test_set
+
+
+def require_trainable(configs: Sequence[TrainConfig]) -> None:
+    """Raise a `ConfigError` or a `DataError` if a fold cannot be trained, before any is."""
+    for config in configs:
+        if config.objective.name != SUPERVISED:
+            raise ConfigError(
+                "data.test_set: false (--no-test) is for models with targets, and the objective "
+                f"{config.objective.name} has none"
+            )
+        dataset = _load(config)
+        dataset = with_inputs(dataset, fit_inputs(config, dataset))
+        OBJECTIVES[config.objective.name].fit_task(config, dataset)
+
+
+def write_out_of_fold(
+    config: TrainConfig, folder: Path, folds: Sequence[Sequence[RunFolder]]
+) -> dict[str, Any]:
+    """Write `oof_predictions.csv`, and return the scores of all rows together.
+
+    The file has all rows and columns of the table in their order, with the line of each row, its
+    fold, the prediction of the model that was trained without this fold, and the reason if there is
+    none. A row that was merged into another one has the prediction of that row. With several seeds,
+    the prediction is the mean over the seeds.
+
+    Args:
+        config: the configuration of the runs.
+        folder: folder for the file.
+        folds: the finished runs that have each fold as their test set, one for each seed.
+
+    Raises:
+        DataError: the table has changed since the runs began.
+        ModelError: a file of a run is damaged.
+    """
+    dataset = _load(config)
+    task = _task(dataset)
+    predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
+    fold_of = np.full(len(dataset.store), -1)
+    for fold, runs in enumerate(folds):
+        for run in runs:
+            run.require_same_data(dataset, splits=False)
+        graphs = _test_graphs(dataset, runs[0])
+        each = [_read_predictions(run, task, len(graphs)) for run in runs]
+        predictions[graphs], fold_of[graphs] = np.mean(each, axis=0), fold
+    _write(config, dataset, task, predictions, fold_of, folder / OOF)
+    graphs = np.flatnonzero(fold_of >= 0)
+    scores = task.scores(predictions[graphs], dataset.exact_labels[graphs])
+    return {
+        "file": OOF,
+        "molecules": np.bincount(fold_of[graphs], minlength=len(folds)).tolist(),
+        "scores": json_scores(scores),
+        "labels": dataset.about_labels({"out of fold": graphs}),
+    }
+
+
+def corrected_difference(differences: Sequence[float | None], folds: int) -> dict[str, Any]:
+    """Return the mean difference of two models over folds, with a 95 % interval.
+
+    The training sets of two folds overlap, so the differences are not independent, and the interval
+    of a paired t-test is too narrow. Nadeau and Bengio correct it: the variance of the mean is
+    (1/k + n_test/n_train) times the variance of the k differences, and n_test/n_train is
+    1/(folds - 1). A bootstrap of the rows would leave out the variance between training sets.
+
+    >>> found = corrected_difference([-0.2, -0.1, -0.3, -0.1, -0.2], folds=5)
+    >>> [round(value, 3) for value in (found["difference"], *found["interval_95"])]
+    [-0.18, -0.336, -0.024]
+
+    Args:
+        differences: a difference for each fold, None where a score is undefined.
+        folds: number of folds.
+
+    Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
+    """
+    from scipy import stats
+
+    defined = [each for each in differences if each is not None]
+    interval = None
+    if len(defined) > 1:
+        error = np.std(defined, ddof=1) * np.sqrt(1 / len(defined) + 1 / (folds - 1))
+        half = float(stats.t.ppf(0.975, len(defined) - 1) * error)
+        interval = [float(np.mean(defined)) - half, float(np.mean(defined)) + half]
+    return {
+        "difference": float(np.mean(defined)) if defined else None,
+        "interval_95": interval,
+        "values": list(differences),
+    }
+
+
+def _load(config: TrainConfig) -> Dataset:
+    return datasets.load(config.data, encoding_of(architecture(config)))
+
+
+def _task(dataset: Dataset) -> Task:
+    """Return the targets, without the standardisation of a fold, which scores do not need."""
+    nothing = ((),) * len(dataset.targets)
+    columns = zip(
+        dataset.targets,
+        dataset.kinds,
+        dataset.classes or nothing,
+        dataset.transforms or (NO_TRANSFORM,) * len(dataset.targets),
+        strict=True,
+    )
+    targets = [Target(name, kind, classes=c, transform=t) for name, kind, c, t in columns]
+    return Task(tuple(targets), "loss")
+
+
+def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)
+    """Return the molecules of a run's test split, in the order of its predictions."""
+    merged = {entry.row for entry in dataset.merged}
+    rows = [row for row in read_json(run.splits)[0]["test"] if row not in merged]
+    return np.searchsorted(dataset.store.rows, sorted(rows))
+
+
+def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # float32 (n, O)
+    """Return the predictions of a run's test molecules, on the scales that are learned."""
+    names: list[str] = []
+    for target in task.targets:
+        if target.kind == "multiclass":
+            names += [f"{target.name}_prob_{each}" for each in target.classes]
+        else:
+            names.append(f"{target.learned_name}_pred")
+    path = run.path / "predictions_test.csv"
+    try:
+        with clear_errors(path, "read"):
+            table = pd.read_csv(path, float_precision="round_trip")
+        predictions = table[names].to_numpy(np.float32)
+        if len(predictions) != count:
+            raise ValueError(f"it has {len(predictions)} rows, and the test split has {count}")
+    except (ValueError, KeyError) as error:
+        raise ModelError(f"{path} is damaged: {error}. Train this fold again") from error
+    return predictions
+
+
+def _write(
+    config: TrainConfig,
+    dataset: Dataset,
+    task: Task,
+    predictions: np.ndarray,  # float32 (G, O)
+    fold_of: np.ndarray,  # int (G,), -1 for a molecule without a prediction
+    path: Path,
+) -> None:
+    source = config.data.table
+    assert source is not None
+    table = read_table(source, config.data.smiles_column)
+    graph_of = np.full(len(table), -1)
+    graph_of[dataset.store.rows] = np.arange(len(dataset.store))
+    for entry in dataset.merged:
+        graph_of[entry.row] = graph_of[entry.into]
+    # the last entry is that of rows without a molecule
+    folds = np.append(fold_of, -1)[graph_of]
+    values = np.concatenate([predictions, np.full((1, task.outputs), np.nan, np.float32)])[graph_of]
+    errors = {entry.row: entry.reason for entry in dataset.rejected}
+    lines = [int(locate(source, each).rpartition(" ")[2]) for each in table.index]
+    added: dict[str, Sequence[Any] | np.ndarray] = {"fold": [f if f >= 0 else "" for f in folds]}
+    added |= {name: column for part in task.tables(values) for name, column in part.items()}
+    added["error"] = [
+        errors.get(row, "" if fold >= 0 else _UNREADABLE) for row, fold in enumerate(folds)
+    ]
+    own = [table.iloc[:, number] for number in range(table.shape[1])]
+    with replacing(path) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
+        writer = csv_writer(file)
+        names = [_free(name, table.columns) for name in ("line", *added)]
+        writer.writerow([names[0], *table.columns, *names[1:]])
+        for cells in zip(lines, *own, *added.values(), strict=True):
+            writer.writerow("" if pd.isna(cell) else cell for cell in cells)
+
+
+def _free(name: str, taken: Sequence[str] | Mapping[str, Any] | pd.Index) -> str:
+    """Return the name, or a longer one if the table has a column of this name."""
+    while name in taken:
+        name += "_oof"
+    return name
