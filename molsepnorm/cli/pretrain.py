@@ -32,7 +32,11 @@ from molsepnorm.cli.train import run_training
 @recipe_options
 @setting_options("model", "optim.lr", "run", without=("run.metric", "run.baseline"))
 @output_option("Folder of the run. [default: runs/<name>-<number>]")
-@option("--resume", type=FILE, help="Continue the run in this folder.")
+@option(
+    "--resume",
+    type=FILE,
+    help="Continue the run in this folder; with a higher --epochs, train it for longer.",
+)
 @option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
 @click.pass_context
 def pretrain(

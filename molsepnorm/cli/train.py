@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand)
 @training_options()
 @output_option("Folder of the run. [default: runs/<name>-<number>]")
-@option("--resume", type=FILE, help="Continue the run in this folder.")
+@option(
+    "--resume",
+    type=FILE,
+    help="Continue the run in this folder; with a higher --epochs, train it for longer.",
+)
 @option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
 @click.pass_context
 def train(
@@ -44,6 +48,7 @@ def train(
     molsepnorm train --config configs/zinc.yaml --set model.layers=6
     molsepnorm train --data my.csv --targets logS --from runs/zinc-rich-1 --freeze-epochs 5
     molsepnorm train --resume runs/zinc-1
+    molsepnorm train --resume runs/zinc-1 --epochs 100
     torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """
     run_training(ctx, None if resume else configuration(options), output, resume, quiet)
@@ -87,6 +92,7 @@ def run_training(
                 config,
                 folder,
                 resume=resume is not None,
+                epochs=None if resume is None else ctx.params["epochs"],
                 callback=[
                     *(display, StopWhen(lambda: stop.signal is not None)),
                     *([] if silent else [log]),
@@ -110,8 +116,8 @@ def _require_nothing_else(ctx: click.Context) -> None:
     """Refuse options that a resumed run would ignore."""
     for parameter in ctx.command.params:
         given = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if given and parameter.name not in ("resume", "quiet"):
+        if given and parameter.name not in ("resume", "epochs", "quiet"):
             raise click.UsageError(
                 "--resume continues a run with its own configuration, so it takes no other option "
-                f"than --quiet; got {max(parameter.opts, key=len)}"
+                f"than --epochs and --quiet; got {max(parameter.opts, key=len)}"
             )

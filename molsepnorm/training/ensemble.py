@@ -32,7 +32,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives.supervised import predicted_splits, score
-from molsepnorm.training.run import architecture, train_one
+from molsepnorm.training.run import architecture, train_one, with_epochs
 
 __all__ = ["join", "train"]
 
@@ -42,6 +42,7 @@ def train(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
+    epochs: int | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Load the configured data, train a model and score the best one once on the test split.
@@ -58,26 +59,39 @@ def train(
         config: the configuration, as `load_config` returns it. A resumed run uses its own.
         folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
         resume: continue the run in `folder` exactly where its checkpoint was written.
+        epochs: train a resumed run, finished or not, up to this number of epochs. The learning rate
+            follows the schedule of this length from here on. The result equals that of an
+            uninterrupted run if both schedules agree so far, as with `optim.warmup: 0` and
+            `optim.decay: constant`; otherwise `callback.on_warning` is called. A finished run is
+            scored again, and `metrics.json` keeps the earlier scores under `earlier`.
         callback: receives the events of training and may stop it; one or several.
 
     Raises:
-        ConfigError: the folder is not empty, another process is training into it, or a setting
-            does not fit the data.
+        ConfigError: the folder is not empty, another process is training into it, a setting does
+            not fit the data, or a resumed run has trained for more than `epochs`.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
     run = RunFolder(folder or RunFolder.numbered("run"))
+    callback = Callbacks(callback)
+    if epochs is not None and not resume:
+        raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
+    if resume and (found := run.finished_metrics()) and epochs in (None, found["epochs"]):
+        callback.on_warning(
+            f"{run.path} is finished after {found['epochs']} epochs. A higher --epochs trains it "
+            "for longer."
+        )
     if resume and run.members.exists():
         config = load_config(config=run.config)
     if config is None or config.run.ensemble == 1:
-        return train_one(config, run.path, resume=resume, callback=callback)
+        return train_one(config, run.path, resume=resume, epochs=epochs, callback=callback)
     with hold(config.data.table, config.data.splits_file):
-        return _train_members(config, run, resume, Callbacks(callback))
+        return _train_members(config, run, resume, epochs, callback)
 
 
 def _train_members(
-    config: TrainConfig, run: RunFolder, resume: bool, callback: Callback
+    config: TrainConfig, run: RunFolder, resume: bool, epochs: int | None, callback: Callback
 ) -> TrainingResult:
     """Train the members that are not finished, join all, and score the joined model."""
     if _by_folds(config):
@@ -93,6 +107,7 @@ def _train_members(
                 "use run.ensemble_by: seeds"
             )
         config = config.changed({"data.folds": config.run.ensemble})
+    began, config = config, with_epochs(config, epochs)
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
         first = _load(configs[0], world)
@@ -100,18 +115,29 @@ def _train_members(
             baseline.require_blendable(config, first, fit_inputs(config, first))
         if resume:
             run.require_same_data(first)
+            if config != began:
+                world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
             world.on_main_process(lambda: run.begin(config, first))
     results = []
     for number, each in enumerate(configs, start=1):
         member = RunFolder(run.members / str(number))
-        if metrics := member.finished_metrics():
+        longer = member.config.exists() and _length(load_config(config=member.config)) != _length(
+            each
+        )
+        if not longer and (metrics := member.finished_metrics()):
             model = PropertyModel.from_pretrained(member.model)
             results.append(TrainingResult(member.path, True, model, metrics))
             continue
         begun = member.checkpoint.exists()
-        result = train_one(None if begun else each, member.path, resume=begun, callback=callback)
+        result = train_one(
+            None if begun else each,
+            member.path,
+            resume=begun,
+            epochs=each.run.epochs if begun and longer else None,
+            callback=callback,
+        )
         if not result.finished:
             return replace(result, folder=run.path, metrics={})
         results.append(result)
@@ -128,6 +154,10 @@ def _train_members(
     result = TrainingResult(run.path, True, model, metrics)
     callback.on_end(result)
     return result
+
+
+def _length(config: TrainConfig) -> tuple[int, str | None]:
+    return config.run.epochs, config.run.budget
 
 
 def _by_folds(config: TrainConfig) -> bool:
@@ -220,6 +250,8 @@ def _finish(
         **found.scores,
         **about_split(config.data, splits),
     }
+    metrics = {name: each for name, each in metrics.items() if name != "earlier"}
+    metrics |= run.earlier(metrics["epochs"])
     joined.save_pretrained(run.model)
     run.finish(dataset, joined.task, found, metrics)
     return metrics

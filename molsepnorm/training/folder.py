@@ -84,6 +84,7 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
         self._probe = self.path / "checkpoints" / "probe"
         self._own = self.path / "checkpoints" / "objective.safetensors"
+        self._earlier = self.path / "checkpoints" / "earlier.json"
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
@@ -190,6 +191,29 @@ class RunFolder:
         metrics = read_json(self.metrics)
         check_types(_Metrics, metrics, f"{self.metrics} is damaged")
         return metrics
+
+    def lengthen(self, config: TrainConfig) -> None:
+        """Write the configuration of a run with another number of epochs.
+
+        The run is then not finished. Its scores so far, if there are any, are kept for `earlier`.
+        """
+        if (metrics := self.finished_metrics()) is not None:
+            scores = {name: metrics[name] for name in ("best_epoch", "val", "test")}
+            earlier = {**metrics.get("earlier", {}), str(metrics["epochs"]): scores}
+            write_json(self._earlier, earlier)
+            with clear_errors(self.metrics, "write"):
+                self.metrics.unlink()
+        config.save(self.config)
+
+    def earlier(self, epochs: int) -> dict[str, dict[str, Any]]:
+        """Return the entry `earlier` of `metrics.json`: the scores that the run had after fewer
+        epochs than `epochs`, by their number; nothing if the test split is scored once."""
+        if not self._earlier.exists():
+            return {}
+        damaged = f"{self._earlier} is damaged"
+        found = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
+        found = {number: scores for number, scores in found.items() if number != str(epochs)}
+        return {"earlier": found} if found else {}
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:
         """Write the best model so far, and the other tensors of its objective if there are any."""
@@ -396,6 +420,7 @@ class _Metrics:
     molecules: dict[str, int] = field(default_factory=dict)
     split: str | None = None
     nearest_train_similarity: _Similarity | None = None
+    earlier: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.val or self.val.keys() != self.test.keys():

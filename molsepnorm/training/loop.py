@@ -127,10 +127,14 @@ class Trainer:
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
-    def resume(self) -> None:
+    def resume(self, lengthen: bool = False) -> None:
         """Continue from the folder's checkpoint.
 
+        Args:
+            lengthen: train up to `run.epochs`, also if the run began with another number.
+
         Raises:
+            ConfigError: the run has trained for as many epochs already.
             ModelError: it is damaged, or its counters do not fit the configuration and the data.
         """
         folder, run, schedule = self.folder, self.config.run, self.schedule
@@ -141,9 +145,10 @@ class Trainer:
         self.progress = progress
         taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
         in_epoch = len(schedule.batches(progress.epoch))
-        problem = ""
-        if run.budget is None and progress.epochs != run.epochs:
+        problem = remedy = ""
+        if run.budget is None and progress.epochs != run.epochs and not lengthen:
             problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
+            remedy = f", or resume it with --epochs {run.epochs}"
         elif progress.step_in_epoch > in_epoch:
             problem = f"has {progress.step_in_epoch} steps in an epoch of {in_epoch}"
         elif progress.step != taken:
@@ -151,12 +156,46 @@ class Trainer:
         if problem:
             raise ModelError(
                 f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
-                "configuration. Start the run anew in another folder"
+                f"configuration. Start the run anew in another folder{remedy}"
             )
         self.threads = ThreadChooser(self.threads.choices, progress.threads)
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
+        if lengthen:
+            self._lengthen(folder)
+
+    def _lengthen(self, folder: RunFolder) -> None:
+        """Train up to `run.epochs` in place of the number of epochs of the checkpoint."""
+        run, progress, ended = self.config.run, self.progress, self._finished()
+        if ended and progress.epoch < progress.epochs:
+            self.callback.on_warning(
+                f"{folder.path} ended after {progress.epoch} epochs by early stopping (run.patience"
+                f": {run.patience}), so it is not trained for longer."
+            )
+            return
+        if run.epochs == progress.epochs:
+            return
+        if run.epochs <= progress.epoch:
+            raise ConfigError(
+                f"{folder.path} has trained for {progress.epoch} epochs, and --epochs (run.epochs) "
+                f"is {run.epochs}: choose a higher number"
+            )
+        before, epochs, taken = self.total_steps, progress.epochs, progress.step
+        self.set_epochs(run.epochs)
+        optim = self.config.optim
+        if any(
+            learning_rate(step, before, optim) != learning_rate(step, self.total_steps, optim)
+            for step in range(taken)
+        ):
+            self.callback.on_warning(
+                f"The learning rate now follows the {optim.decay} schedule of {run.epochs} epochs "
+                f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "
+                f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
+                f"an uninterrupted run of {run.epochs} epochs."
+            )
+        self.world.on_main_process(lambda: folder.lengthen(self.config))
+        self.save()
 
     def save(self) -> None:
         """Write the checkpoint from which `resume` continues; a run in memory has none."""

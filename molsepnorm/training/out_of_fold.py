@@ -158,8 +158,8 @@ def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # 
     path = run.path / "predictions_test.csv"
     try:
         with clear_errors(path, "read"):
-            table = pd.read_csv(path, float_precision="round_trip")
-        predictions = table[names].to_numpy(np.float32)
+            table = pd.read_csv(path, dtype=str)
+        predictions = table[names].to_numpy(dtype=object).astype(np.float32)
         if len(predictions) != count:
             raise ValueError(f"it has {len(predictions)} rows, and the test split has {count}")
     except (ValueError, KeyError) as error:

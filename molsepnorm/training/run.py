@@ -39,7 +39,7 @@ from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective
 from molsepnorm.training.settings import seconds_of
 
-__all__ = ["architecture", "train_on", "train_one"]
+__all__ = ["architecture", "train_on", "train_one", "with_epochs"]
 
 
 def train_one(
@@ -47,13 +47,14 @@ def train_one(
     folder: Path | str,
     *,
     resume: bool = False,
+    epochs: int | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train one model; arguments and errors as of `training.train`."""
     run = RunFolder(folder)
     if resume:
         run.require_started()
-        config = load_config(config=run.config)
+        config = with_epochs(load_config(config=run.config), epochs)
     elif config is None:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     chosen = config
@@ -65,7 +66,12 @@ def train_one(
         encoding = encoding_of(architecture(chosen))
         return world.main_process_first(lambda: datasets.load(chosen.data, encoding))
 
-    return _train(chosen, load, run.path, resume, None, callback)
+    return _train(chosen, load, run.path, resume, None, callback, lengthen=epochs is not None)
+
+
+def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:
+    """Return the configuration with another number of epochs, or as it is for None."""
+    return config if epochs is None else config.changed({"run.epochs": epochs, "run.budget": None})
 
 
 def train_on(
@@ -143,6 +149,7 @@ def _train(
     start: PropertyModel | None,
     callback: Callback | Iterable[Callback] | None,
     score: bool = True,
+    lengthen: bool = False,
 ) -> TrainingResult:
     started, callback = time.perf_counter(), Callbacks(callback)
     with ExitStack() as stack:
@@ -212,7 +219,7 @@ def _train(
         if resume:
             assert isinstance(run, RunFolder)
             run.require_same_data(dataset)
-            trainer.resume()
+            trainer.resume(lengthen)
         else:
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
@@ -262,6 +269,8 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
+    if best.forests:  # of earlier scores, after fewer epochs
+        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
     best.to(trainer.device)
     objective = make_objective(config, best, trainer.examples)
     objective.load_state(best.network.state_dict(), own)
@@ -289,6 +298,7 @@ def _finish(
         **config.finetune.origin(),
         **results.scores,
         **about_split(config.data, [dataset]),
+        **trainer.folder.earlier(progress.epoch),
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak

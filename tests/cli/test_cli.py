@@ -481,8 +481,13 @@ BAD = {
     ),
     "resume and more": (
         2,
-        "takes no other option than --quiet; got --epochs",
-        lambda p, t: ("train", "--resume", p / "run", "--epochs", 5),
+        "takes no other option than --epochs and --quiet; got --layers",
+        lambda p, t: ("train", "--resume", p / "run", "--layers", 5),
+    ),
+    "resume and fewer epochs": (
+        2,
+        "has trained for 3 epochs, and --epochs (run.epochs) is 1: choose a higher number",
+        lambda p, t: ("train", "--resume", p / "run", "--epochs", 1),
     ),
     "resume and seed 0": (2, "--seed", lambda p, t: ("train", "--resume", p / "run", "--seed", 0)),
     "resume and set": (

@@ -25,7 +25,7 @@ SETTINGS = {
     if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
-TESTED_ELSEWHERE |= {"allow-leak", "no-baseline"}  # flags
+TESTED_ELSEWHERE |= {"allow-leak", "no-baseline", "no-test"}  # flags
 TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
 
 
@@ -136,6 +136,11 @@ def test_a_flag_that_begins_with_no_switches_its_setting_off(config_of, tmp_path
     assert not config_of("--config", file).run.baseline
 
 
+def test_folds_without_a_test_set(config_of):
+    assert config_of("--data", "x.csv", "--folds", 5).data.test_set
+    assert not config_of("--data", "x.csv", "--folds", 5, "--no-test").data.test_set
+
+
 def test_a_setting_can_also_be_given_by_its_name(config_of):
     """The option and --set may give the same value."""
     config = config_of(
@@ -208,6 +213,7 @@ WRONG = [
     ((*TABLE, "--split-type", "scafold"), "'scafold' is not one of 'random', 'scaffold'"),
     ((*TABLE, "--split-seed", "-1"), "data.split_seed: "),
     ((*TABLE, "--folds", "1"), "data.folds: "),
+    ((*TABLE, "--no-test"), "(--no-test) makes each fold the test set of one run: set data.folds"),
     ((*TABLE, "--folds", "3", "--fold", "3"), "with 3 folds it is at most 2; got 3"),
     ((*TABLE, "--fold", "-1"), "data.fold: "),
     ((*TABLE, "--featurizer", "ecfp"), "unknown featuriser 'ecfp'. Known: ogb, rich"),

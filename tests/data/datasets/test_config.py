@@ -104,6 +104,14 @@ def test_a_split_that_is_named_is_not_drawn(way):
         DataConfig(table=TABLE, split_type="scaffold", **{way: OF_TABLES[way]})
 
 
+def test_folds_that_are_test_sets_need_their_number():
+    with pytest.raises(
+        ValidationError, match=r"each fold the test set of one run: set data\.folds"
+    ):
+        DataConfig(table=TABLE, test_set=False)
+    assert not DataConfig(table=TABLE, test_set=False, folds=5).test_set
+
+
 def test_folds_are_counted_from_0():
     """The last of five is the fourth; without folds it is the replicate's number, of any size."""
     assert DataConfig(table=TABLE, folds=5, fold=4).fold == 4

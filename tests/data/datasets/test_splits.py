@@ -130,6 +130,50 @@ def test_every_other_molecule_validates_in_exactly_one_fold(smiles, settings, fo
     assert max(sizes) - min(sizes) <= largest
 
 
+@given(smiles=tables(), settings=draws, folds=st.integers(2, 8))
+def test_without_a_test_set_every_molecule_is_tested_in_exactly_one_fold(smiles, settings, folds):
+    """The validation molecules are drawn from the others: whole scaffolds, in their share."""
+    settings |= {"folds": folds, "test_set": False}
+    each = [listed(feasible(smiles, fold=fold, **settings)) for fold in range(folds)]
+    tested = [index for splits in each for index in splits["test"]]
+    assert sorted(tested) == list(range(len(smiles)))
+    train, val, _ = settings["split"]
+    for fold, splits in enumerate(each):
+        assert everything(splits) == list(range(len(smiles)))
+        assert listed(make(smiles, fold=fold, **settings)) == splits
+        rest = len(smiles) - len(splits["test"])
+        if settings["split_type"] == "random":
+            assert len(splits["val"]) == round(rest * val / (train + val))
+        else:
+            of = [{scaffold_of(smiles[index]) for index in part} for part in splits.values()]
+            assert len(set.union(*of)) == sum(map(len, of))
+            if settings["split_type"] == "scaffold":
+                assert 1 <= len(splits["val"]) <= round(rest * val / (train + val))
+
+
+def test_the_inner_validation_molecules_follow_neither_the_folds_nor_the_table():
+    """Each fold has a draw of its own, from all molecules outside the fold."""
+    settings = {"folds": 5, "test_set": False, "split": (0.6, 0.3, 0.1)}
+    each = [make(alkanes(100), fold=fold, **settings) for fold in range(5)]
+    tests = [set(splits["test"].tolist()) for splits in each]
+    for fold, splits in enumerate(each):
+        val = set(splits["val"].tolist())
+        assert all(val & tests[other] for other in range(5) if other != fold)
+        assert 30 < splits["val"].mean() < 70
+
+
+def test_ogb_s_order_holds_within_a_fold():
+    """The commonest scaffolds outside the fold are trained on, the rarest ones validate."""
+    smiles = rings([6, 5, 4, 3, 2, 1, 1, 1, 1])
+    settings = {"split_type": "scaffold-ogb", "folds": 3, "test_set": False}
+    splits = make(smiles, fold=0, **settings)
+    sizes = defaultdict(int)
+    for text in smiles:
+        sizes[scaffold_of(text)] += 1
+    smallest = min(sizes[scaffold_of(smiles[i])] for i in splits["train"])
+    assert all(sizes[scaffold_of(smiles[i])] <= smallest for i in splits["val"])
+
+
 @given(smiles=tables(), settings=draws, folds=st.sampled_from([None, 3]), fold=st.integers(0, 2))
 def test_a_scaffold_stays_whole(smiles, settings, folds, fold):
     settings |= {"split_type": "scaffold"} if settings["split_type"] == "random" else {}
@@ -207,6 +251,7 @@ def test_random_folds_do_not_follow_the_order_of_the_table():
         (3, {"split": (0.4, 0.3, 0.3)}, "a split into 0.4 / 0.3 / 0.3"),
         (10, {"folds": 10, "fold": 9}, "10 folds beside a test share of 0.1"),
         (3, {"folds": 2, "split": (0.3, 0.3, 0.4)}, "2 folds beside a test share of 0.4"),
+        (3, {"folds": 2, "test_set": False}, "2 folds that are test sets, with a validation split"),
     ],
 )
 def test_too_few_molecules(count, settings, wanted):

@@ -1,0 +1,195 @@
+"""Training a run for longer than it was configured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.training import Callback, train
+from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.optim import learning_rate
+
+CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
+
+
+class Spy(Callback):
+    """Records warnings."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def on_warning(self, message: str) -> None:
+        self.said.append(message)
+
+
+def _metrics(folder: Path) -> dict:
+    return json.loads((folder / "metrics.json").read_text())
+
+
+@pytest.mark.parametrize("stop", [None, 2, 4])
+def test_a_longer_run_equals_an_uninterrupted_one_if_the_rates_do(
+    configure, tmp_path, outcome, stop_at, stop
+):
+    """To the last bit, finished or stopped before; three steps are an epoch. The earlier scores
+    are in metrics.json."""
+    settings = {**CONSTANT, "run.epochs": 1 if stop is None else 2}
+    callback = None if stop is None else stop_at(stop)
+    first = train(configure(settings), tmp_path / "run", callback=callback)
+    spy = Spy()
+    result = train(folder=tmp_path / "run", resume=True, epochs=3, callback=spy)
+    train(configure({**CONSTANT, "run.epochs": 3}), tmp_path / "whole")
+    assert spy.said == []
+    ours, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
+    earlier = ours["metrics"].pop("earlier", None)
+    assert ours == whole
+    assert result.metrics == _metrics(tmp_path / "run")
+    if stop is None:
+        scores = {name: first.metrics[name] for name in ("best_epoch", "val", "test")}
+        assert earlier == {"1": scores}
+    else:
+        assert earlier is None
+    configs = [(tmp_path / name / "config.yaml").read_text() for name in ("run", "whole")]
+    assert configs[0] == configs[1]
+
+
+def test_a_schedule_that_depends_on_the_length_is_stretched_with_a_warning(
+    configure, tmp_path, rows_of
+):
+    """The rates after the old end are those of the longer schedule."""
+    config = configure({"run.epochs": 1})
+    train(config, tmp_path / "run")
+    spy = Spy()
+    train(folder=tmp_path / "run", resume=True, epochs=2, callback=spy)
+    (said,) = spy.said
+    assert "The learning rate now follows the cosine schedule of 2 epochs in place of 1" in said
+    assert "The result differs from that of an uninterrupted run of 2 epochs." in said
+    old, new = learning_rate(2, 3, config.optim), learning_rate(3, 6, config.optim)
+    assert f"it was {old:.3g}, and continues with {new:.3g}" in said
+    rates = [float(row["lr"]) for row in rows_of(tmp_path / "run" / "history.csv")]
+    assert rates == [old, learning_rate(5, 6, config.optim)]
+
+
+def test_each_length_keeps_its_scores(configure, tmp_path, outcome, stop_at):
+    """Also if the longer run is stopped, when it has no scores, and continued without a number."""
+    config = configure({**CONSTANT, "run.epochs": 1})
+    one = train(config, tmp_path / "run").metrics
+    two = train(folder=tmp_path / "run", resume=True, epochs=2).metrics
+    stopped = train(folder=tmp_path / "run", resume=True, epochs=3, callback=stop_at(1))
+    assert not stopped.finished
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    three = train(folder=tmp_path / "run", resume=True).metrics
+    assert list(three["earlier"]) == ["1", "2"]
+    assert three["earlier"]["1"]["test"] == one["test"]
+    assert three["earlier"]["2"]["test"] == two["test"]
+    assert three["epochs"] == 3
+
+
+def test_a_finished_run_says_so(configure, tmp_path, tree):
+    """With and without its number of epochs; no file changes."""
+    result = train(configure({"run.epochs": 1}), tmp_path / "run")
+    before = tree(tmp_path / "run")
+    for epochs in (None, 1):
+        spy = Spy()
+        again = train(folder=tmp_path / "run", resume=True, epochs=epochs, callback=spy)
+        assert again.metrics == result.metrics
+        (said,) = spy.said
+        assert said.endswith(
+            "run is finished after 1 epochs. A higher --epochs trains it for longer."
+        )
+    assert tree(tmp_path / "run") == before
+
+
+def test_early_stopping_stays(configure, tmp_path, tree, scripted):
+    """Patience has ended, so a higher number changes nothing."""
+    scripted("rmse", [1.0, 2.0, 3.0])
+    train(configure({"run.patience": 1}), tmp_path / "run")
+    before, spy = tree(tmp_path / "run"), Spy()
+    train(folder=tmp_path / "run", resume=True, epochs=9, callback=spy)
+    (said,) = spy.said
+    message = (
+        "run ended after 2 epochs by early stopping (run.patience: 1), so it is not trained for"
+    )
+    assert f"{message} longer." in said
+    assert tree(tmp_path / "run") == before
+
+
+def test_a_lower_number_and_a_new_run_are_refused(configure, tmp_path, tree):
+    train(configure({"run.epochs": 2}), tmp_path / "run")
+    before = tree(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"run has trained for 2 epochs, and --epochs .* is 1: "):
+        train(folder=tmp_path / "run", resume=True, epochs=1)
+    with pytest.raises(ConfigError, match="run.epochs: .* greater than or equal to 0"):
+        train(folder=tmp_path / "run", resume=True, epochs=-1)
+    with pytest.raises(ConfigError, match="epochs is for a run that is resumed"):
+        train(configure(), tmp_path / "other", epochs=9)
+    assert tree(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("killed", ["after the scores", "after the configuration"])
+def test_a_run_killed_while_it_is_lengthened_goes_on(configure, tmp_path, monkeypatch, killed):
+    config = configure({**CONSTANT, "run.epochs": 1})
+    first = train(config, tmp_path / "run").metrics
+
+    def kill(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if killed == "after the scores":
+            patch.setattr("molsepnorm.training.config.TrainConfig.save", kill)
+        else:
+            patch.setattr("molsepnorm.training.loop.Trainer.save", kill)
+        with pytest.raises(KeyboardInterrupt):
+            train(folder=tmp_path / "run", resume=True, epochs=2)
+    if killed == "after the scores":
+        again = train(folder=tmp_path / "run", resume=True).metrics
+        assert {**again, "seconds": 0} == {**first, "seconds": 0}
+    else:
+        message = "is of a run of 1 epochs, and run.epochs is 2: .*or resume it with --epochs 2"
+        with pytest.raises(ModelError, match=message):
+            train(folder=tmp_path / "run", resume=True)
+    longer = train(folder=tmp_path / "run", resume=True, epochs=2).metrics
+    assert longer["earlier"]["1"]["test"] == first["test"]
+
+
+def test_a_run_with_a_budget_gets_a_number(configure, tmp_path, monkeypatch):
+    monkeypatch.setattr("molsepnorm.training.run.epochs_within", lambda *_: 1)
+    train(configure({"run.budget": "10s"}), tmp_path / "run")
+    assert train(folder=tmp_path / "run", resume=True, epochs=2).metrics["epochs"] == 2
+    run = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["run"]
+    assert (run["epochs"], run["budget"]) == (2, None)
+
+
+def test_a_blend_is_made_again_from_the_networks(configure, tmp_path, baselines, monkeypatch):
+    """Even if no later epoch is better, when the best model is the earlier blend."""
+    monkeypatch.setattr("molsepnorm.training.baseline.TREES", 12)
+    still = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.blend": "forest", "optim.ema": None}
+    first = train(configure({**still, "run.epochs": 1}), tmp_path / "run").metrics
+    assert first["blend"]["forest_share"] > 0
+    with monkeypatch.context() as patch:
+        patch.setattr("molsepnorm.tasks.metrics.Metric.better", lambda *_: False)
+        longer = train(folder=tmp_path / "run", resume=True, epochs=2).metrics
+    assert longer["best_epoch"] == 1
+    for name in ("blend", "val", "test"):
+        assert longer[name] == first[name]
+
+
+def test_an_ensemble_is_lengthened_member_by_member(configure, tmp_path, stop_at):
+    """Also if it is stopped on the way, and continued without a number."""
+    settings = {**CONSTANT, "run.ensemble": 2}
+    first = train(configure({**settings, "run.epochs": 1}), tmp_path / "run").metrics
+    stopped = train(folder=tmp_path / "run", resume=True, epochs=2, callback=stop_at(2))
+    assert not stopped.finished
+    result = train(folder=tmp_path / "run", resume=True)
+    whole = train(configure({**settings, "run.epochs": 2}), tmp_path / "whole")
+    assert result.metrics["earlier"]["1"]["test"] == first["test"]
+    assert result.metrics["test"] == whole.metrics["test"]
+    states = [
+        load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole")
+    ]
+    assert all(each.equal(states[1][name]) for name, each in states[0].items())
+    assert RunFolder(tmp_path / "run" / "members" / "2").finished_metrics()["epochs"] == 2

@@ -1,0 +1,320 @@
+"""Cross-validation without a held-out test set, and its out-of-fold predictions."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict import Predictor
+from molsepnorm.training import train, train_replicates
+from molsepnorm.training.out_of_fold import OOF, corrected_difference
+
+NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
+NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
+
+
+@pytest.fixture
+def forests(baselines, monkeypatch) -> None:
+    """Runs have a small forest."""
+    from molsepnorm.training import baseline
+
+    monkeypatch.setattr(baseline, "TREES", 12)
+
+
+def _replace(path: Path, change) -> None:
+    """Apply a function to the rows of a table, each a dictionary."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for number, row in enumerate(rows):
+        change(number, row)
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+# --- oof_predictions.csv --------------------------------------------------------------------------
+
+
+def test_every_row_is_predicted_once_by_the_model_without_its_fold(
+    configure, tmp_path, table, rows_of, split_rows
+):
+    """All columns of the table stay, in its order. An invalid SMILES has the reason."""
+    lines = table.read_text().splitlines()
+    lines[5] = "C1CC,1.0,0"
+    table.write_text("\n".join([f"{line},{'id' if i == 0 else i}" for i, line in enumerate(lines)]))
+    config = configure({**NESTED, "data.targets": ["y", "active"]})
+    series = train_replicates(config, tmp_path / "cv", seeds=[0])
+    assert series.finished
+    written = rows_of(tmp_path / "cv" / OOF)
+    own = rows_of(table)
+    names = ["line", *own[0], "fold", "y_pred", "active_pred", "error"]
+    assert list(written[0]) == names
+    assert [{name: row[name] for name in own[0]} for row in written] == own
+    assert [row["line"] for row in written] == [str(line) for line in range(2, 32)]
+    bad = written.pop(4)
+    assert (bad["fold"], bad["y_pred"]) == ("", "")
+    assert "unclosed ring" in bad["error"]
+    assert {row["error"] for row in written} == {""}
+    for fold in range(3):
+        folder = tmp_path / "cv" / f"fold-{fold}-seed-0"
+        mine = [row for row in written if row["fold"] == str(fold)]
+        assert [int(row["line"]) - 2 for row in mine] == split_rows(folder)["test"]
+        found = Predictor(PropertyModel.from_pretrained(folder)).predict(
+            [row["smiles"] for row in mine]
+        )
+        for row, each in zip(mine, found, strict=True):
+            assert float(row["y_pred"]) == pytest.approx(each.values["y"], rel=1e-4, abs=1e-5)
+            assert float(row["active_pred"]) == pytest.approx(each.values["active"], rel=1e-4)
+
+
+def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
+    """By numpy, from the file."""
+    series = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
+    rows = [row for row in rows_of(tmp_path / "cv" / OOF) if row["y"]]
+    y, predicted = (np.array([float(row[name]) for row in rows]) for name in ("y", "y_pred"))
+    pooled = series.summary["out_of_fold"]
+    assert pooled["scores"]["mae"] == pytest.approx(np.abs(y - predicted).mean(), rel=1e-5)
+    assert pooled["molecules"] == [10, 10, 10]
+    assert pooled["file"] == OOF
+    assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == series.summary
+
+
+def test_merged_rows_have_the_prediction_of_their_molecule(
+    configure, tmp_path, table, rows_of, split_rows
+):
+    """The label column has the cell of the row; transformed targets have both scales."""
+    lines = table.read_text().splitlines()
+    lines = [lines[0].replace("y,", "y_nM,"), *lines[1:], "OC,9.5,", "NCC,>20,"]
+    lines = [line.replace("-", "").replace(",0.0,", ",0.2,") for line in lines]
+    table.write_text("\n".join(lines))
+    settings = {"data.targets": ["y_nM"], "data.transform": {"y_nM": "pic50"}}
+    config = configure({**NESTED, **settings, "data.duplicates": "mean"})
+    series = train_replicates(config, tmp_path / "cv", seeds=[0])
+    *rows, methanol, ethylamine = rows_of(tmp_path / "cv" / OOF)
+    for row, smiles, cell in ((methanol, "CO", "9.5"), (ethylamine, "CCN", ">20")):
+        (same,) = (each for each in rows if each["smiles"] == smiles)
+        assert row["y_nM"] == cell
+        for name in ("fold", "y_nM_pred", "y_nM_pic50_pred"):
+            assert row[name] == same[name] != ""
+        value = 9 - np.log10(float(row["y_nM_pred"]))
+        assert float(row["y_nM_pic50_pred"]) == pytest.approx(value, rel=1e-5)
+    assert sum(series.summary["out_of_fold"]["molecules"]) == 30
+    about = series.summary["out_of_fold"]["labels"]["y_nM"]
+    assert about["replicates"]["molecules"] == 1
+    assert about["scale"].startswith("pic50")
+
+
+def test_classes_have_their_probabilities_and_several_seeds_their_mean(
+    with_columns, tmp_path, rows_of
+):
+    columns = {"colour": ["red", "blue", "green", "blue"], "fold": [1]}
+    settings = {**NESTED, "data.targets": ["colour"]}
+    series = train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0, 3])
+    assert len(series.runs) == 6
+    rows = rows_of(tmp_path / "cv" / OOF)
+    names = [f"colour_prob_{name}" for name in ("blue", "green", "red")]
+    assert list(rows[0])[4:] == ["fold_oof", "colour_pred", *names, "error"]
+    for fold in range(3):
+        runs = [
+            rows_of(tmp_path / "cv" / f"fold-{fold}-seed-{s}" / "predictions_test.csv")
+            for s in (0, 3)
+        ]
+        mine = [row for row in rows if row["fold_oof"] == str(fold)]
+        for row, *each in zip(mine, *runs, strict=True):
+            mean = [np.mean([float(one[name]) for one in each]) for name in names]
+            assert [float(row[name]) for name in names] == pytest.approx(mean, rel=1e-5)
+            assert row["colour_pred"] == ("blue", "green", "red")[np.argmax(mean)]
+    accuracy = [
+        np.mean([series.runs[f"fold-{fold}-seed-{s}"]["test"]["accuracy"] for s in (0, 3)])
+        for fold in range(3)
+    ]
+    assert series.summary["test"]["accuracy"]["values"] == pytest.approx(accuracy)
+
+
+def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, rows_of):
+    """Such as a solvent that no other fold has."""
+    columns = {"y": NUMBERS, "solvent": [*["water", "hexane"] * 14, "water", "DMSO"]}
+    settings = {**NESTED, "data.targets": ["y"], "data.feature_columns": ["solvent"]}
+    train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0])
+    *rows, last = rows_of(tmp_path / "cv" / OOF)
+    assert "a feature column has a value that no training row" in last["error"]
+    assert last["y_pred"] == ""
+    assert all(row["y_pred"] and not row["error"] for row in rows)
+
+
+# --- no row of a fold is fitted to ----------------------------------------------------------------
+
+
+def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
+    configure, with_columns, tmp_path, split_rows, forests
+):
+    """To the last bit: nothing that is fitted depends on them: standardisation, class weights,
+    inputs, the probe, the epoch, the forest."""
+    start = train(configure({"run.epochs": 1}), tmp_path / "start").folder
+    columns = {"y": NUMBERS, "active": [0, 1, 1, 0, 1], "t": [20, 25, 37.5, 4], "w": [1, 2, 0.5]}
+    settings = {**NESTED, "data.folds": 2, "run.epochs": 2, "finetune.start": str(start)}
+    settings |= {"data.targets": ["y", "active"], "data.weight_column": "w"}
+    settings |= {"data.feature_columns": ["t"], "data.molecule_features": ["morgan"]}
+    settings |= {"optim.class_weight": "balanced", "run.metric": "mae"}
+    config = with_columns(columns, settings)
+    first = train_replicates(config, tmp_path / "first", seeds=[0])
+    tested = {*split_rows(tmp_path / "first" / "fold-1-seed-0")["test"]}
+    odd = min(tested)
+
+    def change(number: int, row: dict[str, str]) -> None:
+        if number in tested:
+            row |= {"y": f"{float(row['y']) * 50 + 9}", "active": f"{number % 2}", "w": "30"}
+        if number == odd:  # whose own prediction changes, and no other
+            row["t"] = "-900"
+
+    _replace(config.data.table, change)
+    second = train_replicates(config, tmp_path / "second", seeds=[0])
+
+    def predictions(folder: Path) -> list[list[str]]:
+        with open(folder / "predictions_test.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = [name for name in rows[0] if name.endswith(("_pred", "_forest"))]
+        assert len(names) == 4
+        return [[row[name] for name in names] for row in rows]
+
+    ours, theirs = (predictions(tmp_path / name / "fold-1-seed-0") for name in ("first", "second"))
+    assert ours[1:] == theirs[1:]
+    assert ours[0] != theirs[0]
+    runs = [series.runs["fold-1-seed-0"] for series in (first, second)]
+    assert runs[0]["val"] == runs[1]["val"]
+    assert runs[0]["best_epoch"] == runs[1]["best_epoch"]
+    assert runs[0]["test"] != runs[1]["test"]
+    other = [predictions(tmp_path / name / "fold-0-seed-0") for name in ("first", "second")]
+    assert other[0] != other[1]
+
+
+# --- going on, and what is refused ----------------------------------------------------------------
+
+
+def test_a_stopped_cross_validation_continues_exactly(configure, tmp_path, stop_at):
+    config = configure(NESTED)
+    whole = train_replicates(config, tmp_path / "whole", seeds=[0])
+    parts = train_replicates(config, tmp_path / "parts", seeds=[0], callback=stop_at(4))
+    assert not parts.finished
+    assert not (tmp_path / "parts" / OOF).exists()
+    assert "out_of_fold" not in parts.summary
+    again = train_replicates(config, tmp_path / "parts", seeds=[0])
+    assert (tmp_path / "parts" / OOF).read_bytes() == (tmp_path / "whole" / OOF).read_bytes()
+    assert again.summary["out_of_fold"] == whole.summary["out_of_fold"]
+
+
+def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(with_columns, tmp_path):
+    """All rows with another label than 0 are in one fold."""
+    config = with_columns({"y": [0.0] * 29 + [1.0]}, {**NESTED, "data.targets": ["y"]})
+    with pytest.raises(DataError, match="target 'y' is constant among the training molecules"):
+        train_replicates(config, tmp_path / "cv", seeds=[0])
+    assert not (tmp_path / "cv").exists()
+
+
+def test_members_by_folds_need_a_test_set(configure, tmp_path):
+    """Otherwise the joined model would be scored on molecules that a member was trained on."""
+    config = configure({**NESTED, "run.ensemble": 3, "run.ensemble_by": "folds"})
+    with pytest.raises(ConfigError, match="needs a test set that no member is trained on"):
+        train(config, tmp_path / "run")
+
+
+def test_pre_training_has_no_out_of_fold_predictions(configure, tmp_path):
+    with pytest.raises(ConfigError, match="is for models with targets, and the objective pretrai"):
+        train_replicates(
+            configure({**NESTED, "objective.name": "pretraining"}), tmp_path / "cv", seeds=[0]
+        )
+
+
+@pytest.mark.parametrize("damage", ["a row less", "no column", "another table"])
+def test_files_that_do_not_fit_are_refused(configure, tmp_path, table, damage):
+    config = configure(NESTED)
+    train_replicates(config, tmp_path / "cv", seeds=[0])
+    path = tmp_path / "cv" / "fold-1-seed-0" / "predictions_test.csv"
+    if damage == "another table":
+        table.write_text(table.read_text().replace("CCO,", "CCS,"))
+        with pytest.raises(DataError, match="no longer those that .*fold-0-seed-0 began with"):
+            train_replicates(config, tmp_path / "cv", seeds=[0])
+        return
+    text = path.read_text()
+    path.write_text(
+        text.rpartition("\n")[0].rpartition("\n")[0] + "\n"
+        if damage == "a row less"
+        else text.replace("y_pred", "z_pred")
+    )
+    with pytest.raises(ModelError, match=r"fold-1-seed-0/predictions_test.csv is damaged: .*again"):
+        train_replicates(config, tmp_path / "cv", seeds=[0])
+
+
+# --- the summary ----------------------------------------------------------------------------------
+
+
+def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
+    configure, tmp_path, forests
+):
+    series = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
+    summary, runs = series.summary, list(series.runs.values())
+    for entry, values in (
+        ("test_constant", [run["test_constant"]["mae"] for run in runs]),
+        ("test", [run["test"]["mae"] for run in runs]),
+    ):
+        assert summary[entry]["mae"]["values"] == values
+        assert summary[entry]["mae"]["mean"] == pytest.approx(np.mean(values))
+        assert summary[entry]["mae"]["sd"] == pytest.approx(np.std(values, ddof=1))
+    forest = [run["baseline"]["test"]["mae"] for run in runs]
+    assert summary["baseline"]["test"]["mae"]["values"] == forest
+    difference = np.array([run["test"]["mae"] for run in runs]) - forest
+    found = summary["baseline_difference"]["mae"]
+    assert found["values"] == pytest.approx(difference.tolist())
+    error = np.sqrt((1 / 3 + 1 / 2) * difference.var(ddof=1))
+    ends = difference.mean() + np.array([-1, 1]) * stats.t.ppf(0.975, 2) * error
+    assert found["interval_95"] == pytest.approx(ends.tolist())
+
+
+def test_the_correction_widens_the_interval_of_a_paired_t_test():
+    """Undefined differences are left out; a single one has no interval."""
+    values = [0.3, 0.1, 0.2, 0.4, 0.15]
+    low, high = corrected_difference([*values, None], folds=6)["interval_95"]
+    plain = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    ratio = np.sqrt((1 / 5 + 1 / 5) / (1 / 5))
+    assert (high - low) / (plain[1] - plain[0]) == pytest.approx(ratio)
+    one = {"difference": 0.5, "interval_95": None, "values": [None, 0.5]}
+    assert corrected_difference([None, 0.5], folds=2) == one
+    assert corrected_difference([None, None], folds=2)["difference"] is None
+
+
+def test_a_summary_of_seeds_has_the_forest_and_the_noise_of_the_labels(
+    configure, tmp_path, table, forests
+):
+    table.write_text(table.read_text() + "OC,2.5,\nNCC,>20,\n")
+    config = configure({"data.duplicates": "mean", "run.epochs": 1})
+    summary = train_replicates(config, tmp_path / "series", seeds=[0, 1]).summary
+    assert len(summary["baseline"]["test"]["mae"]["values"]) == 2
+    assert summary["test_constant"]["mae"]["sd"] == 0
+    about = summary["labels"]["y"]
+    assert about["replicates"]["sd"] == pytest.approx(np.std([-0.5, 2.5], ddof=1), rel=1e-6)
+    assert "out_of_fold" not in summary
+    assert "baseline_difference" not in summary
+
+
+def test_numbers_of_bounds_are_left_out_where_the_splits_differ(configure, tmp_path, table):
+    lines = table.read_text().splitlines()
+    table.write_text(
+        "\n".join(lines[:1] + [line.replace(",", ",>", 1) for line in lines[1:3]] + lines[3:])
+    )
+    entries = [{"train": [*range(9)], "val": [9, 10], "test": [11, 12]}]
+    entries += [{"train": [*range(1, 9)], "val": [0, 10], "test": [11, 12]}]
+    (tmp_path / "two.json").write_text(json.dumps(entries))
+    config = configure({"run.epochs": 1, "data.splits_file": tmp_path / "two.json"})
+    series = train_replicates(config, tmp_path / "series", seeds=[0], splits=2)
+    assert series.runs["split-0-seed-0"]["labels"]["y"]["bounds"]["train"] == 2
+    assert "labels" not in series.summary
+    one = train_replicates(config, tmp_path / "one", seeds=[0]).summary
+    assert one["labels"]["y"]["bounds"] == {"train": 2, "val": 0, "test": 0}
