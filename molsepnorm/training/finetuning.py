@@ -22,6 +22,7 @@ from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import recorded_path
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 
 __all__ = [
     "NO_START",
@@ -30,6 +31,7 @@ __all__ = [
     "LoadedWeights",
     "is_architecture",
     "load_weights",
+    "network_alone",
     "open_start",
     "require_fit",
     "with_start",
@@ -60,8 +62,9 @@ class FinetuneConfig(BaseModel):
     lists; none for random weights. By default a table starts from molsepnorm-small.
 
     The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
-    and model.norm_momentum may be set to other values. Targets with the same name, kind, classes
-    and transform keep their output weights, other targets get new ones."""
+    and model.norm_momentum may be set to other values. So is data.standardize, unless it is set.
+    Targets with the same name, kind, classes and transform keep their output weights, other targets
+    get new ones."""
     weights_sha256: str | None = None
     """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
     refuses a start with other weights."""
@@ -122,6 +125,8 @@ class LoadedWeights:
     """Targets whose outputs start with new weights."""
     excludes: Mapping[str, str]
     """Data sets that the loaded weights must not be evaluated on, each with the reason."""
+    trained_on: int = 0
+    """Number of validation and test molecules that the start was trained on."""
 
     def __str__(self) -> str:
         text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
@@ -178,7 +183,8 @@ def with_start(
         architecture = asdict(_trained(model.network.config))
         content["model"] = {k: v for k, v in architecture.items() if k not in FROM_DATA}
         if is_table:
-            data = content["data"] = {**data, "featurizer": model.featurizer}
+            own = {} if model.standardize == "none" else {"standardize": model.standardize}
+            data = content["data"] = {**own, **data, "featurizer": model.featurizer}
     expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in _FREE}
     if is_table:
         expected["data.featurizer"] = data.get("featurizer")
@@ -220,6 +226,20 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
             "back, or name this one as finetune.start again"
         )
     return model
+
+
+def network_alone(start: PropertyModel) -> PropertyModel:
+    """Return a model without the kernel regression and the forests that its network is averaged
+    with, and without the inputs that only these read. A kernel head is not loaded, so neither are
+    its inputs."""
+    inputs, own = start.inputs, start.encoding.molecule_features
+    kernel = start.network.config.head == "kernel"
+    width = 0 if kernel else start.network.config.molecule_features - own
+    columns = inputs.columns
+    shorter = (NO_INPUTS, ExtraInputs(columns), ExtraInputs(columns, inputs.morgan))
+    inputs = next((each for each in shorter if each.width == width), inputs)
+    alone = replace(start, partners=(), weights=(1.0,), forests=(), forest_share=0.0)
+    return replace(alone, inputs=inputs)
 
 
 def require_fit(

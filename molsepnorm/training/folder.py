@@ -178,10 +178,18 @@ class RunFolder:
     def excludes(self) -> dict[str, str]:
         """Return the data sets that the weights which the run started from must not be evaluated
         on, each with the reason."""
+        return self._of_start(dict[str, str], "excludes", {})
+
+    def trained_on(self) -> int:
+        """Return the number of validation and test molecules that the start was trained on."""
+        return self._of_start(int, "trained_on", 0)
+
+    def _of_start(self, kind: Any, name: str, default: Any) -> Any:
+        """Return what is recorded about the weights that the run started from."""
         environment = read_json(self.environment)
         loaded = environment.get("loaded_weights", {}) if isinstance(environment, dict) else {}
-        excludes = loaded.get("excludes", {}) if isinstance(loaded, dict) else {}
-        return check_types(dict[str, str], excludes, f"{self.environment} is damaged")
+        found = loaded.get(name, default) if isinstance(loaded, dict) else default
+        return check_types(kind, found, f"{self.environment} is damaged")
 
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None

@@ -16,21 +16,23 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, MolsepnormError
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
+from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.finetuning import load_weights, open_start, require_fit
+from molsepnorm.training.finetuning import load_weights, network_alone, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.lock import locked
@@ -165,10 +167,10 @@ def _train(
         torch.manual_seed(config.run.seed)
         kind, read = OBJECTIVES[config.objective.name], dataset
         dataset = world.main_process_first(lambda: kind.prepare(config, read, callback.on_progress))
-        excludes, probe = {} if start is None else start.excludes, None
+        excludes, probe, seen = {} if start is None else start.excludes, None, 0
         if resume:
             assert isinstance(run, RunFolder)
-            excludes, probe = run.excludes(), run.probe()
+            excludes, probe, seen = run.excludes(), run.probe(), run.trained_on()
         inputs, encoded = fit_inputs(config, dataset), dataset
         if config.run.blend is not None:
             baseline.require_blendable(config, dataset, inputs)
@@ -191,14 +193,24 @@ def _train(
         )
         warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
         if start is not None:
-            loaded = load_weights(model, start)
             source = config.finetune.start or "a model in memory"
+            require_same_meaning(start, task, config.data, str(source))
+            loaded = load_weights(model, start)
             warnings.append(f"Training starts from {source}: {loaded}.")
             if start.inputs.width and start.inputs != inputs:
                 warnings.append(
                     f"{source} reads other feature columns or molecule features; their output "
-                    "weights are not used."
+                    f"weights are not used. {_keeping(start.inputs)}"
                 )
+            if start.standardize != model.standardize:
+                warnings.append(
+                    f"{source} standardises structures by the level {start.standardize}, and this "
+                    f"run by {model.standardize}."
+                )
+            if config.finetune.start is not None and task.targets:
+                seen, warning = world.main_process_first(lambda: _seen(dataset, config))
+                loaded = replace(loaded, trained_on=seen)
+                warnings += [warning] * bool(warning)
         if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
             warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
         if leaked:
@@ -236,7 +248,7 @@ def _train(
             found = best
             with trainer.threads.paused():
                 metrics = world.on_main_process(
-                    lambda: run.finished_metrics() or _finish(trainer, *found, leaked)
+                    lambda: run.finished_metrics() or _finish(trainer, *found, leaked, seen)
                 )
             best = run.best()  # which a forest may have been blended with
         if best is not None and isinstance(run, RunFolder):
@@ -245,6 +257,33 @@ def _train(
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result
+
+
+def _keeping(inputs: ExtraInputs) -> str:
+    """Return a sentence with the options for the inputs of a start."""
+    features = [name for name in ("morgan", "descriptors") if getattr(inputs, name)]
+    features = [name.replace("descriptors", "rdkit") for name in features]
+    options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
+    options += [f"--molecule-features {','.join(features)}"] * bool(features)
+    return f"To use them, add {' '.join(options)}."
+
+
+def _seen(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
+    """Return the number of validation and test molecules that the start was trained on, and a
+    warning; 0 and an empty text if there is none."""
+    start = config.finetune.start
+    assert start is not None
+    try:
+        found = trained_on_before(dataset, start)
+    except MolsepnormError as error:
+        return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
+    if not found:
+        return 0, ""
+    return len(found), (
+        f"{start} was trained on {len(found):,} molecule(s) of the validation and test splits, "
+        f"such as {found[0]}, so the scores are too optimistic. Give such rows to the training "
+        "split (--splits-column), or remove them."
+    )
 
 
 def _is_probed(config: TrainConfig) -> bool:
@@ -261,11 +300,16 @@ def _start(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | 
         start.leak(config.data.dataset, config.finetune.allow_leak)
         name = str(config.finetune.start) if model is None else "the start"
         require_fit(start, network, featurizer, name)
+        start = network_alone(start)
     return start
 
 
 def _finish(
-    trainer: Trainer, best: PropertyModel, own: dict[str, torch.Tensor], leaked: int | None
+    trainer: Trainer,
+    best: PropertyModel,
+    own: dict[str, torch.Tensor],
+    leaked: int | None,
+    seen: int,
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
@@ -295,6 +339,7 @@ def _finish(
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
+        **({"molecules_trained_on_before": seen} if seen else {}),
         **config.finetune.origin(),
         **results.scores,
         **about_split(config.data, [dataset]),

@@ -1,0 +1,108 @@
+"""Continuing a run on another table: the meaning of its targets, and the molecules that it knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import DataConfig, Dataset
+from molsepnorm.errors import ConfigError
+from molsepnorm.files.reading import read_json
+from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
+from molsepnorm.pretrained import resolve
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.folder import RunFolder
+
+__all__ = ["require_same_meaning", "trained_on_before"]
+
+
+def require_same_meaning(start: PropertyModel, task: Task, data: DataConfig, name: str) -> None:
+    """Check that targets with the name of one of the start also have its transform, kind and
+    classes, or that the configuration of the data names another one.
+
+    Args:
+        start: the model to start from.
+        task: the targets of the run.
+        data: its data.
+        name: name of the start in the message.
+
+    Raises:
+        ConfigError: a target would lose its meaning and thus its output weights.
+    """
+    known = {target.name: target for target in start.task.targets}
+    for target in task.targets:
+        old = known.get(target.name)
+        if old is not None and (option := _missing_option(old, target, data)) is not None:
+            raise ConfigError(
+                f"{name} has the target '{target.name}' with other settings: add {option} to "
+                "continue with it, or name other settings for this run in the same way"
+            )
+
+
+def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
+    """Return the option that gives a target the meaning of the start; None if it has the same
+    meaning, or if the configuration already has such an option."""
+    named = data.task_type is not None
+    if isinstance(data.task_type, dict):
+        named = new.name in data.task_type
+    if old.kind != new.kind and not named:
+        return f"--task-type {old.name}={old.kind}"
+    if old.transform != new.transform and new.name not in data.transform:
+        return f"--transform {old.name}={old.transform}"
+    if old.classes != new.classes and new.name not in data.classes:
+        return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes)}]}}'"
+    return None
+
+
+def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
+    """Return the SMILES of validation and test molecules that the start was trained on.
+
+    These are the training molecules of the run in that folder, and of those that it was started
+    from in turn. Molecules of pre-training, of named data sets and of models without a run folder
+    are not compared.
+
+    Args:
+        dataset: data set of the new run.
+        start: folder of the model to start from.
+
+    Raises:
+        ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
+            changed, or a file of the run is damaged.
+    """
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    if dataset.smiles is None:
+        return []
+    scored: dict[str, str] = {}
+    for split in ("val", "test"):
+        for row in dataset.store.rows[dataset.splits[split]]:
+            scored.setdefault(canonical_smiles(dataset.smiles[row]), dataset.smiles[row])
+    found: set[str] = set()
+    visited: set[Path] = set()
+    folder: Path | None = start
+    while folder is not None and (run := RunFolder.of_model(resolve(folder))) is not None:
+        if run.path.resolve() in visited:
+            break
+        visited.add(run.path.resolve())
+        config = load_config(config=run.config)
+        if config.data.table is not None and config.objective.name == SUPERVISED:
+            found |= {canonical_smiles(text) for text in _training_smiles(run, config)}
+        folder = config.finetune.start
+    return [text for canonical, text in scored.items() if canonical in found]
+
+
+def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
+    """Return the SMILES that a run was trained on; all but the test molecules, if each member of an
+    ensemble had another validation split."""
+    from molsepnorm.training.run import architecture
+
+    data = config.data
+    if data.splits_file is not None:  # the run folder has a copy
+        data = data.model_copy(update={"splits_file": run.splits, "fold": 0})
+    dataset = datasets.load(data, encoding_of(architecture(config)))
+    run.require_same_data(dataset, splits=False)
+    assert dataset.smiles is not None
+    splits = read_json(run.splits)[0]
+    names = ("train", "val") if config.run.ensemble_by == "folds" else ("train",)
+    return [dataset.smiles[row] for name in names for row in splits[name]]
