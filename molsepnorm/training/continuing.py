@@ -1,7 +1,8 @@
-"""Continuing a run on another table: the meaning of its targets, and the molecules that it knows."""
+"""Continuing a run on another table: meaning of its targets, and molecules it was trained on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from molsepnorm.data import datasets
@@ -10,20 +11,22 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.pretrained import resolve
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.folder import RunFolder
 
 __all__ = ["require_same_meaning", "trained_on_before"]
 
 
-def require_same_meaning(start: PropertyModel, task: Task, data: DataConfig, name: str) -> None:
+def require_same_meaning(
+    start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
+) -> None:
     """Check that targets with the name of one of the start also have its transform, kind and
     classes, or that the configuration of the data names another one.
 
     Args:
         start: the model to start from.
-        task: the targets of the run.
+        targets: the targets of the run.
         data: its data.
         name: name of the start in the message.
 
@@ -31,7 +34,7 @@ def require_same_meaning(start: PropertyModel, task: Task, data: DataConfig, nam
         ConfigError: a target would lose its meaning and thus its output weights.
     """
     known = {target.name: target for target in start.task.targets}
-    for target in task.targets:
+    for target in targets:
         old = known.get(target.name)
         if old is not None and (option := _missing_option(old, target, data)) is not None:
             raise ConfigError(

@@ -16,8 +16,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
 from molsepnorm.model import SUPERVISED, encoding_of
-from molsepnorm.tasks import Target, Task, json_scores
-from molsepnorm.tasks.transforms import NO_TRANSFORM
+from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
@@ -69,7 +68,7 @@ def write_out_of_fold(
         ModelError: a file of a run is damaged.
     """
     dataset = _load(config)
-    task = _task(dataset)
+    task = Task(dataset.plain_targets, "loss")
     predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
     fold_of = np.full(len(dataset.store), -1)
     for fold, runs in enumerate(folds):
@@ -124,20 +123,6 @@ def corrected_difference(differences: Sequence[float | None], folds: int) -> dic
 
 def _load(config: TrainConfig) -> Dataset:
     return datasets.load(config.data, encoding_of(architecture(config)))
-
-
-def _task(dataset: Dataset) -> Task:
-    """Return the targets, without the standardisation of a fold, which scores do not need."""
-    nothing = ((),) * len(dataset.targets)
-    columns = zip(
-        dataset.targets,
-        dataset.kinds,
-        dataset.classes or nothing,
-        dataset.transforms or (NO_TRANSFORM,) * len(dataset.targets),
-        strict=True,
-    )
-    targets = [Target(name, kind, classes=c, transform=t) for name, kind, c, t in columns]
-    return Task(tuple(targets), "loss")
 
 
 def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)

@@ -160,6 +160,9 @@ def _train(
         device = device_of_rank(config.run.device, world)
         start = None if resume else _start(config, start)
         dataset = load(world)
+        source = config.finetune.start or "a model in memory"
+        if start is not None:
+            require_same_meaning(start, dataset.plain_targets, config.data, str(source))
         # the caller's random state and threads are restored
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))
@@ -193,8 +196,6 @@ def _train(
         )
         warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
         if start is not None:
-            source = config.finetune.start or "a model in memory"
-            require_same_meaning(start, task, config.data, str(source))
             loaded = load_weights(model, start)
             warnings.append(f"Training starts from {source}: {loaded}.")
             if start.inputs.width and start.inputs != inputs:

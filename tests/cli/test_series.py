@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -79,6 +80,35 @@ def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
     assert printed["runs"] == ["fold-0-seed-0", "fold-1-seed-0", "fold-2-seed-0"]
     printed = json.loads(ok(*benchmark, "--seeds", "1", "--replicates", 2, "--json"))
     assert printed["runs"] == ["split-0-seed-1", "split-1-seed-1"]
+
+
+def test_folds_without_a_test_set_print_every_fold_and_the_forest(
+    benchmark, ok, tmp_path, baselines, monkeypatch
+):
+    """One seed is the default. The same command prints the same tables, without training."""
+    monkeypatch.setattr("molsepnorm.training.baseline.TREES", 12)
+    args = (*benchmark, "--folds", 3, "--no-test")
+    text = ok(*args)
+    summary = _summary(tmp_path)
+    assert summary["runs"] == ["fold-0-seed-0", "fold-1-seed-0", "fold-2-seed-0"]
+    table = text[text.index("RMSE of each fold") :]
+    for fold in range(3):
+        scores = [summary[name]["rmse"]["values"][fold] for name in ("test", "test_constant")]
+        scores.append(summary["baseline"]["test"]["rmse"]["values"][fold])
+        cells = ["10", *(f"{score:.4f}" for score in scores)]
+        assert any(cells == re.findall(r"[\d.]+", line)[1:] for line in table.splitlines())
+    assert "data.csv: mean ± sd of 3 folds" in table
+    assert f"{summary['out_of_fold']['scores']['rmse']:.4f}" in table
+    forest = summary["baseline"]["test"]["rmse"]
+    assert f"{forest['mean']:.4f} ± {forest['sd']:.4f}" in table
+    difference = summary["baseline_difference"]["rmse"]
+    better = "better" if difference["difference"] <= 0 else "worse"
+    flat = " ".join(table.split())
+    expected = f"{better} than a random forest by {abs(difference['difference']):.3f} RMSE, the"
+    assert f"The network is {expected} mean over the folds (95 % interval" in flat
+    assert str(tmp_path / "series" / "oof_predictions.csv") in flat.replace(" ", "")
+    monkeypatch.setattr(TrainStep, "__call__", None)
+    assert ok(*args) == table
 
 
 def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_path, monkeypatch):

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_replicates
+from molsepnorm.training.inputs import fit_inputs
 from molsepnorm.training.out_of_fold import OOF, corrected_difference
+from molsepnorm.training.run import architecture
 
 NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -194,6 +198,20 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     assert runs[0]["test"] != runs[1]["test"]
     other = [predictions(tmp_path / name / "fold-0-seed-0") for name in ("first", "second")]
     assert other[0] != other[1]
+
+
+def test_words_of_inner_validation_rows_are_not_fitted(with_columns):
+    """In cross-validation beside a test set they are, so that the folds can be joined."""
+    columns = {"y": NUMBERS, "solvent": ["water", "hexane", "DMSO"]}
+    settings = {**NESTED, "data.targets": ["y"], "data.feature_columns": ["solvent"]}
+    for nested in (True, False):
+        config = with_columns(columns, {**settings, "data.test_set": not nested})
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        val = dataset.splits["val"]
+        cells = [*dataset.columns["solvent"]]
+        cells[val[0]] = "ether"
+        (column,) = fit_inputs(config, replace(dataset, columns={"solvent": cells})).columns
+        assert ("ether" in column.words) == (not nested)
 
 
 # --- going on, and what is refused ----------------------------------------------------------------

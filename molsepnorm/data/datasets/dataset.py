@@ -13,6 +13,7 @@ import numpy as np
 
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.files.writing import fingerprint
+from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
@@ -97,6 +98,15 @@ class Dataset:
     def exact_labels(self) -> np.ndarray:
         """The labels, float32 [G, T], with NaN in place of bounds. Metrics use these."""
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
+
+    @property
+    def plain_targets(self) -> tuple[Target, ...]:
+        """The targets, without the standardisation that follows from training labels."""
+        count = len(self.targets)
+        classes = self.classes or ((),) * count
+        transforms = self.transforms or (NO_TRANSFORM,) * count
+        columns = zip(self.targets, self.kinds, classes, transforms, strict=True)
+        return tuple(Target(name, kind, classes=c, transform=t) for name, kind, c, t in columns)
 
     @property
     def molecules(self) -> np.ndarray:

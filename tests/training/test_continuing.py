@@ -1,0 +1,166 @@
+"""A run that starts from another run: its standardisation, its targets and its split."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
+from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training.continuing import require_same_meaning
+from molsepnorm.training.finetuning import network_alone
+
+ONE = {"run.epochs": 1}
+
+
+class Spy(Callback):
+    """Records the warnings of the data set."""
+
+    def on_start(self, config, dataset, model, folder) -> None:
+        self.said = dataset.warnings
+
+
+def _rows(path: Path) -> list[str]:
+    return path.read_text().splitlines()[1:]
+
+
+# --- molecules that the start was trained on ------------------------------------------------------
+
+
+def test_molecules_that_the_start_was_trained_on_are_counted(
+    configure, tmp_path, table, split_rows, stop_at
+):
+    """Whatever their spelling, also in a run that is resumed without the start, and in a run that
+    starts from this one."""
+    start = train(configure(ONE), tmp_path / "start").folder
+    trained = [_rows(table)[row] for row in split_rows(start)["train"]]
+    more = tmp_path / "more.csv"
+    new = [f"{'C' * n}Br,{n}.5,1" for n in range(1, 16)]
+    again = [f"[CH3]{row[1:]}" if row.startswith("CC") else row for row in trained[:9]]
+    more.write_text("\n".join(["smiles,y,active", *new, *again]) + "\n")
+    config = configure({**ONE, "data.table": more, "finetune.start": str(start)})
+    spy = Spy()
+    train(config, tmp_path / "run", callback=[spy, stop_at(1)])
+    splits = split_rows(tmp_path / "run")
+    scored = {
+        canonical_smiles(_rows(more)[row].partition(",")[0])
+        for split in ("val", "test")
+        for row in splits[split]
+    }
+    known = scored & {canonical_smiles(row.partition(",")[0]) for row in trained}
+    assert known
+    (said,) = (each for each in spy.said if "was trained on" in each)
+    assert f"{start} was trained on {len(known)} molecule(s) of the validation and test" in said
+    table.rename(tmp_path / "gone.csv")
+    metrics = train(folder=tmp_path / "run", resume=True).metrics
+    assert metrics["molecules_trained_on_before"] == len(known)
+
+    third = configure({**ONE, "data.table": more, "finetune.start": str(tmp_path / "run")})
+    train(third, tmp_path / "third", callback=[spy, stop_at(1)])
+    (said,) = (each for each in spy.said if "cannot be compared" in each)
+    assert "data.csv" in said  # of the first run
+    (tmp_path / "gone.csv").rename(table)
+    train(third, tmp_path / "fourth", callback=[spy, stop_at(1)])
+    (said,) = (each for each in spy.said if "was trained on" in each)
+    assert f"was trained on {len(known)} " in said  # by the first run, not by the second
+
+
+def test_new_molecules_give_no_warning(configure, tmp_path):
+    """With the same rows in the same split, which `--splits-file` repeats."""
+    start = train(configure(ONE), tmp_path / "start").folder
+    spy = Spy()
+    settings = {"finetune.start": str(start), "data.splits_file": start / "splits.json"}
+    run = train(configure({**ONE, **settings}), tmp_path / "run", callback=spy)
+    assert not any("was trained on" in each for each in spy.said)
+    assert "molecules_trained_on_before" not in run.metrics
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["loaded_weights"]["trained_on"] == 0
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+def _start(target: Target) -> PropertyModel:
+    task = Task((target,), "loss")
+    network = Graphormer(GraphormerConfig(layers=1, width=8, heads=2, outputs=task.outputs))
+    return PropertyModel(network, "zinc", task)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "option", "named"),
+    [
+        (
+            *(Target("c_nM", "regression", transform="pic50"), Target("c_nM", "regression")),
+            *("--transform c_nM=pic50", {"transform": {"c_nM": "none"}}),
+        ),
+        (
+            *(Target("a", "binary"), Target("a", "regression")),
+            *("--task-type a=binary", {"task_type": "regression"}),
+        ),
+        (
+            *(Target("a", "binary"), Target("a", "regression")),
+            *("--task-type a=binary", {"task_type": {"a": "regression"}}),
+        ),
+        (
+            Target("a", "multiclass", classes=("x", "y", "z")),
+            Target("a", "multiclass", classes=("x", "y")),
+            "--set 'data.classes={a: [x, y, z]}'",
+            {"classes": {"a": ["x", "y"]}},
+        ),
+    ],
+)
+def test_a_target_keeps_its_meaning_or_is_named(old, new, option, named):
+    """Otherwise the output weights would be lost without a word."""
+    start, targets = _start(old), (new, Target("b", "regression"))
+    with pytest.raises(ConfigError) as caught:
+        require_same_meaning(start, targets, DataConfig(table="x.csv"), "runs/a")
+    assert f"runs/a has the target '{old.name}' with other settings: add {option} to" in str(
+        caught.value
+    )
+    require_same_meaning(start, targets, DataConfig(table="x.csv", **named), "runs/a")
+    require_same_meaning(start, (old,), DataConfig(table="x.csv"), "runs/a")
+
+
+def test_a_run_checks_the_meaning_of_its_targets(configure, tmp_path):
+    start = train(configure(ONE), tmp_path / "start").folder
+    table = tmp_path / "words.csv"
+    table.write_text(configure().data.table.read_text().replace("smiles,y,", "smiles,z,"))
+    table.write_text(table.read_text().replace(",active", ",y"))
+    with pytest.raises(ConfigError, match=r"start has the target 'y' .*--task-type y=regression"):
+        train(
+            configure({**ONE, "data.table": table, "finetune.start": str(start)}), tmp_path / "run"
+        )
+
+
+# --- structures and inputs ------------------------------------------------------------------------
+
+
+def test_the_standardisation_of_the_start_is_kept_unless_it_is_set(configure, tmp_path):
+    table = configure().data.table
+    model = _start(Target("y", "regression"))
+    model = PropertyModel(model.network, "zinc", model.task, standardize="parent")
+    model.save_pretrained(tmp_path / "model")
+    start = {"finetune.start": str(tmp_path / "model")}
+    assert load_config(table, overrides=start).data.standardize == "parent"
+    other = {**start, "data.standardize": "salts"}
+    assert load_config(table, overrides=other).data.standardize == "salts"
+    assert load_config(table, overrides={"finetune.start": "none"}).data.standardize == "none"
+
+
+def test_the_inputs_of_a_kernel_regression_or_a_forest_are_not_those_of_the_network():
+    column = FeatureColumn("t")
+    task = Task((Target("y", "regression"),), "loss")
+    for own in (ExtraInputs(), ExtraInputs((column,)), ExtraInputs((column,), 5)):
+        config = GraphormerConfig(
+            layers=1, width=8, heads=2, outputs=1, molecule_features=own.width
+        )
+        inputs = ExtraInputs((column,), 5, ("MolWt",))
+        model = PropertyModel(Graphormer(config), "zinc", task, inputs=inputs)
+        assert network_alone(model).inputs == own
