@@ -68,7 +68,7 @@ def draw_splits(
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
         if not config.test_set:
-            wanted = f"{config.folds} folds that are test sets, with a validation split inside"
+            wanted = f"{config.folds} folds and a validation split beside each"
         raise DataError(
             f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
             f"least 2, 1 and 1{advice}"
@@ -117,6 +117,9 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
         count = sum(map(len, rest))
         sizes = _with_room(rest, count, _inner_sizes(count, config))
         val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
+        if not val and len(train) > 1:  # all are larger than the validation split
+            *train, smallest = sorted(train, key=_commonest_first)
+            val = [smallest]
         return _join(train), _join(val), _join(test)
     sizes = _with_room(groups, count, _sizes(count, config))
     rng = np.random.default_rng(config.split_seed)
