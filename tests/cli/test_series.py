@@ -95,12 +95,12 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     for fold in range(3):
         scores = [summary[name]["rmse"]["values"][fold] for name in ("test", "test_constant")]
         scores.append(summary["baseline"]["test"]["rmse"]["values"][fold])
-        cells = ["10", *(f"{score:.4f}" for score in scores)]
+        cells = ["10", *map(significant, scores)]
         assert any(cells == re.findall(r"[\d.]+", line)[1:] for line in table.splitlines())
     assert "data.csv: mean ± sd of 3 folds" in table
-    assert f"{summary['out_of_fold']['scores']['rmse']:.4f}" in table
+    assert significant(summary["out_of_fold"]["scores"]["rmse"]) in table
     forest = summary["baseline"]["test"]["rmse"]
-    assert f"{forest['mean']:.4f} ± {forest['sd']:.4f}" in table
+    assert f"{significant(forest['mean'])} ± {significant(forest['sd'])}" in table
     difference = summary["baseline_difference"]["rmse"]
     better = "better" if difference["difference"] <= 0 else "worse"
     flat = " ".join(table.split())
