@@ -82,9 +82,9 @@ def _draw_molecules(count: int, config: DataConfig) -> Parts:
     if config.folds is not None and not config.test_set:
         folds = np.array_split(order, config.folds)
         test = folds.pop(config.fold)
-        rest = _replicate_rng(config).permutation(np.concatenate(folds))
-        num_train, _ = _inner_sizes(len(rest), config)
-        return rest[:num_train], rest[num_train:], test
+        others = _replicate_rng(config).permutation(np.concatenate(folds))
+        num_train, _ = _inner_sizes(len(others), config)
+        return others[:num_train], others[num_train:], test
     rest, test = np.split(order, [num_train + num_val])
     if config.folds is not None:
         folds = np.array_split(rest, config.folds)
