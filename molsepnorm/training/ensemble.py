@@ -79,7 +79,7 @@ def train(
         raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
     if resume and (found := run.finished_metrics()) and epochs in (None, found["epochs"]):
         callback.on_warning(
-            f"{run.path} is finished after {found['epochs']} epochs. A higher --epochs trains it "
+            f"{run.path} is finished after {found['epochs']} epoch(s). A higher --epochs trains it "
             "for longer."
         )
     if resume and run.members.exists():

@@ -203,7 +203,7 @@ def _train(
                     f"{source} reads other feature columns or molecule features; their output "
                     f"weights are not used. {_keeping(start.inputs)}"
                 )
-            if start.standardize != model.standardize:
+            if start.standardize not in ("none", model.standardize):
                 warnings.append(
                     f"{source} standardises structures by the level {start.standardize}, and this "
                     f"run by {model.standardize}."
