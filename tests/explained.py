@@ -42,4 +42,4 @@ def network(**settings):
     ogb = SIZES["ogb"]
     sizes = {"atom_sizes": ogb.atoms, "bond_sizes": ogb.bonds, "outputs": TASK.outputs}
     shape = {"layers": 2, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}
-    return far_from_initial(GraphormerConfig(**shape, **sizes, **settings)).eval()
+    return far_from_initial(GraphormerConfig(**{**shape, **sizes, **settings})).eval()

@@ -66,8 +66,8 @@ def explain(
     with stop_on_signal(lambda: False):
         predictor = load_predictor(model_folder, device, processes, precision)
         predictor.model.require_targets()
-        from molsepnorm.analysis.explain import explain_rows
-        from molsepnorm.analysis.explain.files import (
+        from molsepnorm.analysis.explanations import explain_rows
+        from molsepnorm.analysis.explanations.files import (
             chosen_targets,
             require_format,
             write_explanations,

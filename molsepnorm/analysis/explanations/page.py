@@ -8,8 +8,8 @@ from html import escape
 import numpy as np
 
 from molsepnorm._version import __version__
-from molsepnorm.analysis.explain.explanation import Contributions, Explanation
-from molsepnorm.analysis.explain.summary import FragmentSummary, top_fragments
+from molsepnorm.analysis.explanations.explanation import Contributions, Explanation
+from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
 from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, draw, hexadecimal
 from molsepnorm.molecules.fragments import SCHEMES
 

@@ -1,4 +1,4 @@
-"""`explain`: contributions of atoms, from predictions for parts of molecules."""
+"""`explain`: contributions of atoms and fragments, from predictions for parts of molecules."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Literal
 
 import numpy as np
 
-from molsepnorm.analysis.explain.attention import TokenAttention
-from molsepnorm.analysis.explain.coalitions import Draws, draw
-from molsepnorm.analysis.explain.explanation import (
+from molsepnorm.analysis.explanations.attention import TokenAttention
+from molsepnorm.analysis.explanations.coalitions import Draws, draw
+from molsepnorm.analysis.explanations.explanation import (
     Contributions,
     Explanation,
     FragmentContribution,
     unit_of,
 )
-from molsepnorm.analysis.explain.masked import Maskable, explained_scale, masked_predictions
+from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel

@@ -1,18 +1,18 @@
 """Explanations of predictions: contributions of atoms and fragments."""
 
-from molsepnorm.analysis.explain.explain import (
+from molsepnorm.analysis.explanations.contributions import (
     MAX_ATOMS,
     PAIRS,
     explain,
     explain_rows,
     explanations,
 )
-from molsepnorm.analysis.explain.explanation import (
+from molsepnorm.analysis.explanations.explanation import (
     Contributions,
     Explanation,
     FragmentContribution,
 )
-from molsepnorm.analysis.explain.summary import FragmentSummary, top_fragments
+from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
 
 __all__ = [
     "MAX_ATOMS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from molsepnorm.analysis.explain.explanation import Explanation
+from molsepnorm.analysis.explanations.explanation import Explanation
 
 __all__ = ["FragmentSummary", "top_fragments"]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from explained import DRUGS, TASK
 
-from molsepnorm.analysis.explain.masked import Maskable, explained_scale, masked_predictions
+from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import encode
