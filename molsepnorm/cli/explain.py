@@ -17,6 +17,7 @@ from molsepnorm.cli.options import (
 )
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import check_sources, load_predictor, molecules_of, source_options
+from molsepnorm.errors import StorageError
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
@@ -63,11 +64,15 @@ def explain(
     molsepnorm explain --model runs/logS --input my.csv --output my.html
     """
     check_sources(smiles, source)
+    if output.is_dir():
+        raise StorageError(f"cannot write {output}: there is a folder of that name")
     with stop_on_signal(lambda: False):
         predictor = load_predictor(model_folder, device, processes, precision)
         predictor.model.require_targets()
         from molsepnorm.analysis.explanations import explain_rows
         from molsepnorm.analysis.explanations.files import (
+            MAX_PICTURE,
+            PICTURES,
             chosen_targets,
             require_format,
             write_explanations,
@@ -83,8 +88,9 @@ def explain(
             source=name,
             on_invalid=on_invalid,
             pairs=pairs,
+            most=MAX_PICTURE if output.suffix.lower() in PICTURES else None,
         )
-        write_explanations(found, output, str(model_folder), chosen)
+        write_explanations(found, output, model_folder.name or str(model_folder), chosen)
     failed = sum(each.error is not None for each in found)
     failures = f"; {failed:,} could not be explained, see the reasons there" if failed else ""
     say(f"{len(found):,} molecules written to {output}{failures}", err=True)

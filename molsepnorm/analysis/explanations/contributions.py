@@ -97,17 +97,30 @@ def explain_rows(
     source: str,
     on_invalid: Literal["keep", "fail"] = "keep",
     pairs: int = PAIRS,
+    most: int | None = None,
 ) -> list[Explanation]:
-    """Explain the predictions for a table; the arguments are those of `predict_rows`.
+    """Explain the predictions for a table.
+
+    Args:
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
+        pairs: number of pairs of random orders.
+        most: maximum number of rows; None for any number.
 
     Raises:
-        ConfigError: as in `predict_rows`.
+        ConfigError: as in `predict_rows`, or there are too many rows.
         DataError: a row failed and `on_invalid` is fail.
     """
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
+    rows, columns = table.read()
+    smiles = [*rows]
+    if most is not None and len(smiles) > most:
+        raise ConfigError(
+            f"a picture shows at most {most} molecules, and {source} has {len(smiles):,}: write a "
+            "page (.html) or JSON"
+        )
     found = []
-    for each in explanations(predictor, *table.read(), pairs):
+    for each in explanations(predictor, smiles, columns, pairs):
         table.take(each.error)
         found.append(each)
     return found

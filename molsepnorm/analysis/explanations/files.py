@@ -15,12 +15,23 @@ from molsepnorm.files.writing import replacing, write_json
 from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid
 from molsepnorm.molecules.fragments import SCHEMES
 
-__all__ = ["FORMATS", "chosen_targets", "require_format", "write_explanations"]
+__all__ = [
+    "FORMATS",
+    "MAX_PICTURE",
+    "PICTURES",
+    "chosen_targets",
+    "require_format",
+    "write_explanations",
+]
 
 FORMATS = (".html", ".json", ".png", ".svg")
 """Extensions of the files that `write_explanations` writes."""
 
-_MAX_PICTURE = 48  # molecules of a picture
+PICTURES = (".png", ".svg")
+"""Those of pictures."""
+
+MAX_PICTURE = 48
+"""Maximum number of molecules of a picture."""
 
 
 def require_format(path: Path | str, targets: Sequence[str]) -> None:
@@ -28,10 +39,9 @@ def require_format(path: Path | str, targets: Sequence[str]) -> None:
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         raise ConfigError(
-            f"{path}: explanations are written as {', '.join(FORMATS)}. "
-            f"{did_you_mean(extension, FORMATS)}"
+            f"{path}: explanations are written as {', '.join(FORMATS)}; the extension selects one"
         )
-    if extension in (".png", ".svg") and len(targets) > 1:
+    if extension in PICTURES and len(targets) > 1:
         raise ConfigError(
             f"{path}: a picture shows one target, and these are {', '.join(targets)}: name one "
             "with --targets, or write a page (.html)"
@@ -65,7 +75,7 @@ def write_explanations(
         targets: the targets to show.
 
     Raises:
-        ConfigError: as `require_format`; or a picture would have too many molecules, or none.
+        ConfigError: as `require_format`; or a picture would have no molecule.
         StorageError: the file cannot be written.
     """
     require_format(path, targets)
@@ -88,11 +98,6 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
             f"{path}: no molecule could be explained. The first error: {explanations[0].error}"
             if explanations
             else f"{path}: there are no molecules to draw"
-        )
-    if len(done) > _MAX_PICTURE:
-        raise ConfigError(
-            f"{path}: a picture shows at most {_MAX_PICTURE} molecules, and there are "
-            f"{len(done):,}: write a page (.html) or JSON"
         )
     panels = [
         Panel(each.structure, of.atoms, f"{of.value:.4g} {of.unit}")
