@@ -31,13 +31,16 @@ from molsepnorm.predict.rows import Rows, TableRows
 from molsepnorm.predict.work import Group, Prepare, Row, smiles_of
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["MAX_ATOMS", "PAIRS", "explain", "explain_rows", "explanations"]
+__all__ = ["DESCRIPTORS", "MAX_ATOMS", "PAIRS", "explain", "explain_rows", "explanations"]
 
 PAIRS = 8
 """Default number of pairs of random orders."""
 
 MAX_ATOMS = 200
 """Larger molecules are not explained, since the time grows with the third power of their size."""
+
+DESCRIPTORS = "all descriptors"
+"""Name of the contribution of RDKit's descriptors and the featuriser's molecule-level features."""
 
 _TASK = 8  # molecules that are explained together
 
@@ -181,7 +184,13 @@ class _Explain:
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
         for index, (row, each) in enumerate(zip(rows, draws, strict=True)):
-            text = forms[row].smiles
+            text, atoms = forms[row].smiles, len(forms[row].places)
+            if atoms != encoded.sizes[index]:
+                raise ConfigError(
+                    f"featuriser '{self._model.featurizer}' returned {encoded.sizes[index]} atoms "
+                    f"for the {atoms} atoms of {text}: only featurisers with a node for each atom "
+                    "of the SMILES can be explained"
+                )
             counted = morgan_environments(text) if self._model.inputs.morgan else None
             molecules.append(Maskable(index, each.coalitions, counted, self._inputs, self._morgan))
         model = self._model
@@ -264,7 +273,7 @@ def _feature_columns(model: PropertyModel) -> tuple[slice, tuple[tuple[str, np.n
     morgan = slice(end, end + model.inputs.morgan)
     last = morgan.stop + len(model.inputs.descriptors)
     if descriptors := [*range(own), *range(morgan.stop, last)]:
-        inputs.append(("descriptors", np.array(descriptors)))
+        inputs.append((DESCRIPTORS, np.array(descriptors)))
     return morgan, tuple(inputs)
 
 

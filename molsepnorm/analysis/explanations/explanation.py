@@ -15,13 +15,13 @@ __all__ = ["Contributions", "Explanation", "FragmentContribution", "unit_of"]
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What the parts of a molecule add to one prediction.
+    """The contributions of the parts of a molecule to one prediction.
 
     base + Σ atoms + Σ inputs = value, up to rounding.
     """
 
     unit: str
-    """What the numbers are: the target or its learned scale, or the log-odds of a class."""
+    """Unit of the numbers: the target or its learned scale, or the log-odds of a class."""
     value: float
     """The prediction in this unit."""
     probability: float | None
@@ -33,7 +33,8 @@ class Contributions:
     errors: np.ndarray
     """float64 [N]: standard error of each contribution, because coalitions are drawn at random."""
     inputs: dict[str, float] = field(default_factory=dict)
-    """Contributions of inputs that no atom has: feature columns by name, and `descriptors`."""
+    """Contributions of inputs that no atom has: feature columns by name, and
+    `all descriptors` together."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the contributions as plain JSON values."""

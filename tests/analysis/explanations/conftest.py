@@ -21,7 +21,7 @@ def plain() -> Predictor:
 
 @pytest.fixture(scope="session")
 def whole() -> Predictor:
-    """Two networks, one of which reads all inputs, and a forest."""
+    """Two networks and a forest. The second network reads all inputs."""
     rng = np.random.default_rng(0)
     structures = structure_inputs(DRUGS * 4, True, INPUTS.descriptors)
     cells, _ = INPUTS.encode_columns([each * 4 for each in CELLS.values()], len(DRUGS) * 4)

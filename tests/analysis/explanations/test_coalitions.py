@@ -18,7 +18,7 @@ def game(players: int, outputs: int = 2) -> dict[tuple[bool, ...], np.ndarray]:
 
 
 def differences(values: dict, order: list[int]) -> np.ndarray:  # (n, O)
-    """What each player adds in one order, one player after the other."""
+    """Return the value that each player adds in one order, one after the other."""
     present = [False] * len(order)
     added = {}
     for player in order:

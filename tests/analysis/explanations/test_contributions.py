@@ -40,7 +40,7 @@ def test_contributions_add_up_to_what_predict_returns(which, request):
         for of in each.targets.values():
             total = of.base + of.atoms.sum() + sum(of.inputs.values())
             assert total == pytest.approx(of.value, abs=1e-9)
-            expected = ["T", "solvent", "descriptors"] if which == "whole" else []
+            expected = ["T", "solvent", "all descriptors"] if which == "whole" else []
             assert [*of.inputs] == expected
         classes = row.probabilities["colour"]
         best = max(classes, key=classes.get)
@@ -188,6 +188,14 @@ def test_impossible_requests_are_refused(plain, whole):
         )
     with pytest.raises(ConfigError, match="smiles"):
         module.explain_rows(plain, [{"x": ["C"]}], smiles_column="smiles", source="my.csv")
+
+
+def test_a_featuriser_with_other_atoms_is_refused(plain, monkeypatch):
+    """As one that returns a node for each hydrogen."""
+    real = module.traced
+    monkeypatch.setattr(module, "traced", lambda text: replace(real(text), places=np.arange(2)))
+    with pytest.raises(ConfigError, match="'ogb' returned 3 atoms for the 2 atoms of CCO"):
+        explain(plain, ["CCO"])
 
 
 def nitrogen(mol: Chem.Mol) -> list[int]:
