@@ -12,7 +12,16 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
-__all__ = ["DIVERGING", "SEQUENTIAL", "Colours", "Panel", "draw", "draw_grid", "hexadecimal"]
+__all__ = [
+    "DIVERGING",
+    "SEQUENTIAL",
+    "Colours",
+    "Panel",
+    "atom_names",
+    "draw",
+    "draw_grid",
+    "hexadecimal",
+]
 
 Colour: TypeAlias = "tuple[float, float, float]"
 
@@ -73,6 +82,16 @@ class Panel:
         shares = self.values / limit if limit > 0 else self.values
         chosen = {atom: colours(each) for atom, each in enumerate(shares.tolist()) if each}
         return Chem.MolFromSmiles(self.smiles), chosen
+
+
+def atom_names(smiles: str) -> list[str]:
+    """Return the element and index of each atom of `Chem.MolFromSmiles`.
+
+    >>> atom_names("CCO")
+    ['C 0', 'C 1', 'O 2']
+    """
+    atoms = Chem.MolFromSmiles(smiles).GetAtoms()
+    return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
 
 
 def draw(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 import numpy as np
 
 from molsepnorm._version import __version__
-from molsepnorm.analysis.explanations.explanation import Contributions, Explanation
+from molsepnorm.analysis.explanations.explanation import Explanation
 from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
-from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, draw, hexadecimal
+from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, atom_names, draw, hexadecimal
 from molsepnorm.molecules.fragments import SCHEMES
 
 __all__ = ["MAX_DRAWN", "limits", "page"]
@@ -76,8 +76,9 @@ def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) 
 <p>The contribution of an atom is its Shapley value: the change of the prediction when the atom is
 added, averaged over random orders of all atoms. For each molecule, the contributions of all atoms,
 and of further inputs if the model has any, add up to the prediction minus the prediction without
-them. ± is the standard error due to the random orders. A contribution describes the model; it does
-not prove an effect in the experiment. Move the pointer to an atom to see its number.</p>
+them. A fragment has the sum of its atoms' contributions. ± is the standard error due to the random
+orders. A contribution describes the model; it does not prove an effect in the experiment. Move the
+pointer to an atom to see its number; atoms are counted from 0 in the order of the SMILES.</p>
 {_counts(explanations, done, drawn)}
 {sections}
 {_attention(drawn)}
@@ -126,7 +127,8 @@ _SCHEME_TITLES = {
 
 def _card(each: Explanation, name: str, limit: float) -> str:
     of = each.targets[name]
-    labels = [f"atom {atom}: {_signed(*both)}" for atom, both in enumerate(_pairs(of))]
+    numbers = [*zip(atom_names(each.structure), map(_signed, of.atoms, of.errors), strict=True)]
+    labels = [f"{atom}: {number}" for atom, number in numbers]
     picture = draw(
         Panel(each.structure, of.atoms, f"contributions of the atoms of {each.structure}"),
         *(DIVERGING, limit, labels, _SIZE),
@@ -137,14 +139,13 @@ def _card(each: Explanation, name: str, limit: float) -> str:
         (fragment.smiles, f"{fragment.contributions[name]:+.3g}")
         for fragment in each.fragments["brics"]
     )
-    atoms = ((f"atom {atom}", _signed(*both)) for atom, both in enumerate(_pairs(of)))
     standard = "" if each.structure == each.smiles else f"<br>as {_code(each.structure)}"
     chance = "" if of.probability is None else f" (probability {of.probability:.3g})"
     return f"""<div class="card">{picture}
 <div>{_code(each.smiles)}{standard}</div>
 <div><b>{of.value:.4g}</b> <span class="soft">{escape(of.unit)}{chance}</span></div>
 <details><summary>Fragments</summary>{_table((*by_place, *inputs, *found))}</details>
-<details><summary>Atoms</summary>{_table(atoms)}</details></div>"""
+<details><summary>Atoms</summary>{_table(numbers)}</details></div>"""
 
 
 def _attention(drawn: Sequence[Explanation]) -> str:
@@ -155,7 +156,8 @@ def _attention(drawn: Sequence[Explanation]) -> str:
     cards = []
     for each in drawn:
         assert each.attention is not None
-        labels = [f"atom {atom}: {share:.3f}" for atom, share in enumerate(each.attention)]
+        names = atom_names(each.structure)
+        labels = [f"{a}: {share:.3f}" for a, share in zip(names, each.attention, strict=True)]
         panel = Panel(each.structure, each.attention, f"attention to {each.structure}")
         picture = draw(panel, SEQUENTIAL, limit, labels, _SIZE)
         cards.append(f'<div class="card">{picture}<div>{_code(each.smiles)}</div></div>')
@@ -199,10 +201,6 @@ def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
     first = f"<thead>{line(head, 'th')}</thead>" if head else ""
     body = "".join(line(cells, "td") for cells in rows)
     return f'<div class="wide"><table>{first}<tbody>{body}</tbody></table></div>'
-
-
-def _pairs(of: Contributions) -> Iterator[tuple[float, float]]:
-    return zip(of.atoms.tolist(), of.errors.tolist(), strict=True)
 
 
 def _signed(value: float, error: float) -> str:
