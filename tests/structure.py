@@ -36,6 +36,9 @@ MAY_IMPORT |= {"__main__": {"cli"}, "__init__": {"_version", "_moved"}}
 MAY_IMPORT |= {"_version": set(), "_moved": set()}
 """Room -> rooms that it may import, itself aside."""
 
+RDKIT = tuple(f"molsepnorm.molecules.{part}" for part in ("featurize", "fragments", "drawing"))
+"""The modules that may import RDKit, with all modules below them."""
+
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from structure import FILES, MAY_IMPORT, external, imports, module_of, part_of
+from structure import FILES, MAY_IMPORT, RDKIT, external, imports, module_of, part_of
 
 import molsepnorm
 
@@ -37,7 +37,7 @@ def test_rdkit_and_ogb_each_have_one_home(path):
     module = module_of(path)
     if module != "molsepnorm.data.datasets.ogb.package":
         assert "ogb" not in external(path)
-    if not module.startswith("molsepnorm.molecules.featurize"):
+    if not module.startswith(RDKIT):
         assert "rdkit" not in external(path)
 
 

@@ -19,6 +19,7 @@ _COMMANDS = {
     "pretrain": "Train a model on structures, to start from.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
+    "explain": "Show which atoms and fragments make a prediction.",
     "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
     "share": "Pack a trained model for others, without structures.",

@@ -98,6 +98,7 @@ class Predictor:
         self.model = model
         self.device = pick_device(device)
         self.processes = processes
+        self.precision: Precision = precision
         self.targets = model.task.names
         self._prepare = Prepare(model, self.device)
         self._run = Run(model, self.device, precision)
@@ -144,7 +145,7 @@ class Predictor:
     def stream(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Prediction]:
         """Yield the predictions one by one, in memory that does not grow with their number."""
         self.model.require_targets()
-        rows = self._rows(smiles, columns)  # checked now, not at the first prediction
+        rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
             for part, outcome in self._parts(rows, self._prepare, self._run)
@@ -154,7 +155,7 @@ class Predictor:
     def outcomes(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Outcome]:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
-        rows = self._rows(smiles, columns)
+        rows = self.rows(smiles, columns)
         return (outcome for _, outcome in self._parts(rows, self._prepare, self._run))
 
     def embed(
@@ -184,7 +185,7 @@ class Predictor:
     ) -> Iterator[Embeddings]:
         """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
         their number; see `embed`."""
-        rows = self._rows(smiles, columns)
+        rows = self.rows(smiles, columns)
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
         return (part for _, part in self._parts(rows, prepare, self._embed(atoms)))
 
@@ -214,8 +215,8 @@ class Predictor:
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values
 
-    def _rows(self, smiles: Iterable[str], columns: Cells | None) -> Iterator[Row]:
-        """Check the arguments of a prediction, and return the rows for `Prepare`."""
+    def rows(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Row]:
+        """Check the arguments of `predict`, and return the rows for `Prepare`."""
         require_several(smiles, "smiles")
         names = self.model.inputs.names
         require_feature_columns(names, columns, "columns")

@@ -297,6 +297,7 @@ def test_help_lists_every_option_under_its_heading(ok, command):
         (("evaluate",), ("--dataset", "--precision"), ("--folds", "--task-type", "--epochs")),
         (("benchmark",), ("--seeds", "--replicates"), ("--seed INT", "--resume")),
         (("embed",), ("--smiles", "-i", "--atoms", "--device"), ("--targets", "--epochs")),
+        (("explain",), ("--smiles", "-i", "--targets", "--pairs"), ("--atoms", "--epochs")),
     ],
 )
 def test_help_lists_only_the_options_that_a_command_reads(ok, command, shown, absent):
@@ -306,7 +307,16 @@ def test_help_lists_only_the_options_that_a_command_reads(ok, command, shown, ab
 
 
 def test_no_help_prints_a_default_twice(ok):
-    commands = ("train", "evaluate", "predict", "embed", "benchmark", "ablate", "analyze")
+    commands = (
+        "train",
+        "evaluate",
+        "predict",
+        "explain",
+        "embed",
+        "benchmark",
+        "ablate",
+        "analyze",
+    )
     for command in (*commands, "convert"):
         for entry in ok(command, "--help").split("\n  -"):
             assert " ".join(entry.split()).lower().count("[default") <= 1, entry

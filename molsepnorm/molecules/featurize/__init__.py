@@ -1,4 +1,4 @@
-"""Convert SMILES to `MolGraph`s; RDKit is imported in this package only.
+"""Convert SMILES to `MolGraph`s; RDKit is imported here, and for pictures and fragments.
 
 `get` returns a featuriser, which is called with SMILES. `SIZES` lists all featurisers with their
 features, for the built-in ones without importing RDKit. `register` adds a featuriser.

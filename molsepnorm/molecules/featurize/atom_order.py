@@ -1,9 +1,9 @@
-"""`in_smiles_order`: molecules whose atoms are in the order of the SMILES, for any featuriser."""
+"""The order of atoms: from the order of a featuriser back to that of the SMILES."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -13,7 +13,7 @@ from molsepnorm.molecules.featurize.featurizer import Featurizer
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["in_smiles_order"]
+__all__ = ["Traced", "in_smiles_order", "traced"]
 
 _ROUNDS = 5  # after one or two, RDKit nearly always writes the same text again
 _PLACE = "molsepnorm_place"
@@ -36,6 +36,54 @@ def in_smiles_order(
         _reordered(next(made), form[1], featurizer) if isinstance(form, tuple) else form
         for form in forms
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A molecule in a form whose atoms every featuriser keeps in order."""
+
+    smiles: str
+    """A SMILES that is its own canonical form, without isotopes."""
+    places: np.ndarray
+    """int64 [N]: index of each of its atoms in `Chem.MolFromSmiles` of the given SMILES."""
+    size: int
+    """Number of atoms of `Chem.MolFromSmiles` of the given SMILES. It is larger than N if RDKit
+    keeps hydrogens as atoms, such as deuterium, that featurisers count as implicit."""
+    ranks: np.ndarray
+    """int64 [N]: RDKit's canonical rank of each atom; atoms that a symmetry exchanges have equal
+    ranks."""
+
+
+def traced(smiles: str) -> Traced:
+    """Return the stable form of a SMILES, and the way back to its atoms.
+
+    >>> found = traced("OC[13CH3]")
+    >>> found.smiles, found.places.tolist()
+    ('CCO', [2, 1, 0])
+    >>> traced("CC(C)O").ranks.tolist()
+    [0, 3, 0, 2]
+
+    Raises:
+        InvalidMolecule: the SMILES is invalid, or its atoms cannot be traced.
+    """
+    form = _stable_form(smiles)
+    if isinstance(form, InvalidMolecule):
+        raise form
+    text, order = form
+    with rdBase.BlockLogs():
+        mol = Chem.MolFromSmiles(text)
+        given = Chem.MolFromSmiles(smiles.strip())
+        size = given.GetNumAtoms()
+        for atom in given.GetAtoms():
+            atom.SetIntProp(_PLACE, atom.GetIdx())
+            atom.SetIsotope(0)
+            atom.SetAtomMapNum(0)
+        heavy = [atom.GetIntProp(_PLACE) for atom in Chem.RemoveHs(given).GetAtoms()]
+    if len(heavy) != mol.GetNumAtoms():
+        raise InvalidMolecule("its atoms cannot be traced through RDKit's canonical SMILES")
+    rank = np.arange(len(heavy)) if order is None else np.argsort(np.argsort(order))
+    ranks = Chem.CanonicalRankAtoms(mol, breakTies=False)
+    return Traced(text, np.array(heavy)[rank], size, np.array(ranks))
 
 
 def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:

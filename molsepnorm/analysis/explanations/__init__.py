@@ -1,0 +1,28 @@
+"""Explanations of predictions: contributions of atoms and fragments."""
+
+from molsepnorm.analysis.explanations.contributions import (
+    MAX_ATOMS,
+    PAIRS,
+    explain,
+    explain_rows,
+    explanations,
+)
+from molsepnorm.analysis.explanations.explanation import (
+    Contributions,
+    Explanation,
+    FragmentContribution,
+)
+from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
+
+__all__ = [
+    "MAX_ATOMS",
+    "PAIRS",
+    "Contributions",
+    "Explanation",
+    "FragmentContribution",
+    "FragmentSummary",
+    "explain",
+    "explain_rows",
+    "explanations",
+    "top_fragments",
+]

@@ -1,0 +1,296 @@
+"""`explain`: contributions of atoms and fragments, from predictions for parts of molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Literal
+
+import numpy as np
+
+from molsepnorm.analysis.explanations.attention import TokenAttention
+from molsepnorm.analysis.explanations.coalitions import Draws, draw
+from molsepnorm.analysis.explanations.explanation import (
+    Contributions,
+    Explanation,
+    FragmentContribution,
+    unit_of,
+)
+from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.atom_order import Traced, traced
+from molsepnorm.molecules.featurize.environments import morgan_environments
+from molsepnorm.molecules.featurize.smiles import Unwritten
+from molsepnorm.molecules.featurize.standardize import standardized
+from molsepnorm.molecules.fragments import SCHEMES, fragments
+from molsepnorm.predict.predictor import Cells, Predictor
+from molsepnorm.predict.rows import Rows, TableRows
+from molsepnorm.predict.work import Group, Prepare, Row, smiles_of
+from molsepnorm.predict.workers import Workers
+
+__all__ = ["DESCRIPTORS", "MAX_ATOMS", "PAIRS", "explain", "explain_rows", "explanations"]
+
+PAIRS = 8
+"""Default number of pairs of random orders."""
+
+MAX_ATOMS = 200
+"""Larger molecules are not explained, since the time grows with the third power of their size."""
+
+DESCRIPTORS = "all descriptors"
+"""Name of the contribution of RDKit's descriptors and the featuriser's molecule-level features."""
+
+_TASK = 8  # molecules that are explained together
+
+
+def explain(
+    model: PropertyModel | Predictor,
+    smiles: Iterable[str],
+    columns: Cells | None = None,
+    pairs: int = PAIRS,
+) -> list[Explanation]:
+    """Return why a model predicts what it predicts for each SMILES, in their order.
+
+    The contribution of an atom is its Shapley value, estimated from random orders of removal; see
+    `Draws`, and `masked_predictions` for what removal means. The contributions of a molecule add up
+    to its prediction by all networks and forests, minus the prediction without any atom and input.
+    Atoms that a symmetry of the molecule exchanges have equal contributions.
+
+    >>> found, = explain(predictor, ["CCO"])                              # doctest: +SKIP
+    >>> found.targets["logS"].atoms.round(2)                              # doctest: +SKIP
+    array([-0.21,  0.05,  1.13])
+
+    Args:
+        model: a trained model, or a predictor, whose device and processes are used.
+        smiles: the SMILES.
+        columns: the cells of the model's feature columns, as in `Predictor.predict`.
+        pairs: number of pairs of random orders. Twice as many take twice the time and divide the
+            squared error by two.
+
+    Raises:
+        ConfigError: `pairs` is below 2, or as in `Predictor.predict`.
+    """
+    return list(explanations(model, smiles, columns, pairs))
+
+
+def explanations(
+    model: PropertyModel | Predictor,
+    smiles: Iterable[str],
+    columns: Cells | None = None,
+    pairs: int = PAIRS,
+) -> Iterator[Explanation]:
+    """Yield the results of `explain` one by one, in memory that does not grow with their number."""
+    predictor = model if isinstance(model, Predictor) else Predictor(model)
+    predictor.model.require_targets()
+    if pairs < 2:
+        raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
+    rows = predictor.rows(smiles, columns)
+    work = _Explain(predictor, pairs)
+    tasks = iter(lambda: list(islice(rows, _TASK)), [])
+    return _parts(work, tasks, predictor.processes if predictor.device.type == "cpu" else 1)
+
+
+def explain_rows(
+    predictor: Predictor,
+    chunks: Iterable[Rows],
+    *,
+    smiles_column: str,
+    source: str,
+    on_invalid: Literal["keep", "fail"] = "keep",
+    pairs: int = PAIRS,
+    most: int | None = None,
+) -> list[Explanation]:
+    """Explain the predictions for a table.
+
+    Args:
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
+        pairs: number of pairs of random orders.
+        most: maximum number of rows; None for any number.
+
+    Raises:
+        ConfigError: as in `predict_rows`, or there are too many rows.
+        DataError: a row failed and `on_invalid` is fail.
+    """
+    table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
+    table.check([])
+    rows, columns = table.read()
+    smiles = [*rows]
+    if most is not None and len(smiles) > most:
+        raise ConfigError(
+            f"a picture shows at most {most} molecules, and {source} has {len(smiles):,}: write a "
+            "page (.html) or JSON"
+        )
+    found = []
+    for each in explanations(predictor, smiles, columns, pairs):
+        table.take(each.error)
+        found.append(each)
+    return found
+
+
+def _parts(work: _Explain, tasks: Iterator[list[Row]], processes: int) -> Iterator[Explanation]:
+    """Explain one task after the other, or several in worker processes."""
+    first = list(islice(tasks, processes))
+    if len(first) <= 1:
+        for task in chain(first, tasks):
+            yield from work(task)
+        return
+    with Workers(len(first), work) as workers:
+        for done in workers.map(chain(first, tasks)):
+            yield from done
+
+
+class _Explain:
+    """Explains rows.
+
+    Args:
+        predictor: the predictor of the model.
+        pairs: number of pairs of random orders.
+    """
+
+    def __init__(self, predictor: Predictor, pairs: int) -> None:
+        self._model, self._device = predictor.model, predictor.device
+        self._precision = predictor.precision
+        self._pairs = pairs
+        # structures are standardised here, since the atoms of the standard form are explained
+        self._prepare = Prepare(replace(self._model, standardize="none"), self._device)
+        self._attention = TokenAttention(self._model.network)
+        self._morgan, self._inputs = _feature_columns(self._model)
+
+    def __call__(self, rows: Sequence[Row]) -> list[Explanation]:
+        smiles = smiles_of(rows)
+        structures = standardized(smiles, self._model.standardize)
+        forms = [_traced(text) for text in structures]
+        texts = [each.smiles if isinstance(each, Traced) else each for each in forms]
+        prepared = self._prepare(
+            [
+                (text, *row[1:]) if isinstance(row, tuple) else text
+                for text, row in zip(texts, rows, strict=True)
+            ]
+        )
+        found = [
+            Explanation(*each) for each in zip(smiles, structures, prepared.errors, strict=True)
+        ]
+        for group in prepared.groups:
+            self._explain(group, forms, found)
+        return found
+
+    def _explain(
+        self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
+    ) -> None:
+        """Explain some rows of similar size, and put the results into `found`."""
+        rows, encoded = group
+        draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
+        molecules = []
+        for index, (row, each) in enumerate(zip(rows, draws, strict=True)):
+            text, atoms = forms[row].smiles, len(forms[row].places)
+            if atoms != encoded.sizes[index]:
+                raise ConfigError(
+                    f"featuriser '{self._model.featurizer}' returned {encoded.sizes[index]} atoms "
+                    f"for the {atoms} atoms of {text}: only featurisers with a node for each atom "
+                    "of the SMILES can be explained"
+                )
+            counted = morgan_environments(text) if self._model.inputs.morgan else None
+            molecules.append(Maskable(index, each.coalitions, counted, self._inputs, self._morgan))
+        model = self._model
+        predicted = masked_predictions(model, encoded, molecules, self._device, self._precision)
+        batch = GraphTensors.of(encoded, self._device).cut(np.arange(len(rows)))
+        attention = self._attention(batch).cpu().numpy()
+        for index, row in enumerate(rows):
+            if np.isfinite(predicted[index]).all():
+                form, size = forms[row], int(encoded.sizes[index])
+                found[row] = self._explanation(found[row], form, draws[index], predicted[index])
+                seen = _of_atoms(attention[index, 1 : size + 1], form)
+                found[row] = replace(found[row], attention=seen)
+            else:
+                found[row] = replace(found[row], error=_NOT_FINITE)
+
+    def _explanation(
+        self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
+    ) -> Explanation:
+        """Return the explanation of a molecule.
+
+        Args:
+            empty: the explanation without contributions.
+            form: its atoms.
+            draws, predicted: the coalitions, and the predictions for them (K, O).
+        """
+        task, atoms = self._model.task, len(form.places)
+        values = explained_scale(self._model, predicted)
+        of_players = draws.contributions(values)  # (R / 2, n, O)
+        same = form.ranks[:, None] == form.ranks
+        mean_of_equals = same / same.sum(axis=1)
+        of_atoms = mean_of_equals @ of_players[:, :atoms]
+        of_inputs = of_players[:, atoms:].mean(axis=0)
+        means, spreads = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1)
+        targets = {}
+        for target, columns in zip(task.targets, task.columns(), strict=True):
+            chosen = int(predicted[-1, columns].argmax())
+            column = columns.start + chosen
+            is_class = target.kind != "regression"
+            targets[target.name] = Contributions(
+                unit=unit_of(target, chosen),
+                value=float(values[-1, column]),
+                probability=float(predicted[-1, column]) if is_class else None,
+                base=float(values[0, column]),
+                atoms=_of_atoms(means[:, column], form),
+                errors=_of_atoms(spreads[:, column] / len(of_players) ** 0.5, form),
+                inputs={
+                    name: float(value)
+                    for (name, _), value in zip(self._inputs, of_inputs[:, column], strict=True)
+                },
+            )
+        parts = {scheme: _fragments(form, scheme, targets) for scheme in SCHEMES}
+        return replace(empty, targets=targets, fragments=parts)
+
+
+_NOT_FINITE = (
+    "a prediction for a part of the molecule is not a finite number: the model's weights are "
+    "damaged, or the molecule is too unlike the training molecules"
+)
+
+
+def _traced(text: str) -> Traced | Unwritten:
+    """Return the stable form of a SMILES; if there is none, an empty text with the reason."""
+    try:
+        form = traced(text)
+    except InvalidMolecule as error:
+        return Unwritten(str(error))
+    atoms = len(form.places)
+    if atoms > MAX_ATOMS:
+        return Unwritten(f"{atoms} atoms; molecules of at most {MAX_ATOMS} atoms are explained")
+    return form
+
+
+def _feature_columns(model: PropertyModel) -> tuple[slice, tuple[tuple[str, np.ndarray], ...]]:
+    """Return which molecule-level features are Morgan counts, and those of each other input."""
+    end = own = model.encoding.molecule_features
+    inputs = []
+    for column in model.inputs.columns:
+        inputs.append((column.name, np.arange(end, end + column.width)))
+        end += column.width
+    morgan = slice(end, end + model.inputs.morgan)
+    last = morgan.stop + len(model.inputs.descriptors)
+    if descriptors := [*range(own), *range(morgan.stop, last)]:
+        inputs.append((DESCRIPTORS, np.array(descriptors)))
+    return morgan, tuple(inputs)
+
+
+def _fragments(
+    form: Traced, scheme: str, targets: Mapping[str, Contributions]
+) -> list[FragmentContribution]:
+    """Return the fragments with the sums of their atoms' contributions."""
+    found = []
+    for each in fragments(form.smiles, scheme):
+        places = form.places[[*each.atoms]]
+        sums = {name: float(of.atoms[places].sum()) for name, of in targets.items()}
+        found.append(FragmentContribution(each.smiles, tuple(places.tolist()), sums))
+    return found
+
+
+def _of_atoms(values: np.ndarray, form: Traced) -> np.ndarray:  # (N,) -> (size,)
+    """Return numbers of atoms in the order of the given SMILES; 0 for hydrogens not read."""
+    ordered = np.zeros(form.size)
+    ordered[form.places] = values
+    return ordered

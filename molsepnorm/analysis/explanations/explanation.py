@@ -1,0 +1,113 @@
+"""`Explanation`: the contributions of a molecule's atoms and fragments to a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.tasks import Target
+
+__all__ = ["Contributions", "Explanation", "FragmentContribution", "unit_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """The contributions of the parts of a molecule to one prediction.
+
+    base + Σ atoms + Σ inputs = value, up to rounding.
+    """
+
+    unit: str
+    """Unit of the numbers: the target or its learned scale, or the log-odds of a class."""
+    value: float
+    """The prediction in this unit."""
+    probability: float | None
+    """The predicted probability of the class whose log-odds are explained; None for regression."""
+    base: float
+    """The prediction for the molecule without its atoms and other inputs."""
+    atoms: np.ndarray
+    """float64 [N]: contribution of each atom, in the order of `Explanation.structure`."""
+    errors: np.ndarray
+    """float64 [N]: standard error of each contribution, because coalitions are drawn at random."""
+    inputs: dict[str, float] = field(default_factory=dict)
+    """Contributions of inputs that no atom has: feature columns by name, and
+    `all descriptors` together."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contributions as plain JSON values."""
+        return {
+            "unit": self.unit,
+            "value": self.value,
+            "probability": self.probability,
+            "base": self.base,
+            "atoms": self.atoms.tolist(),
+            "standard_errors": self.errors.tolist(),
+            "inputs": self.inputs,
+        }
+
+
+@dataclass(frozen=True)
+class FragmentContribution:
+    """A fragment of a molecule, and the sum of its atoms' contributions to each target."""
+
+    smiles: str
+    """See `molsepnorm.molecules.fragments.Fragment`."""
+    atoms: tuple[int, ...]
+    """Its atoms, in the order of `Explanation.structure`."""
+    contributions: Mapping[str, float]
+    """By target."""
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the contributions to these targets as plain JSON values."""
+        chosen = {name: self.contributions[name] for name in names}
+        return {"smiles": self.smiles, "atoms": list(self.atoms), "contributions": chosen}
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a model predicts what it predicts for one SMILES, or the reason why that is unknown."""
+
+    smiles: str
+    structure: str
+    """The SMILES whose atoms have the contributions: `smiles`, or its standard form if the model
+    standardises structures. The atoms are those of `rdkit.Chem.MolFromSmiles(structure)`."""
+    error: str | None = None
+    """The reason why the row failed."""
+    targets: dict[str, Contributions] = field(default_factory=dict)
+    """By target; empty if the row failed."""
+    fragments: dict[str, list[FragmentContribution]] = field(default_factory=dict)
+    """By scheme: brics and murcko. Each atom is in one fragment of a scheme."""
+    attention: np.ndarray | None = None
+    """float64 [N]: attention of the graph token to each atom, the mean over all heads and layers of
+    the model's first network. It is no explanation. None if the row failed."""
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the explanation of these targets as plain JSON values."""
+        if self.attention is None:
+            return {"smiles": self.smiles, "error": self.error}
+        return {
+            "smiles": self.smiles,
+            "structure": self.structure,
+            "targets": {name: self.targets[name].to_json() for name in names},
+            "fragments": {
+                scheme: [each.to_json(names) for each in found]
+                for scheme, found in self.fragments.items()
+            },
+            "attention_of_graph_token": self.attention.tolist(),
+        }
+
+
+def unit_of(target: Target, chosen: int = 0) -> str:
+    """Return what the contributions to a target are measured in.
+
+    Args:
+        target: the target.
+        chosen: index of the class that is explained.
+    """
+    if target.kind == "regression":
+        return target.learned_name
+    name = target.classes[chosen] if target.classes else "1"
+    return f"log-odds of {target.name} = {name}"

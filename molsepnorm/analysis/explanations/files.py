@@ -1,0 +1,127 @@
+"""Write explanations as a page, a picture or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from molsepnorm._version import __version__
+from molsepnorm.analysis.explanations.explanation import Explanation
+from molsepnorm.analysis.explanations.page import limits, page
+from molsepnorm.analysis.explanations.summary import top_fragments
+from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.files.writing import replacing, write_json
+from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid
+from molsepnorm.molecules.fragments import SCHEMES
+
+__all__ = [
+    "FORMATS",
+    "MAX_PICTURE",
+    "PICTURES",
+    "chosen_targets",
+    "require_format",
+    "write_explanations",
+]
+
+FORMATS = (".html", ".json", ".png", ".svg")
+"""Extensions of the files that `write_explanations` writes."""
+
+PICTURES = (".png", ".svg")
+"""Those of pictures."""
+
+MAX_PICTURE = 48
+"""Maximum number of molecules of a picture."""
+
+
+def require_format(path: Path | str, targets: Sequence[str]) -> None:
+    """Raise a `ConfigError` if the file's format is unknown, or is a picture of several targets."""
+    extension = Path(path).suffix.lower()
+    if extension not in FORMATS:
+        raise ConfigError(
+            f"{path}: explanations are written as {', '.join(FORMATS)}; the extension selects one"
+        )
+    if extension in PICTURES and len(targets) > 1:
+        raise ConfigError(
+            f"{path}: a picture shows one target, and these are {', '.join(targets)}: name one "
+            "with --targets, or write a page (.html)"
+        )
+
+
+def chosen_targets(names: Sequence[str], chosen: Sequence[str] | None) -> list[str]:
+    """Return the chosen targets of a model, or all of them.
+
+    Raises:
+        ConfigError: the model does not have one.
+    """
+    for name in chosen or ():
+        if name not in names:
+            raise ConfigError(f"the model has no target '{name}'. {did_you_mean(name, names)}")
+    return [*(chosen or names)]
+
+
+def write_explanations(
+    explanations: Sequence[Explanation],
+    path: Path | str,
+    model: str,
+    targets: Sequence[str],
+) -> None:
+    """Write a page (.html), a picture (.png, .svg) or all numbers (.json).
+
+    Args:
+        explanations: the explanations.
+        path: the file, which is replaced.
+        model: name of the model.
+        targets: the targets to show.
+
+    Raises:
+        ConfigError: as `require_format`; or a picture would have no molecule.
+        StorageError: the file cannot be written.
+    """
+    require_format(path, targets)
+    extension = Path(path).suffix.lower()
+    if extension == ".json":
+        write_json(path, _numbers(explanations, model, targets))
+        return
+    if extension == ".html":
+        content = page(explanations, targets, model).encode()
+    else:
+        content = _picture(explanations, path, targets[0])
+    with replacing(path) as scratch:
+        scratch.write_bytes(content)
+
+
+def _picture(explanations: Sequence[Explanation], path: Path | str, target: str) -> bytes:
+    done = [each for each in explanations if each.error is None]
+    if not done:
+        raise ConfigError(
+            f"{path}: no molecule could be explained. The first error: {explanations[0].error}"
+            if explanations
+            else f"{path}: there are no molecules to draw"
+        )
+    panels = [
+        Panel(each.structure, of.atoms, f"{of.value:.4g} {of.unit}")
+        for each in done
+        for of in [each.targets[target]]
+    ]
+    limit = limits(done, [target])[target]
+    unit = f"contribution to {done[0].targets[target].unit}"
+    return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")
+
+
+def _numbers(
+    explanations: Sequence[Explanation], model: str, targets: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "molsepnorm": __version__,
+        "model": model,
+        "method": "Shapley values of atoms, estimated from random orders in pairs",
+        "molecules": [each.to_json(targets) for each in explanations],
+        "fragments": {
+            name: {
+                scheme: [vars(each) for each in top_fragments(explanations, scheme, name)]
+                for scheme in SCHEMES
+            }
+            for name in targets
+        },
+    }

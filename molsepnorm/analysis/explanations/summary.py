@@ -1,0 +1,50 @@
+"""The contributions of fragments over many molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from molsepnorm.analysis.explanations.explanation import Explanation
+
+__all__ = ["FragmentSummary", "top_fragments"]
+
+
+@dataclass(frozen=True)
+class FragmentSummary:
+    """A fragment that occurs in some molecules of a table."""
+
+    smiles: str
+    mean: float
+    """Mean of its contributions, over all occurrences."""
+    spread: float
+    """Standard deviation of its contributions; 0 for one occurrence."""
+    count: int
+    """Number of occurrences."""
+    molecules: int
+    """Number of molecules with the fragment. Equal molecules in different rows count each."""
+
+
+def top_fragments(
+    explanations: Iterable[Explanation], scheme: str, target: str
+) -> list[FragmentSummary]:
+    """Return all fragments, from the largest to the smallest mean contribution.
+
+    Args:
+        explanations: the explanations; rows that failed are left out.
+        scheme: brics or murcko.
+        target: name of the target.
+    """
+    found: dict[str, list[tuple[int, float]]] = {}
+    for number, each in enumerate(explanations):
+        for fragment in each.fragments.get(scheme, ()):
+            place = found.setdefault(fragment.smiles, [])
+            place.append((number, fragment.contributions[target]))
+    summaries = []
+    for smiles, occurrences in found.items():
+        numbers, values = zip(*occurrences, strict=True)
+        mean, spread = float(np.mean(values)), float(np.std(values))
+        summaries.append(FragmentSummary(smiles, mean, spread, len(values), len(set(numbers))))
+    return sorted(summaries, key=lambda each: (-each.mean, each.smiles))

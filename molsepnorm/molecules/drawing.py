@@ -1,0 +1,196 @@
+"""Draw molecules whose atoms are coloured by numbers, as SVG and PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, TypeAlias
+
+import numpy as np
+from rdkit import Chem
+from rdkit.Chem.Draw import rdMolDraw2D
+from rdkit.Geometry import Point2D
+
+__all__ = [
+    "DIVERGING",
+    "SEQUENTIAL",
+    "Colours",
+    "Panel",
+    "atom_names",
+    "draw",
+    "draw_grid",
+    "hexadecimal",
+]
+
+Colour: TypeAlias = "tuple[float, float, float]"
+
+
+@dataclass(frozen=True)
+class Colours:
+    """A colour scale, linear on both sides of white.
+
+    Its ends are light enough for black letters, and differ for every kind of colour vision.
+
+    Source: Okabe and Ito, "Color Universal Design", 2008.
+    """
+
+    negative: Colour
+    """Colour of -1, as red, green and blue between 0 and 1."""
+    positive: Colour
+    """Colour of 1."""
+
+    def __call__(self, share: float) -> Colour:
+        """Return the colour of a number between -1 and 1.
+
+        >>> DIVERGING(0.0), DIVERGING(2.0) == DIVERGING.positive
+        ((1.0, 1.0, 1.0), True)
+        """
+        end = self.positive if share > 0 else self.negative
+        weight = min(abs(share), 1.0)
+        red, green, blue = (1 + weight * (channel - 1) for channel in end)
+        return red, green, blue
+
+
+DIVERGING = Colours(negative=(0.337, 0.706, 0.914), positive=(0.902, 0.624, 0.0))
+"""Sky blue, white, orange."""
+
+SEQUENTIAL = Colours(negative=(1.0, 1.0, 1.0), positive=(0.35, 0.78, 0.65))
+"""White, green: for numbers that are not negative."""
+
+
+def hexadecimal(colour: Colour) -> str:
+    """Return a colour as in CSS.
+
+    >>> hexadecimal((1.0, 0.5, 0.0))
+    '#ff8000'
+    """
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in colour)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A molecule and a number for each atom."""
+
+    smiles: str
+    values: np.ndarray
+    """float [N]: in the order of `Chem.MolFromSmiles`."""
+    caption: str = ""
+
+    def highlights(self, colours: Colours, limit: float) -> tuple[Chem.Mol, dict[int, Colour]]:
+        """Return the molecule, and the colour of each atom whose number is not 0."""
+        shares = self.values / limit if limit > 0 else self.values
+        chosen = {atom: colours(each) for atom, each in enumerate(shares.tolist()) if each}
+        return Chem.MolFromSmiles(self.smiles), chosen
+
+
+def atom_names(smiles: str) -> list[str]:
+    """Return the element and index of each atom of `Chem.MolFromSmiles`.
+
+    >>> atom_names("CCO")
+    ['C 0', 'C 1', 'O 2']
+    """
+    atoms = Chem.MolFromSmiles(smiles).GetAtoms()
+    return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
+
+
+def draw(
+    panel: Panel, colours: Colours, limit: float, titles: Sequence[str], size: tuple[int, int]
+) -> str:
+    """Return an SVG element for a page.
+
+    Args:
+        panel: the molecule; its caption is the text for screen readers.
+        colours: the colour scale.
+        limit: the number with the strongest colour.
+        titles: text that is shown while the pointer is on an atom.
+        size: width and height in pixels.
+    """
+    mol, chosen = panel.highlights(colours, limit)
+    drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
+    _set_options(drawer)
+    drawer.drawOptions().clearBackground = False
+    drawer.DrawMolecule(
+        mol, highlightAtoms=[*chosen], highlightBonds=[], highlightAtomColors=chosen
+    )
+    places = [drawer.GetDrawCoords(atom) for atom in range(mol.GetNumAtoms())]
+    drawer.FinishDrawing()
+    content = drawer.GetDrawingText().partition("<!-- END OF HEADER -->")[2]
+    circles = "".join(
+        f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="9" fill="none" pointer-events="all">'
+        f"<title>{escape(title)}</title></circle>"
+        for place, title in zip(places, titles, strict=True)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" role="img" '
+        f'aria-label="{escape(panel.caption)}">{content.rpartition("</svg>")[0]}{circles}</svg>'
+    )
+
+
+_PANEL = 280, 240  # pixels of a molecule in a grid
+_BAR = 70  # pixels below the molecules, for the colour bar
+_STEPS = 60  # rectangles of the colour bar
+
+
+def draw_grid(
+    panels: Sequence[Panel], colours: Colours, limit: float, unit: str, png: bool
+) -> bytes:
+    """Return a picture of all molecules with their captions, and a colour bar.
+
+    Args:
+        panels: one or more molecules.
+        colours: the colour scale.
+        limit: the number with the strongest colour.
+        unit: text below the colour bar.
+        png: return a PNG; otherwise an SVG.
+    """
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    width, height = columns * _PANEL[0], rows * _PANEL[1]
+    make = rdMolDraw2D.MolDraw2DCairo if png else rdMolDraw2D.MolDraw2DSVG
+    drawer: Any = make(width, height + _BAR, *_PANEL)
+    _set_options(drawer)
+    drawer.drawOptions().legendFraction = 0.14
+    drawer.drawOptions().drawMolsSameScale = False
+    mols, chosen = zip(*(each.highlights(colours, limit) for each in panels), strict=True)
+    drawer.DrawMolecules(
+        [*mols],
+        legends=[_printable(each.caption) for each in panels],
+        highlightAtoms=[[*each] for each in chosen],
+        highlightBonds=[[] for _ in panels],
+        highlightAtomColors=[*chosen],
+    )
+    _draw_bar(drawer, width, height, colours, limit, unit)
+    drawer.FinishDrawing()
+    text = drawer.GetDrawingText()
+    return text if isinstance(text, bytes) else text.encode("latin-1")
+
+
+def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float, unit: str) -> None:
+    """Draw a colour bar with its ends, its middle and its unit."""
+    left, length = 0.1 * width, 0.8 * width
+    drawer.SetOffset(0, 0)
+    drawer.SetFillPolys(True)
+    drawer.SetLineWidth(1)
+    drawer.SetFontSize(15)
+    for step in range(_STEPS):
+        drawer.SetColour(colours(2 * (step + 0.5) / _STEPS - 1))
+        x = left + length * step / _STEPS
+        drawer.DrawRect(Point2D(x, top + 8), Point2D(x + length / _STEPS, top + 22), rawCoords=True)
+    drawer.SetColour((0.0, 0.0, 0.0))
+    for share, text in ((0.0, f"{-limit:.3g}"), (0.5, "0"), (1.0, f"+{limit:.3g}")):
+        drawer.DrawString(text, Point2D(left + share * length, top + 34), rawCoords=True)
+    drawer.DrawString(_printable(unit), Point2D(width / 2, top + 56), rawCoords=True)
+
+
+def _printable(text: str) -> str:
+    """Return the text in the characters that RDKit's font has."""
+    return text.encode("ascii", "replace").decode()
+
+
+def _set_options(drawer: Any) -> None:
+    options = drawer.drawOptions()
+    options.useBWAtomPalette()  # the colours of atoms are those of their numbers
+    options.highlightRadius = 0.38
+    options.fixedBondLength = 32
+    options.legendFontSize = 15

@@ -1,0 +1,159 @@
+"""The page, pictures and JSON of explanations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from explained import DRUGS
+
+from molsepnorm.analysis import explain
+from molsepnorm.analysis.explanations import Contributions, Explanation, top_fragments
+from molsepnorm.analysis.explanations.files import (
+    chosen_targets,
+    require_format,
+    write_explanations,
+)
+from molsepnorm.analysis.explanations.page import MAX_DRAWN, limits, page
+from molsepnorm.errors import ConfigError
+from molsepnorm.molecules.drawing import DIVERGING, hexadecimal
+
+NAMES = ("y", "ic50_nM", "active", "colour")
+
+
+@pytest.fixture(scope="module")
+def found(plain):
+    return explain(plain, [*DRUGS, "<script>alert(1)</script>"], pairs=2)
+
+
+class Reader(HTMLParser):
+    """Collects the tags, the addresses and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "data")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_a_page_needs_no_script_and_no_network(found):
+    text = page(found, NAMES, "runs/x")
+    reader = Reader(text)
+    assert not {"script", "link", "img", "iframe", "object"} & {*reader.tags}
+    assert reader.addresses == [] and "url(" not in text and "@import" not in text
+    assert "default-src 'none'; style-src 'unsafe-inline'" in text
+    assert "prefers-color-scheme: dark" in text and "width=device-width" in text
+
+
+def test_every_text_of_a_user_is_escaped(found):
+    """SMILES, target, class, column and model names."""
+    bad = "<b>\"&'</b>"
+    of = found[0].targets["y"]
+    odd = replace(of, unit=bad, inputs={bad: 1.0})
+    fragments = {
+        scheme: [replace(part, contributions={bad: 1.0}) for part in parts]
+        for scheme, parts in found[0].fragments.items()
+    }
+    each = replace(found[0], smiles=bad, targets={bad: odd}, fragments=fragments)
+    reader = Reader(page([each, found[-1]], [bad], bad))
+    assert reader.text.count(bad) >= 6
+    assert "<script>alert(1)</script>" in reader.text
+    assert "script" not in reader.tags
+    assert reader.tags.count("b") == 1  # the value of the molecule
+
+
+def test_a_page_has_all_numbers_of_its_molecules(found):
+    text = Reader(page(found, ["y"], "runs/x")).text
+    for each in found[:-1]:
+        of = each.targets["y"]
+        assert each.smiles in text and f"{of.value:.4g}" in text and f"{of.base:.4g}" in text
+        for value, error in zip(of.atoms, of.errors, strict=True):
+            assert f"{value:+.3f} ± {error:.3f}" in text
+    assert found[-1].error in text
+    assert f"{len(found) - 1} of {len(found)} molecules are explained" in text
+    assert "not an explanation" in text
+
+
+def test_all_molecules_share_a_scale(found):
+    """The strongest colour is that of the largest contribution of all."""
+    done = found[:-1]
+    largest = max(abs(each.targets["y"].atoms).max() for each in done)
+    assert limits(done, ["y"]) == {"y": largest}
+    text = page(found, ["y"], "runs/x").lower()
+    end = DIVERGING.positive
+    if max(each.targets["y"].atoms.max() for each in done) < largest:
+        end = DIVERGING.negative
+    assert f"fill:{hexadecimal(end)}" in text or f"fill:{_floor(end)}" in text
+    zero = Contributions("y", 0.0, None, 0.0, np.zeros(1), np.zeros(1))
+    assert limits([Explanation("C", "C", targets={"y": zero})], ["y"]) == {"y": 1.0}
+
+
+def _floor(colour):
+    """RDKit rounds channels down."""
+    return "#" + "".join(f"{int(255 * channel):02x}" for channel in colour)
+
+
+def test_a_page_draws_a_limited_number_of_molecules(found):
+    many = [found[6]] * (MAX_DRAWN + 3)
+    reader = Reader(page(many, ["y"], "runs/x"))
+    assert reader.tags.count("svg") == 2 * MAX_DRAWN  # contributions and attention
+    assert f"the first {MAX_DRAWN} are drawn" in reader.text
+    assert f"{MAX_DRAWN + 3}" in reader.text  # the number of occurrences of methane
+
+
+def test_pages_of_failures_alone_say_why(found):
+    reader = Reader(page(found[-1:], ["y"], "runs/x"))
+    assert found[-1].error in reader.text and "0 of 1 molecules" in reader.text
+
+
+def test_json_holds_everything(found, tmp_path):
+    write_explanations(found, tmp_path / "x.json", "runs/x", ["y", "colour"])
+    content = json.loads((tmp_path / "x.json").read_text())
+    *done, failed = content["molecules"]
+    assert failed == {"smiles": found[-1].smiles, "error": found[-1].error}
+    for each, row in zip(found, done, strict=False):
+        assert [*row["targets"]] == ["y", "colour"]
+        of = row["targets"]["y"]
+        assert of["atoms"] == each.targets["y"].atoms.tolist()
+        assert sum(of["atoms"]) + of["base"] == pytest.approx(of["value"])
+        assert row["attention_of_graph_token"] == each.attention.tolist()
+        assert row["fragments"]["brics"][0]["smiles"] == each.fragments["brics"][0].smiles
+    top = top_fragments(found, "murcko", "colour")
+    assert content["fragments"]["colour"]["murcko"] == [vars(each) for each in top]
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.svg", "x.HTML"])
+def test_a_file_is_written_as_its_extension_says(found, tmp_path, name):
+    write_explanations(found, tmp_path / name, "runs/x", ["y"])
+    expected = {"x.png": b"\x89PNG", "x.svg": b"<?xml", "x.HTML": b"<!DOCTYPE html>"}[name]
+    assert (tmp_path / name).read_bytes().startswith(expected)
+
+
+def test_impossible_files_are_refused(found, tmp_path):
+    with pytest.raises(ConfigError, match=r"x\.pdf: explanations are written as \.html, "):
+        require_format("x.pdf", ["y"])
+    with pytest.raises(ConfigError, match="a picture shows one target"):
+        require_format("x.png", ["y", "active"])
+    with pytest.raises(ConfigError, match="no molecule could be explained. The first error: RDKit"):
+        write_explanations(found[-1:], tmp_path / "x.png", "runs/x", ["y"])
+    with pytest.raises(ConfigError, match="there are no molecules to draw"):
+        write_explanations([], tmp_path / "x.png", "runs/x", ["y"])
+    assert not [*tmp_path.iterdir()]
+
+
+def test_targets_are_chosen_by_name():
+    assert chosen_targets(NAMES, None) == [*NAMES]
+    assert chosen_targets(NAMES, ["colour"]) == ["colour"]
+    with pytest.raises(ConfigError, match="the model has no target 'actve'"):
+        chosen_targets(NAMES, ["actve"])

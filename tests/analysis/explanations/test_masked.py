@@ -1,0 +1,106 @@
+"""Predictions for parts of molecules, compared with slow code that removes one atom at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from explained import DRUGS, TASK
+
+from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
+from molsepnorm.molecules.encodings.encoding import encode
+from molsepnorm.molecules.featurize import get
+from molsepnorm.molecules.featurize.atom_order import traced
+from molsepnorm.molecules.featurize.descriptors import COUNTS, morgan_counts
+from molsepnorm.molecules.featurize.environments import morgan_environments
+from molsepnorm.molecules.featurize.smiles import canonical_mol
+
+NO_COUNTS = (None, (), slice(0, 0))
+
+
+def without(batch, absent: int):
+    """The batch of one molecule with the slot of an atom turned into padding, by hand."""
+    slot, slots = absent + 1, batch.groups[0].slots
+    pairs = batch.pairs.view(slots, slots).clone()
+    pairs[slot, :] = torch.where(pairs[slot] == PADDING, PADDING, UNREACHABLE)
+    pairs[:, slot] = PADDING
+    pairs[slot, 0] = GRAPH_TOKEN
+    mask, atoms, degrees = batch.mask.clone(), batch.atoms.clone(), batch.degrees.clone()
+    mask[slot], atoms[slot], degrees[slot] = False, 0, 0
+    return replace(batch, pairs=pairs.flatten(), mask=mask, atoms=atoms, degrees=degrees)
+
+
+def test_an_absent_atom_is_padding(plain):
+    """For any subset of the atoms, down to none."""
+    model, rng = plain.model, np.random.default_rng(0)
+    graphs = [get("ogb")(text) for text in DRUGS]
+    encoded = encode(graphs, model.encoding)
+    subsets = [rng.random((6, graph.num_atoms)) < 0.5 for graph in graphs]
+    for each in subsets:
+        each[0], each[1] = True, False
+    molecules = [Maskable(i, each, *NO_COUNTS) for i, each in enumerate(subsets)]
+    found = masked_predictions(model, encoded, molecules, torch.device("cpu"))
+    tensors = GraphTensors.of(encoded)
+    for index, each in enumerate(subsets):
+        for present, row in zip(each, found[index], strict=True):
+            batch = tensors.cut([index])
+            for atom in np.flatnonzero(~present):
+                batch = without(batch, int(atom))
+            with torch.no_grad():
+                expected = TASK.predictions(model.network(batch)).numpy()[0]
+            np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("smiles", [*DRUGS, "C1CCCCC1", "OC(=O)c1ccc2[nH]ccc2c1"])
+def test_counts_of_a_part_equal_a_loop_over_environments(smiles):
+    form = traced(smiles).smiles
+    mol, environments = canonical_mol(form), morgan_environments(form)
+    everything = np.ones((1, mol.GetNumAtoms()), dtype=bool)
+    np.testing.assert_array_equal(environments.counts(everything)[0], morgan_counts(mol))
+    parts = np.random.default_rng(0).random((5, mol.GetNumAtoms())) < 0.7
+    slow = np.zeros((5, COUNTS))
+    for row, part in enumerate(parts):
+        for column, members in zip(environments.columns, environments.members, strict=True):
+            slow[row, column] += all(part[members > 0])
+    np.testing.assert_array_equal(environments.counts(parts), slow)
+    assert not environments.counts(~everything).any()
+
+
+def test_an_environment_holds_the_atoms_within_its_radius():
+    """In propane: three atoms, the two bonds of each end and of the middle."""
+    members = morgan_environments("CCC").members.astype(bool).tolist()
+    sizes = sorted(map(sum, members))
+    assert sizes == [1, 1, 1, 2, 2, 3]
+
+
+def test_absent_inputs_are_missing_values(whole):
+    """As if the cells were NaN, which networks and forests replace by their averages."""
+    model = whole.model
+    encoded = encode([get("ogb")("CCO")], model.encoding)
+    features = np.random.default_rng(0).normal(size=(1, model.inputs.width)).astype(np.float32)
+    encoded = replace(encoded, features=features)
+    others = (("T", np.array([0])), ("descriptors", np.array([2051, 2052])))
+    coalitions = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1], [1, 1, 1, 1, 1]], dtype=bool)
+    each = Maskable(0, coalitions, None, others, slice(3, 2051))
+    (found,) = masked_predictions(model, encoded, [each], torch.device("cpu"))
+    for row, absent in zip(found, ([2051, 2052], [0], []), strict=True):
+        missing = features.copy()
+        missing[:, absent] = np.nan
+        tensors = GraphTensors.of(replace(encoded, features=missing))
+        with torch.no_grad():
+            both = [TASK.predictions(one(tensors.cut([0]))).numpy() for one in model.networks]
+        expected = 0.6 * (0.25 * both[0] + 0.75 * both[1]) + 0.4 * model.forests[0].predict(missing)
+        np.testing.assert_allclose(row, expected[0], rtol=1e-4, atol=1e-5)
+    assert np.ptp(found, axis=0).max() > 1e-3
+
+
+def test_classes_are_explained_by_their_log_odds(plain):
+    predictions = np.array([[1.5, 6.0, 0.9, 0.2, 0.3, 0.5], [0, 0, 1, 0, 0, 1]])
+    found = explained_scale(plain.model, predictions)
+    np.testing.assert_array_equal(found[:, :2], predictions[:, :2])
+    np.testing.assert_allclose(found[0, 2:], np.log([9, 0.25, 3 / 7, 1]), atol=1e-12)
+    np.testing.assert_allclose(found[1, 2:4], [np.log(1e7 - 1), -np.log(1e7 - 1)], rtol=1e-6)
