@@ -209,6 +209,8 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
     def as_windows_1252(error: UnicodeError) -> tuple[str, int]:
         nonlocal said
         assert isinstance(error, UnicodeDecodeError)
+        if b"\0" in error.object:  # not text at all
+            raise error
         try:
             text = error.object[error.start : error.end].decode("cp1252")
         except UnicodeDecodeError:
