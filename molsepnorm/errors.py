@@ -12,17 +12,22 @@
 
 The command line prints the message alone and leaves with the class's `exit_code`:
 2 where the request itself was wrong, 1 where carrying it out failed.
+
+A `DataWarning` says that a table was read in a way that should be checked, such as with decimal
+commas. The command line prints it on standard error.
 """
 
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 __all__ = [
     "ConfigError",
     "DataError",
+    "DataWarning",
     "DivergedError",
     "InvalidMolecule",
     "ModelError",
@@ -31,6 +36,7 @@ __all__ = [
     "did_you_mean",
     "prefixed",
     "require_several",
+    "warn_of_data",
 ]
 
 
@@ -68,6 +74,15 @@ class DivergedError(MolsepnormError):
 
 class ModelError(MolsepnormError):
     """A model folder that is incomplete, damaged or written by a newer molsepnorm."""
+
+
+class DataWarning(UserWarning):
+    """A table was read in a way that should be checked."""
+
+
+def warn_of_data(message: str) -> None:
+    """Issue a `DataWarning`."""
+    warnings.warn(message, DataWarning, stacklevel=2)
 
 
 class StorageError(MolsepnormError, OSError):

@@ -16,6 +16,7 @@ from molsepnorm.cli.sources import (
     report,
     source_options,
 )
+from molsepnorm.files.tables import check_embeddings_output
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand)
 @model_option
 @source_options
-@output_option("Parquet or CSV file (.parquet, .csv).", required=True)
+@output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
 @option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
 def embed(
     model_folder: Path,
@@ -42,8 +43,8 @@ def embed(
 
     The embedding of a molecule is the input of the network's head. Standard input has one SMILES
     per line, or is a CSV. The output keeps all rows, their order and all columns, and adds the
-    column embedding (in a CSV embedding_0, embedding_1, …). Failed rows have the reason in the
-    column error.
+    column embedding (in a CSV or TSV embedding_0, embedding_1, …). Failed rows have the reason in
+    the column error.
 
     \b
     molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
@@ -51,10 +52,12 @@ def embed(
     """
     check_sources(smiles, source)
     with stop_on_signal(lambda: False):
+        check_embeddings_output(output, atoms)
         predictor = load_predictor(model_folder, device, processes, precision)
         from molsepnorm.predict import embed_rows
 
-        name, chunks = molecules_of(smiles, source, smiles_column)
+        features = predictor.model.inputs.names
+        name, chunks = molecules_of(smiles, source, smiles_column, features)
         rows, failed = embed_rows(
             predictor,
             chunks,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -12,7 +15,7 @@ import click
 from molsepnorm._version import __version__
 from molsepnorm.cli.console import escaped, fitting, one_line, say
 from molsepnorm.cli.signals import give_way, rank
-from molsepnorm.errors import MolsepnormError
+from molsepnorm.errors import DataWarning, MolsepnormError
 
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
@@ -61,7 +64,8 @@ class _LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Print the library's errors without a traceback, and exit with their status."""
         try:
-            return super().invoke(ctx)
+            with _printed_warnings():
+                return super().invoke(ctx)
         except MolsepnormError as error:
             _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:
@@ -78,6 +82,27 @@ class _LazyGroup(click.Group):
             _exit(f"a table cannot be read: {error}")
         except MemoryError:
             _exit("out of memory: choose a smaller network, batch or table")
+
+
+@contextmanager
+def _printed_warnings() -> Iterator[None]:
+    """Print each warning about data once, on standard error; other warnings as Python does."""
+    printed: set[str] = set()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def print_warning(
+            message: Warning | str, category: type[Warning], *more: Any, **named: Any
+        ) -> None:
+            if not issubclass(category, DataWarning):
+                show(message, category, *more, **named)
+            elif str(message) not in printed:
+                printed.add(str(message))
+                say(f"Warning: {fitting(one_line(str(message)))}", err=True)
+
+        warnings.showwarning = print_warning
+        warnings.simplefilter("always", DataWarning)
+        yield
 
 
 def _exit(*lines: str, code: int = 1) -> NoReturn:

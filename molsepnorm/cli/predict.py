@@ -21,7 +21,7 @@ from molsepnorm.cli.sources import (
     report,
     source_options,
 )
-from molsepnorm.errors import StorageError
+from molsepnorm.files.tables import check_output
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 @click.command(cls=GroupedCommand)
 @model_option
 @source_options
-@output_option("CSV file. [default: standard output]")
+@output_option(
+    "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx. [default: CSV to standard "
+    "output]"
+)
 def predict(
     model_folder: Path,
     smiles: tuple[str, ...],
@@ -54,10 +57,13 @@ def predict(
     """
     check_sources(smiles, source)
     with stop_on_signal(lambda: False):
+        if output is not None:
+            check_output(output)
         predictor = load_predictor(model_folder, device, processes, precision)
         from molsepnorm.predict import predict_rows
 
-        name, chunks = molecules_of(smiles, source, smiles_column)
+        features = predictor.model.inputs.names
+        name, chunks = molecules_of(smiles, source, smiles_column, features)
         with _opened(output) as out:
             rows, failed = predict_rows(
                 predictor,
@@ -79,15 +85,10 @@ class _Terminal(io.TextIOBase):
 
 
 @contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is replaced only when it is complete."""
-    from molsepnorm.files.writing import replacing
-
-    if output is None:
-        yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
-        sys.stdout.flush()  # so that a full disk raises here, not when the interpreter exits
+def _opened(output: Path | None) -> Iterator[Path | TextIO]:
+    """Yield the file to write to, or standard output."""
+    if output is not None:
+        yield output
         return
-    if output.is_dir():
-        raise StorageError(f"cannot write {output}: there is a folder of that name")
-    with replacing(output) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
-        yield file
+    yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
+    sys.stdout.flush()  # so that a full disk raises here, not when the interpreter exits

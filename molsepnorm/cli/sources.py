@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gc
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -50,7 +50,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--input",
             "source",
             type=FILE,
-            help="File with SMILES: CSV, TSV, Parquet, SDF or .smi, optionally compressed.",
+            help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
         ),
         setting_options("data.smiles_column", defaults=True),
         option(
@@ -99,16 +99,19 @@ def load_predictor(
 
 
 def molecules_of(
-    smiles: tuple[str, ...], source: Path | None, smiles_column: str
+    smiles: tuple[str, ...], source: Path | None, smiles_column: str, features: Sequence[str]
 ) -> tuple[str, Iterable[Any]]:
-    """Return the name of the source for errors, and its rows in chunks."""
+    """Return the name of the source for errors, and its rows in chunks.
+
+    `features` are the columns that the model reads, whose decimal commas are read.
+    """
     if source:
         from molsepnorm.data.tables import read_chunks
 
-        return str(source), read_chunks(source, smiles_column=smiles_column)
-    if smiles:
-        return "--smiles", [{smiles_column: smiles}]
-    return "standard input", _chunks(sys.stdin, "standard input", smiles_column)
+        return str(source), read_chunks(source, smiles_column=smiles_column, decimals=features)
+    name = "--smiles" if smiles else "standard input"
+    chunks = [{smiles_column: smiles}] if smiles else _chunks(sys.stdin, name, smiles_column)
+    return name, chunks
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
@@ -125,7 +128,7 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
         # the csv module refuses fields longer than its limit
         short = len(first) < csv.field_size_limit()
         names = next(csv.reader([first]), []) if short else first.strip().split(",")
-        if column in names:
+        if column in names or _has_smiles(names, column, name):
             from molsepnorm.data.tables import read_chunks
 
             table = cast(TextIO, _PutBack(first, stream))
@@ -141,6 +144,15 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
             yield {column: chunk}
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+
+
+def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:
+    """Return whether these are the names of columns, and one is another name of `column`."""
+    if not any("smiles" in name.lower() for name in names):  # spares the import of pandas
+        return False
+    from molsepnorm.data.tables import smiles_column_of
+
+    return smiles_column_of(names, column, source) in names
 
 
 class _PutBack:

@@ -206,7 +206,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
 
 
-def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
+def csv_writer(file: TextIO, line_end: str = "\n", separator: str = ",") -> Any:
     """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
     `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
@@ -216,8 +216,9 @@ def csv_writer(file: TextIO, line_end: str = "\n") -> Any:
     Args:
         file: opened with `newline=""`.
         line_end: the end of each row.
+        separator: the character between cells.
     """
-    return csv.writer(_LineEnds(file, line_end), lineterminator="\r\n")
+    return csv.writer(_LineEnds(file, line_end), delimiter=separator, lineterminator="\r\n")
 
 
 class _LineEnds:

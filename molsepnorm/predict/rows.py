@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat, tee
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files.writing import csv_writer
+from molsepnorm.molecules.featurize.cxsmiles import announce_losses
+from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor, require_feature_columns
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ERROR = "error"
 def predict_rows(
     predictor: Predictor,
     chunks: Iterable[Rows],
-    out: TextIO,
+    out: Path | TextIO,
     *,
     smiles_column: str,
     source: str,
@@ -45,7 +46,8 @@ def predict_rows(
         predictor: the predictor.
         chunks: parts of the table, from `tables.read_chunks` or as mappings from a column's name to
             its cells. They are read as they are needed.
-        out: the file to write the CSV to.
+        out: the file, whose name chooses the format (see `output.open_table`), or an open text file
+            for CSV. The values are the same in all formats.
         smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
@@ -55,8 +57,10 @@ def predict_rows(
 
     Raises:
         ConfigError: the model was pre-trained without targets; there is no such column, or several;
-            a feature column of the model is missing; or the table has one of the new columns.
+            a feature column of the model is missing; the table has one of the new columns; or `out`
+            cannot be written in the format of its name.
         DataError: a row failed and `on_invalid` is fail.
+        StorageError: `out` cannot be written.
     """
     predictor.model.require_targets()
     names = predictor.model.inputs.names
@@ -66,13 +70,15 @@ def predict_rows(
     task = predictor.model.task
     added = [*predictor.columns, ERROR]
     table.check(added)
-    writer = csv_writer(out, os.linesep)
-    writer.writerow([*table.columns, *added])
-    for outcome in predictor.outcomes(*table.read()):
-        tables = [columns.values() for columns in outcome.columns(task)]
-        predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
-        for error, *new in zip(outcome.errors, *predicted, strict=True):
-            writer.writerow([*table.take(error), *new, error or ""])
+    classes = {f"{target.name}_pred" for target in task.targets if target.kind == "multiclass"}
+    numbers = set(predictor.columns) - classes
+    place = table.columns.index(smiles_column)
+    with open_table(out, [*table.header, *added], numbers, place) as write:
+        for outcome in predictor.outcomes(*table.read()):
+            tables = [columns.values() for columns in outcome.columns(task)]
+            predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
+            for error, *new in zip(outcome.errors, *predicted, strict=True):
+                write([*table.take(error), *new, error or ""])
     return table.rows, table.failed
 
 
@@ -99,6 +105,12 @@ class TableRows:
         first = next(chunks, None)
         self.columns = None if first is None else [str(name) for name in first]
         """Names of the columns; None if there are no chunks."""
+        self.header = self.columns or []
+        """Names of the columns in the file, where that of SMILES may have another."""
+        if first is not None and not isinstance(first, Mapping):
+            from molsepnorm.data.tables import names_in_file
+
+            self.header = names_in_file(first)
         self.rows = self.failed = 0
         """Number of rows taken so far, and of those that failed."""
         self._chunks = chunks if first is None else chain([first], chunks)
@@ -136,7 +148,10 @@ class TableRows:
 
     def _taken(self) -> Iterator[Any]:
         """Yield the chunks, after their cells were kept for `take`."""
+        said: set[str] = set()
         for chunk in self._chunks:
+            if isinstance(chunk, Mapping):  # `read_chunks` announces those of files
+                announce_losses(chunk[self._smiles_column], self._source, said)
             labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
             cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
             self._pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end

@@ -66,8 +66,8 @@ def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        (("-o", "out.txt"), 2, "out.txt: embeddings are written as Parquet or CSV"),
-        (("-o", "out.csv", "--atoms"), 2, "a CSV has no lists for the embeddings of atoms"),
+        (("-o", "out.txt"), 2, "out.txt: the end of the name chooses the format of the table"),
+        (("-o", "out.csv", "--atoms"), 2, "a CSV or TSV has no lists for the embeddings of"),
         ((), 2, "Missing option '-o' / '--output'"),
         (("-o", "out.csv", "-i", "in.csv"), 2, "--smiles and --input are both sources"),
     ],

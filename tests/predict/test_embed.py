@@ -253,9 +253,19 @@ def test_a_file_is_replaced_only_when_it_is_complete(predictor, tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("out.txt", {}, ConfigError, "out.txt: embeddings are written as Parquet or CSV"),
-        ("out", {}, ConfigError, "end the name with .parquet or .csv"),
-        ("out.csv", {"atoms": True}, ConfigError, "a CSV has no lists for the embeddings of atoms"),
+        (
+            "out.txt",
+            {},
+            ConfigError,
+            "out.txt: the end of the name chooses the format of the table",
+        ),
+        ("out", {}, ConfigError, "should be one of .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
+        (
+            "out.csv",
+            {"atoms": True},
+            ConfigError,
+            "a CSV or TSV has no lists for the embeddings of",
+        ),
         ("folder.csv", {}, StorageError, "there is a folder of that name"),
         (
             "out.parquet",
@@ -282,7 +292,9 @@ def test_mistakes_are_clear_errors(predictor, tmp_path, name, options, error, me
 
 def test_parquet_needs_pyarrow(predictor, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match="pip install pyarrow, or end the name with .csv"):
+    with pytest.raises(
+        ConfigError, match="pip install molsepnorm.parquet., or end the name with .csv"
+    ):
         _write(predictor, tmp_path / "out.parquet")
 
 

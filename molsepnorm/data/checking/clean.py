@@ -13,6 +13,7 @@ import pandas as pd
 from molsepnorm.data.checking.scan import Scan, location, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.duplicates import used_labels
+from molsepnorm.data.tables import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
 from molsepnorm.tasks.transforms import transform_of
@@ -131,7 +132,7 @@ def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
         StorageError: a file cannot be written.
     """
     removed = removed_path(output, source)
-    columns = list(clean.source.columns)
+    columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
     rows = [[*change, *before[change.row]] for change in clean.changes]
     with replacing(removed) as beside, replacing(output) as scratch:

@@ -16,7 +16,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
-from molsepnorm.data.tables import locate, read_table, require_column
+from molsepnorm.data.tables import locate, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -139,6 +139,7 @@ def scan_table(config: DataConfig) -> Scan:
     for name in (*needed, config.weight_column, config.column_of_split):
         if name is not None:
             require_column(table.columns, name, config.table)
+    require_clear(table, needed, config.table)
     for name in config.ignore_columns:
         require_column(table.columns, name, config.table, once=False)
     smiles = table[config.smiles_column].tolist()

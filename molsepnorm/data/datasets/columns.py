@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.tables import locate
+from molsepnorm.data.tables import locate, require_clear
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
@@ -36,6 +36,7 @@ _YES_NO = {
 _NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
+_WITH_COMMA = r"[<>≤≥]?=?\s*[-+]?[\d.]*,\d[\d.,]*"
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
@@ -217,6 +218,8 @@ class ParsedColumn:
             return False
         words = self.texts()[1].str.strip()
         words = words[~words.str.lower().isin(BLANKS)]
+        if words.str.fullmatch(_WITH_COMMA).any():
+            return False
         return words.nunique() <= max(10, self.bad // 2)
 
     def are_yes_no(self) -> bool:
@@ -285,6 +288,8 @@ def parse_columns(
             table.parsed = {i: _parser(table.names[i], config, dtype) for i in needed}
             table.features = {name: [] for name in config.feature_columns}
             table.identifiers = {name: [] for name in _identifiers(table.names, config)}
+            used = [*(table.names[i] for i in needed), *table.features]
+            require_clear(piece, used, table.source)
         index.append(piece.index.to_numpy())
         for number, column in table.parsed.items():
             column.add(piece.iloc[:, number])

@@ -109,9 +109,9 @@ class DataConfig(BaseModel):
     dataset: Annotated[str | None, "--dataset"] = None
     """Name of a data set; `molsepnorm data list` shows all names."""
     table: Annotated[_FilePath | None, "--data"] = None
-    """File with SMILES and labels: CSV, TSV, Parquet, SDF or .smi, optionally compressed."""
+    """File with SMILES and labels: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed."""
     structures: Annotated[list[_FilePath], BeforeValidator(_ordered)] = []
-    """Files of molecules without labels, for pre-training: CSV, TSV, Parquet, SDF or .smi."""
+    """Files of molecules without labels, for pre-training: a table in any of these formats."""
     data_dir: Annotated[_FilePath | None, "--data-dir"] = None
     """Folder with the raw files of named data sets. By default $MOLSEPNORM_DATA; missing files are
     downloaded."""

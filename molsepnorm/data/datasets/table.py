@@ -45,7 +45,7 @@ def load_table(
     assert path is not None
     blank = [] if labelled else config.targets or []
     with as_file(path) as file:
-        pieces = read_chunks(file, str(path), _ROWS, config.smiles_column)
+        pieces = read_chunks(file, str(path), _ROWS, config.smiles_column, decimals=None)
         pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
         table = parse_columns(pieces, config, np.float32)
     require_column(table.names, config.smiles_column, path)

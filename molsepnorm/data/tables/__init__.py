@@ -1,4 +1,4 @@
-"""Tables of molecules: CSV, TSV, Parquet, SDF and SMILES files, optionally compressed.
+"""Tables of molecules: CSV, TSV, Parquet, Excel, SDF and SMILES files, optionally compressed.
 
 For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
 in a column of the chosen name. `locate` converts the index of a row to its position in the file:
@@ -7,8 +7,15 @@ in a column of the chosen name. `locate` converts the index of a row to its posi
 ('my.csv.gz, line 12', 'my.sdf, molecule 11')
 """
 
+from molsepnorm.data.tables.decimals import require_clear
 from molsepnorm.data.tables.formats import locate
-from molsepnorm.data.tables.read import read_chunks, read_table, require_column
+from molsepnorm.data.tables.read import (
+    names_in_file,
+    read_chunks,
+    read_table,
+    require_column,
+    smiles_column_of,
+)
 from molsepnorm.data.tables.streams import as_file, hold, is_held, is_stream
 
 __all__ = [
@@ -17,7 +24,10 @@ __all__ = [
     "is_held",
     "is_stream",
     "locate",
+    "names_in_file",
     "read_chunks",
     "read_table",
+    "require_clear",
     "require_column",
+    "smiles_column_of",
 ]

@@ -10,10 +10,13 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import as_text, format_of, open_decompressed
+from molsepnorm.data.tables.formats import as_text, format_of, names_smiles, open_decompressed
 from molsepnorm.errors import DataError
 
-__all__ = ["read_delimited", "read_stream"]
+__all__ = ["SEPARATOR", "read_delimited", "read_stream"]
+
+SEPARATOR = "separator"
+"""Attribute of a DataFrame: what separates the cells of the file."""
 
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
@@ -23,7 +26,7 @@ def read_delimited(path: Path, name: str, rows: int, smiles_column: str) -> Iter
     """Yield a CSV or TSV file in pieces; see `read_stream`."""
     separators = "\t,;" if format_of(path).kind == "tsv" else _SEPARATORS
     with open_decompressed(path, name) as file:
-        yield from read_stream(as_text(file), name, rows, smiles_column, separators)
+        yield from read_stream(as_text(file, name), name, rows, smiles_column, separators)
 
 
 def read_stream(
@@ -41,7 +44,7 @@ def read_stream(
     without a name is called "Unnamed: 0" after its number.
 
     Args:
-        stream: UTF-8 text.
+        stream: the text.
         name: name of the stream in errors.
         rows: maximum number of rows of a piece.
         smiles_column: the separator is the first that makes this a column of the header.
@@ -69,12 +72,14 @@ def read_stream(
                     )
                 if len(cells) != width:
                     cells[width:] = [""] * (width - len(cells))
-            yield pd.DataFrame(
+            frame = pd.DataFrame(
                 [cells for _, cells in piece],
                 index=[line - 2 for line, _ in piece],
                 columns=pd.Index(columns, dtype=object),
                 dtype=object,
             )
+            frame.attrs[SEPARATOR] = separator
+            yield frame
     except csv.Error as error:
         raise DataError(f"{name} cannot be read as CSV: {error}") from None
     except UnicodeDecodeError as error:
@@ -108,6 +113,7 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:
     for separator in separators:
-        if smiles_column in (cell.strip('"') for cell in header.split(separator)):
+        cells = [cell.strip('"') for cell in header.split(separator)]
+        if smiles_column in cells or any(map(names_smiles, cells)):
             return separator
     return next((each for each in separators if each in header), next(iter(separators)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import importlib
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,21 +16,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, warn_of_data
 from molsepnorm.files.writing import clear_errors
 
 __all__ = [
+    "OLD_EXCEL",
     "Format",
     "Kind",
     "Packing",
     "as_text",
     "format_of",
     "locate",
+    "names_smiles",
     "need_pyarrow",
     "open_decompressed",
 ]
 
-Kind = Literal["csv", "tsv", "parquet", "sdf", "smi"]
+Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
 Packing = Literal["gzip", "bzip2", "xz", "zip", "zstandard"]
 
 _KINDS: dict[str, Kind] = {
@@ -37,6 +41,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".sdf", ".sd"), "sdf"),
     **dict.fromkeys((".smi", ".smiles", ".ism", ".cxsmiles"), "smi"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "xlsx"),
 }
 _PACKINGS: dict[str, Packing] = {
     ".gz": "gzip",
@@ -45,6 +50,11 @@ _PACKINGS: dict[str, Packing] = {
     ".zip": "zip",
     ".zst": "zstandard",
 }
+
+
+_NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
+OLD_EXCEL = b"\xd0\xcf\x11\xe0"
+"""First bytes of an .xls file, and of a workbook with a password."""
 
 
 class Format(NamedTuple):
@@ -70,6 +80,15 @@ def format_of(source: Path | str) -> Format:
     if packing == "zip" and inner.suffix.lower() not in _KINDS:
         inner = Path(next(iter(members(path)), ""))
     return Format(_KINDS.get(inner.suffix.lower(), "csv"), packing)
+
+
+def names_smiles(column: str) -> bool:
+    """Return whether a column has a usual name of a column of SMILES.
+
+    >>> names_smiles("SMILES"), names_smiles("canonical_smiles"), names_smiles("product SMILES")
+    (True, True, False)
+    """
+    return re.sub(r"[\W_]", "", column).lower() in _NAMES_OF_SMILES
 
 
 def members(path: Path) -> list[str]:
@@ -101,6 +120,8 @@ def locate(source: Path | str, index: int) -> str:
         return f"{source}, molecule {index + 1}"
     if kind == "parquet":
         return f"{source}, row {index + 1}"
+    if kind == "xlsx":
+        return f"{source}, row {index + 2}"
     return f"{source}, line {index + (1 if kind == 'smi' else 2)}"
 
 
@@ -163,11 +184,49 @@ def _only_member(packed: BinaryIO, path: Path, name: str) -> Any:
     return archive.open(names[0])
 
 
-def as_text(file: BinaryIO) -> io.TextIOWrapper:
-    """Decode UTF-8, or UTF-16 with a byte-order mark as Excel writes it; keep line ends."""
-    start: bytes = file.peek(2)[:2]  # type: ignore[attr-defined]
-    encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return io.TextIOWrapper(file, encoding=encoding, newline="")
+def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
+    """Decode UTF-8, or UTF-16 with a byte-order mark as Excel writes it; keep line ends.
+
+    Bytes that are not UTF-8 are read as Windows-1252, which contains Latin-1, with a warning.
+
+    Args:
+        file: the file, at its start.
+        name: name of the file in errors and warnings.
+
+    Raises:
+        DataError: the file is an Excel workbook.
+    """
+    start: bytes = file.peek(8)[:8]  # type: ignore[attr-defined]
+    if start.startswith((b"PK\3\4", OLD_EXCEL)):
+        raise DataError(
+            f"{name} is not text; it looks like an Excel workbook or a zip archive. Save the table "
+            "as CSV, or as an Excel workbook whose name ends in .xlsx"
+        )
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return io.TextIOWrapper(file, encoding="utf-16", newline="")
+    said = False
+
+    def as_windows_1252(error: UnicodeError) -> tuple[str, int]:
+        nonlocal said
+        assert isinstance(error, UnicodeDecodeError)
+        if b"\0" in error.object:  # not text at all
+            raise error
+        try:
+            text = error.object[error.start : error.end].decode("cp1252")
+        except UnicodeDecodeError:
+            raise error from None
+        if not said:
+            said = True
+            warn_of_data(
+                f"{name} is not UTF-8: its letters are read as Windows-1252 (Latin-1), such as "
+                f"'{text}'"
+            )
+        return text, error.end
+
+    codecs.register_error(f"windows-1252 in {name}", as_windows_1252)
+    return io.TextIOWrapper(
+        file, encoding="utf-8-sig", errors=f"windows-1252 in {name}", newline=""
+    )
 
 
 def need_pyarrow(name: str, module: str = "pyarrow") -> Any:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables import delimited, parquet, sdf, smi
-from molsepnorm.data.tables.formats import Format, Kind, format_of
+from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
+from molsepnorm.data.tables.decimals import Decimals, Points, require_clear
+from molsepnorm.data.tables.formats import Format, Kind, format_of, names_smiles
 from molsepnorm.data.tables.streams import as_file
-from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.errors import ConfigError, DataError, did_you_mean, warn_of_data
 
-__all__ = ["read_chunks", "read_table", "require_column"]
+__all__ = ["names_in_file", "read_chunks", "read_table", "require_column", "smiles_column_of"]
 
 _READERS = {
     "csv": delimited.read_delimited,
@@ -22,6 +25,7 @@ _READERS = {
     "parquet": parquet.read_parquet,
     "sdf": sdf.read_sdf,
     "smi": smi.read_smi,
+    "xlsx": excel.read_excel,
 }
 _EMPTY: dict[Kind, str] = {
     "csv": "has a header but no rows: a row per molecule is expected",
@@ -29,17 +33,28 @@ _EMPTY: dict[Kind, str] = {
     "parquet": "has no rows: a row per molecule is expected",
     "sdf": "has no records: a record per molecule is expected",
     "smi": "has no molecules: a line per molecule is expected",
+    "xlsx": "has no rows below its header: a row per molecule is expected",
 }
+_DEFAULT = "smiles"
+_FILE_NAME = "smiles column"
+"""Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
 
 def read_table(path: Path, smiles_column: str = "smiles") -> pd.DataFrame:
-    """Return a whole table; see `read_chunks`."""
+    """Return a whole table, with the decimal commas of all columns read; see `read_chunks`."""
     with as_file(path) as file:
-        return pd.concat(list(read_chunks(file, str(path), smiles_column=smiles_column)))
+        pieces = list(read_chunks(file, str(path), smiles_column=smiles_column, decimals=None))
+    table = pd.concat(pieces)
+    table.attrs = pieces[0].attrs
+    return table
 
 
 def read_chunks(
-    source: Path | TextIO, name: str | None = None, rows: int = 8192, smiles_column: str = "smiles"
+    source: Path | TextIO,
+    name: str | None = None,
+    rows: int = 8192,
+    smiles_column: str = _DEFAULT,
+    decimals: Collection[str] | None = (),
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
@@ -51,8 +66,13 @@ def read_chunks(
     - Parquet (.parquet, .pq): see `parquet`.
     - SDF (.sdf, .sd), with structures converted to SMILES: see `sdf`.
     - SMILES with names (.smi, .smiles, .ism, .cxsmiles): see `smi`.
+    - Excel workbooks (.xlsx, .xlsm): see `excel`.
 
-    All but Parquet may be compressed (.gz, .bz2, .xz, .zip, .zst).
+    All but Parquet and Excel may be compressed (.gz, .bz2, .xz, .zip, .zst).
+
+    A `DataWarning` says what is read in a way that should be checked: a column of SMILES under
+    another name (`smiles_column_of`), decimal commas, text that is not UTF-8, extensions of
+    CXSMILES.
 
     Args:
         source: a path, or an open text stream. A pipe is copied to a temporary file first if its
@@ -62,23 +82,33 @@ def read_chunks(
         smiles_column: the column of SMILES: the name given to the structures of an SDF and to the
             first column of a .smi file, and a hint for the separator of a CSV. Callers check that
             it exists, with `require_column`.
+        decimals: the columns that are used as numbers, None for any. A file with tabs or semicolons
+            between its cells, an SDF or a workbook is then read twice, and decimal commas become
+            points, see `decimals`. If `decimals` is None, callers check the columns that they use
+            with `require_clear`.
 
     Raises:
-        ConfigError: pyarrow is needed, and not installed.
-        DataError: the file is empty, has no rows, is damaged, or does not match its suffix.
+        ConfigError: pyarrow or openpyxl is needed, and not installed; or several columns may be
+            that of SMILES.
+        DataError: the file is empty, has no rows, is damaged, or does not match its suffix; or one
+            of `decimals` has numbers such as 1,234, which may be 1.234 or 1234.
         StorageError: the file cannot be read.
     """
     name = name or str(source)
     kind: Kind = "csv"
     empty = True
-    seeks = isinstance(source, Path) and _seeks(format_of(source))
+    numbers = decimals is None or len(decimals) > 0
+    seeks = isinstance(source, Path) and (numbers or _seeks(format_of(source)))
     with as_file(source) if isinstance(source, Path) and seeks else nullcontext(source) as file:
         if isinstance(file, Path):
             kind = format_of(file).kind
-            chunks = _READERS[kind](file, name, rows, smiles_column)
+            again = partial(_READERS[kind], file, name, rows, smiles_column)
+            chunks = again()
+            if numbers:
+                chunks = _with_points(again, kind, name, smiles_column, decimals)
         else:
             chunks = delimited.read_stream(file, name, rows, smiles_column)
-        for chunk in chunks:
+        for chunk in _with_smiles(chunks, name, smiles_column):
             if len(chunk):
                 empty = False
                 yield chunk
@@ -86,9 +116,96 @@ def read_chunks(
         raise DataError(f"{name} {_EMPTY[kind]}")
 
 
+def _with_points(
+    again: Callable[[], Iterator[pd.DataFrame]],
+    kind: Kind,
+    name: str,
+    smiles_column: str,
+    only: Collection[str] | None,
+) -> Iterator[pd.DataFrame]:
+    """Yield a table with points in place of decimal commas, where the cells decide what is meant.
+
+    Args:
+        again: function that reads the table from its start.
+        kind: format of the file.
+        name: name of the file in warnings.
+        smiles_column: a column without numbers.
+        only: the columns that are used as numbers, None for any.
+    """
+    if kind == "xlsx":  # slow to read, and never large
+        again = partial(iter, list(again()))
+    chunks = again()
+    first = next(chunks, None)
+    if first is None:
+        return
+    separator = first.attrs.get(delimited.SEPARATOR)
+    if kind in ("smi", "parquet") or separator == ",":
+        yield from chain([first], chunks)
+        return
+    points: Points = "any" if separator == ";" else "none" if kind == "xlsx" else "beside commas"
+    found = Decimals(chain([first], chunks), points, smiles_column)
+    found.announce(name, only)
+    for chunk in again():
+        converted = found.apply(chunk, only)
+        if only is not None:
+            require_clear(converted, only, name)
+        yield converted
+
+
+def _with_smiles(chunks: Iterable[pd.DataFrame], name: str, wanted: str) -> Iterator[pd.DataFrame]:
+    """Yield chunks with the column of SMILES under the wanted name; announce CXSMILES."""
+    from molsepnorm.molecules.featurize.cxsmiles import announce_losses
+
+    said: set[str] = set()
+    found = None
+    for chunk in chunks:
+        if found is None:
+            found = smiles_column_of(chunk.columns, wanted, name)
+            if found != wanted:
+                warn_of_data(f"{name}: the column '{found}' is read as the column of SMILES")
+        if found != wanted:
+            chunk.columns = [wanted if each == found else each for each in chunk.columns]
+            chunk.attrs[_FILE_NAME] = (found, wanted)
+        if list(chunk.columns).count(wanted) == 1:
+            announce_losses(chunk[wanted], name, said)
+        yield chunk
+
+
+def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
+    """Return the name of the column of SMILES.
+
+    If the default, `smiles`, is wanted and there is no such column, another one is used whose name
+    differs in upper and lower case, or is "canonical SMILES" or "isomeric SMILES" with any spaces,
+    dots or underscores. If there is none, `wanted` is returned.
+
+    >>> smiles_column_of(["id", "Canonical SMILES"], "smiles", "my.csv")
+    'Canonical SMILES'
+
+    Raises:
+        ConfigError: several columns may be meant.
+    """
+    columns = list(columns)
+    if wanted in columns or wanted != _DEFAULT:
+        return wanted
+    named = [each for each in columns if names_smiles(each)]
+    if len(named) > 1:
+        listed = ", ".join(f"'{each}'" for each in named[:-1])
+        raise ConfigError(
+            f"{source} has no column '{wanted}', and {listed} and '{named[-1]}' may be meant: "
+            "choose one with --smiles-column"
+        )
+    return named[0] if named else wanted
+
+
+def names_in_file(table: pd.DataFrame) -> list[str]:
+    """Return the names of the columns as in the file, where that of SMILES may have another."""
+    here, in_file = table.attrs.get(_FILE_NAME, ("", ""))[::-1]
+    return [in_file if each == here and in_file else str(each) for each in table.columns]
+
+
 def _seeks(format_: Format) -> bool:
     """Return whether such a file cannot be read sequentially."""
-    return format_.kind in ("parquet", "sdf") or format_.packing == "zip"
+    return format_.kind in ("parquet", "sdf", "xlsx") or format_.packing == "zip"
 
 
 def require_column(

@@ -27,14 +27,13 @@ def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     in which case the last column is the rest of the line.
 
     A line that begins with # is a comment. A blank line is a row of blanks, as in CSV. A CXSMILES
-    extension, `|…|` after the SMILES, is applied to the SMILES, see
-    `molsepnorm.molecules.featurize.cxsmiles`.
+    extension, `|…|` after the SMILES, belongs to the SMILES and not to the name.
 
     Raises:
-        DataError: the file is not UTF-8, or a line has more cells than a header with tabs.
+        DataError: the file is not text, or a line has more cells than a header with tabs.
     """
     with open_decompressed(path, name) as file:
-        lines = _lines(as_text(file), name)
+        lines = _lines(as_text(file, name), name)
         first = next(lines, None)
         if first is None:
             return
@@ -93,7 +92,5 @@ class _Layout:
                 f"header with {wanted}"
             )
         if extension:
-            from molsepnorm.molecules.featurize.cxsmiles import worked_in
-
-            cells[0] = worked_in(cells[0], extension)
+            cells[0] = f"{cells[0]} {extension}"
         return cells + [""] * (wanted - len(cells))

@@ -3,37 +3,151 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from rdkit import Chem, rdBase
 
+from molsepnorm.errors import InvalidMolecule, warn_of_data
 from molsepnorm.molecules.featurize.smiles import MAX_CHARACTERS, excess
 
-__all__ = ["worked_in"]
+__all__ = ["EXTENSION", "announce_losses", "losses", "worked_in"]
 
-_STEREO_GROUP = r"r|[ao&]\d*:\d+(?:,\d+)*"
-_CERTAINTY = re.compile(rf"\|(?:(?:{_STEREO_GROUP})(?:,(?!\|)|(?=\|)))*\|")
+EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)")
+"""A SMILES, and its extension after blanks."""
+
+_ATOMS = r"\d+(?:[.,]\d+)*"  # indices of atoms and bonds
+_ENHANCED = "enhanced stereochemistry"
+_APPLIED = "applied"
+_PARTS = {
+    _ENHANCED: rf"r|[ao&]\d*:{_ATOMS}",
+    "coordinates": r"\([-+\d.,;eE ]*\)",
+    "atom labels": r"\$(?!_AV:)[^$]*\$",
+    "atom values": r"\$_AV:[^$]*\$|atomProp(?::[^:,]*)+|SgD:[\d,]*(?::[^:,]*)*",
+    "fragment groups": rf"f:{_ATOMS}",
+    "lone pairs": r"lp:\d+:\d+(?:,\d+:\d+)*",
+    # RDKit works these into the SMILES: radicals, coordinate bonds, wedges, cis and trans
+    _APPLIED: rf"\^[1-7]:{_ATOMS}|(?:C|w[UD]?|ctu|c|t):{_ATOMS}",
+}
+_PART = re.compile(
+    "(?:" + "|".join(f"({pattern})" for pattern in _PARTS.values()) + r")(?:,(?!$)|$)"
+)
+_REFUSED = {
+    "Sg": "a polymer or another bracketed group",
+    "SgH": "a polymer or another bracketed group",
+    "m": "variable attachment",
+    "LN": "a link node",
+    "RG": "an R group",
+    "LOG": "an R group",
+    "LO": "an R group",
+    "H": "a hydrogen bond",
+    "rb": "a query",
+    "s": "a query",
+    "u": "a query",
+}
+_VARIABLE_ATOM = re.compile(r"_?R\d*|_.*|.*_[ep]")  # R1, _R1, _AP1, star_e, QH_p
+
+
+def losses(extension: str) -> list[str]:
+    """Return what an extension says that a SMILES cannot, and a model therefore ignores.
+
+    >>> losses("|&1:1,r|"), losses("|(0,0,;1,0,),$a;b$|"), losses("|C:0.0|")
+    (['enhanced stereochemistry'], ['coordinates', 'atom labels'], [])
+
+    Raises:
+        InvalidMolecule: the extension changes the molecule in a way that no SMILES can express (a
+            polymer, an R group, variable attachment, a link node, a query), or is unknown.
+    """
+    return [kind for kind in _parts(extension) if kind != _APPLIED]
+
+
+def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> None:
+    """Warn once about each kind of `losses`.
+
+    Args:
+        smiles: SMILES and CXSMILES.
+        source: name of their file.
+        said: the kinds that were announced before; more are added.
+    """
+    for text in smiles:
+        if "|" in text and (extended := EXTENSION.fullmatch(text.strip())):
+            try:
+                new = [kind for kind in losses(extended[2]) if kind not in said]
+            except InvalidMolecule:
+                continue  # a featuriser refuses the row
+            for kind in new:
+                said.add(kind)
+                warn_of_data(
+                    f"{source}: the {kind} of CXSMILES, such as {_short(extended[2])}, "
+                    f"{'is' if kind == _ENHANCED else 'are'} not read by the model"
+                )
 
 
 def worked_in(smiles: str, extension: str) -> str:
     """Return one SMILES that represents a SMILES and its extension, as far as SMILES can.
 
-    Groups of stereocentres (`&1:`, `o1:`, `a:`, `r`) describe the sample (one enantiomer, a
-    mixture or unknown) and are ignored. RDKit reads other extensions: radicals, coordinate bonds
-    and wedges become part of the SMILES, positions and labels are dropped, and a polymer becomes
-    its repeat unit. A text that is too large or that RDKit cannot read is returned unchanged, so
-    that a featuriser refuses it.
+    Radicals, coordinate bonds, wedges and cis or trans bonds become part of the SMILES, as RDKit
+    reads them. What describes the sample or the drawing is ignored, see `losses`: groups of
+    stereocentres (`&1:`, `o1:`, `a:`, `r`), coordinates, labels. A SMILES that is too large or that
+    RDKit cannot read is returned unchanged, so that a featuriser refuses it.
 
     >>> worked_in("C[C@H](O)F", "|&1:1|"), worked_in("N[Cu]", "|C:0.0|")
     ('C[C@H](O)F', '[NH3]->[Cu]')
-    >>> worked_in("CCO", "|what|")
-    'CCO |what|'
+    >>> worked_in("*CO*", "|Sg:n:1,2::ht|")
+    Traceback (most recent call last):
+    ...
+    molsepnorm.errors.InvalidMolecule: the CXSMILES extension '|Sg:n:1,2::ht|' describes a polymer \
+or another bracketed group, which a model cannot read
+
+    Raises:
+        InvalidMolecule: as `losses`, or RDKit cannot read the extension.
     """
-    if _CERTAINTY.fullmatch(extension) or excess(smiles):
+    applied = _parts(extension).get(_APPLIED)
+    if applied is None or excess(smiles):
         return smiles
-    if len(extension) > MAX_CHARACTERS:
-        return f"{smiles} {extension}"
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(f"{smiles} {extension}")
-        if mol is not None:
+        if mol is None and Chem.MolFromSmiles(smiles) is None:
+            return smiles
+        # RDKit ignores atoms and bonds that do not exist
+        if mol is not None and max(applied) < max(mol.GetNumAtoms(), mol.GetNumBonds()):
             return Chem.MolToSmiles(mol)
-        return smiles if Chem.MolFromSmiles(smiles) is None else f"{smiles} {extension}"
+    raise InvalidMolecule(f"RDKit cannot read the CXSMILES extension {_short(extension)}")
+
+
+def _parts(extension: str) -> dict[str, list[int]]:
+    """Return the kinds of the parts in the order of the text, and the indices in each kind."""
+    if len(extension) > MAX_CHARACTERS:
+        raise InvalidMolecule(
+            f"a CXSMILES extension of {len(extension):,} characters; at most {MAX_CHARACTERS:,} "
+            "are supported"
+        )
+    names = list(_PARTS)
+    inner = extension[1:-1]
+    parts: dict[str, list[int]] = {}
+    position = 0
+    while position < len(inner):
+        part = _PART.match(inner, position)
+        if part is None:
+            raise _refusal(extension, _REFUSED.get(re.split(r"[:,]", inner[position:])[0]))
+        assert part.lastindex is not None
+        kind = names[part.lastindex - 1]
+        if kind == "atom labels":
+            labels = part[part.lastindex].strip("$").split(";")
+            if any(_VARIABLE_ATOM.fullmatch(label.strip()) for label in labels):
+                raise _refusal(extension, "an R group, an attachment point or a query atom")
+        indices = map(int, re.findall(r"\d+", part[part.lastindex].partition(":")[2]))
+        parts.setdefault(kind, []).extend(indices)
+        position = part.end()
+    return parts
+
+
+def _refusal(extension: str, what: str | None) -> InvalidMolecule:
+    if what is None:
+        return InvalidMolecule(f"unknown CXSMILES extension {_short(extension)}")
+    return InvalidMolecule(
+        f"the CXSMILES extension {_short(extension)} describes {what}, which a model cannot read"
+    )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdDepictor
 
-from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize.smiles import (
+    MAX_ATOMS,
+    MAX_RINGS,
+    Unwritten,
+    read_smiles,
+)
 
-__all__ = ["mol_to_smiles", "smiles_of"]
+__all__ = ["drawn", "mol_to_smiles", "smiles_of"]
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
@@ -30,6 +37,25 @@ def smiles_of(block: str) -> str:
     with rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block)
         return _as_drawn(block) if mol is None else mol_to_smiles(mol)
+
+
+def drawn(smiles: str, title: str = "") -> str:
+    """Return a molfile of a SMILES, drawn in two dimensions, with this title.
+
+    A SMILES that RDKit cannot read becomes a molfile without atoms. Molecules with more than 999
+    atoms or bonds become V3000.
+
+    >>> drawn("C1CC", "a ring").split("\\n")[3]
+    '  0  0  0  0  0  0  0  0  0  0999 V2000'
+    """
+    with rdBase.BlockLogs():
+        try:
+            mol = read_smiles(smiles)
+            rdDepictor.Compute2DCoords(mol)
+        except InvalidMolecule:
+            mol = Chem.Mol()
+        mol.SetProp("_Name", title)
+        return Chem.MolToMolBlock(mol)
 
 
 def mol_to_smiles(mol: Chem.Mol) -> str:

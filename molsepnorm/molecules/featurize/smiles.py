@@ -18,6 +18,7 @@ __all__ = [
     "canonical_smiles",
     "excess",
     "oriented_mol",
+    "read_smiles",
 ]
 
 MAX_ATOMS = 1000
@@ -64,8 +65,9 @@ def canonical_smiles(smiles: str) -> str:
     """Return RDKit's canonical isomeric SMILES, without isotopes and atom-map numbers.
 
     Deuterium becomes an implicit hydrogen. Salts and mixtures stay whole. Surrounding whitespace
-    is ignored. Text after the SMILES (a name, a CXSMILES extension) is refused instead of cut off:
-    it may change the molecule, and a space in the middle of a SMILES would go unnoticed.
+    is ignored. A CXSMILES extension is worked in, see `cxsmiles.worked_in`. Other text after the
+    SMILES, such as a name, is refused instead of cut off, since a space in the middle of a SMILES
+    would go unnoticed.
 
     >>> canonical_smiles(" OC[13CH3] "), canonical_smiles("[2H]C"), canonical_smiles("[Na+].[Cl-]")
     ('CCO', 'C', '[Cl-].[Na+]')
@@ -77,7 +79,8 @@ def canonical_smiles(smiles: str) -> str:
     Raises:
         InvalidMolecule: `smiles` is not a string (an empty cell of a table is None or NaN), is
             empty, contains whitespace, a non-ASCII character or the `~` of SMARTS, is too large
-            (see `excess`), or RDKit cannot read it; the message contains RDKit's reason.
+            (see `excess`), has an extension that no SMILES can express, or RDKit cannot read it;
+            the message contains RDKit's reason.
     """
     text = _one_token(smiles)
     with rdBase.BlockLogs():
@@ -93,6 +96,15 @@ def canonical_smiles(smiles: str) -> str:
         if cleared or "->" in text or "<-" in text:
             text = Chem.MolToSmiles(_read(text, CANONICAL))
         return text
+
+
+def read_smiles(smiles: str) -> Chem.Mol:
+    """Return the sanitised molecule as it is written, with isotopes and atom-map numbers.
+
+    Raises:
+        InvalidMolecule: as `canonical_smiles`.
+    """
+    return _read(_one_token(smiles))
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:
@@ -173,12 +185,20 @@ def excess(text: str) -> str | None:
 
 
 def _one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace, after checking its characters and size."""
+    """Return the SMILES without surrounding whitespace, after checking its characters and size.
+
+    The extension of a CXSMILES is worked in, see `cxsmiles`.
+    """
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
     if not text:
         raise InvalidMolecule(smiles.reason if isinstance(smiles, Unwritten) else "empty SMILES")
+    if text[-1] == "|":
+        from molsepnorm.molecules.featurize.cxsmiles import EXTENSION, worked_in
+
+        if extended := EXTENSION.fullmatch(text):
+            text = worked_in(*extended.groups())
     if reason := excess(text):
         raise InvalidMolecule(reason)
     if len(parts := text.split()) > 1:

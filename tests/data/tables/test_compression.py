@@ -66,6 +66,7 @@ def test_a_file_that_is_not_what_its_suffix_says(tmp_path, suffix):
         read_table(path)
 
 
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
 def test_damage_inside_never_goes_unseen(tmp_path, suffix):
     """A changed byte either has no effect or gives a clear error."""

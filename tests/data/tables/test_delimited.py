@@ -98,8 +98,8 @@ def test_files_that_are_not_tables_are_refused(text, message):
         _read(text)
 
 
-def test_a_file_that_is_not_utf_8_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_bytes("naïve\n1\n".encode("latin-1"))
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"na\x81ve\n1\n")
     with pytest.raises(DataError, match=r"x\.csv cannot be read as CSV: .*utf-8.*Save it as UTF-8"):
         read_table(tmp_path / "x.csv")
 

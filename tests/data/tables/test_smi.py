@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from molsepnorm.data.tables import locate, read_chunks, read_table
-from molsepnorm.errors import DataError
+from molsepnorm.errors import DataError, DataWarning
 
 
 def _read(tmp_path, text: str, **options) -> list[dict[str, str]]:
@@ -72,34 +72,42 @@ def test_under_a_header_with_tabs_surplus_cells_are_placed(tmp_path):
         _read(tmp_path, "#\nsmiles\ty\nC\t1\nCC\t1\t2\n")
 
 
-def test_other_bytes_than_utf_8(tmp_path):
+def test_latin_1_is_read_and_announced(tmp_path):
     (tmp_path / "x.smi").write_bytes("C naïve\n".encode("latin-1"))
+    with pytest.warns(DataWarning, match=r"x\.smi is not UTF-8.* Windows-1252.* 'ï'"):
+        assert read_table(tmp_path / "x.smi")["name"].tolist() == ["naïve"]
+
+
+def test_bytes_that_are_neither_utf_8_nor_windows_1252(tmp_path):
+    (tmp_path / "x.smi").write_bytes(b"C na\x81ve\n")
     with pytest.raises(DataError, match=r"x\.smi cannot be read as SMILES: .*Save it as UTF-8"):
         read_table(tmp_path / "x.smi")
 
 
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
 @pytest.mark.parametrize(
     ("line", "row"),
     [
-        ("C[C@H](O)F |&1:1| racemate", ("C[C@H](O)F", "racemate")),
-        ("C[C@H](O)F\t|o1:1,r|\ta name", ("C[C@H](O)F", "a name")),
-        ("OCC |r|", ("OCC", "")),
-        ("*C |$R one;$| with a label", ("*C", "with a label")),
-        ("N[Cu] |C:0.0| complex", ("[NH3]->[Cu]", "complex")),
+        ("C[C@H](O)F |&1:1| racemate", ("C[C@H](O)F |&1:1|", "racemate")),
+        ("C[C@H](O)F\t|o1:1,r|\ta name", ("C[C@H](O)F |o1:1,r|", "a name")),
+        ("OCC |r|", ("OCC |r|", "")),
+        ("*C |$R one;$| with a label", ("*C |$R one;$|", "with a label")),
+        ("N[Cu] |C:0.0| complex", ("N[Cu] |C:0.0|", "complex")),
         ("CCO |what|odd| x", ("CCO", "|what|odd| x")),
         ("CCO |unclosed name", ("CCO", "|unclosed name")),
-        ("C1CC |what| x", ("C1CC", "x")),
+        ("C1CC |what| x", ("C1CC |what|", "x")),
     ],
 )
 def test_an_extension_of_the_smiles_is_no_part_of_the_name(tmp_path, line, row):
     assert _read(tmp_path, f"C\n{line}\n")[1] == dict(zip(("smiles", "name"), row, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
 def test_an_extension_under_a_header_with_tabs(tmp_path):
     """As make-on-demand libraries are given out."""
     rows = _read(tmp_path, "smiles\tid\nC[C@H](O)F |&1:1|\tZ1\nCC\tZ2\nC |what|\tZ3\n")
     assert [tuple(row.values()) for row in rows] == [
-        ("C[C@H](O)F", "Z1"),
+        ("C[C@H](O)F |&1:1|", "Z1"),
         ("CC", "Z2"),
         ("C |what|", "Z3"),
     ]

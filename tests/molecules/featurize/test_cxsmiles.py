@@ -6,8 +6,9 @@ import pytest
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
-from molsepnorm.errors import InvalidMolecule
-from molsepnorm.molecules.featurize.cxsmiles import worked_in
+from molsepnorm.errors import DataWarning, InvalidMolecule
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.cxsmiles import announce_losses, worked_in
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 
@@ -22,7 +23,10 @@ def test_groups_of_stereocentres_do_not_change_the_molecule(extension):
         ("C[CH](O)F", "|(0,0,;1,0,;2,1,;2,-1,),wU:1.0|", "C[C@@H](O)F"),
         ("CC=CC", "|t:1|", "C/C=C/C"),
         ("N[Cu]", "|C:0.0|", "N->[Cu]"),
-        ("*CO", "|$R1;;$|", "*CO"),
+        ("*CO", "|$a label;;$|", "*CO"),
+        ("CC[O]", "|^1:2|", "CC[O]"),
+        ("CC.O", "|f:0.1,lp:2:2|", "CC.O"),
+        ("CCO", "|$_AV:;;5$,atomProp:0.a.b:1.c.d|", "CCO"),
         ("OCC", "|(0,0,;1,0,;2,1,)|", "CCO"),
     ],
 )
@@ -40,11 +44,73 @@ def test_the_result_equals_what_rdkit_writes():
         assert canonical_smiles(worked_in(plain, extension)) == canonical_smiles(smiles)
 
 
-def test_unreadable_text_is_returned_unchanged():
-    with pytest.raises(InvalidMolecule, match="whitespace inside"):
-        canonical_smiles(worked_in("CCO", "|what|"))
+@pytest.mark.parametrize("extension", ["|&1:1|", "|(0,0,;1,0,;2,1,),a:1|", "|t:0|", "|$a;;$|"])
+def test_every_featuriser_reads_cxsmiles(extension):
+    """As one cell of a table, with a blank before the extension."""
+    text = f" O[C@H](C)F {extension} "
+    assert canonical_smiles(text) == canonical_smiles("O[C@H](C)F")
+    for name in ("zinc", "ogb", "rich"):
+        (one,), (other,) = (featurize.get(name).many([each]) for each in (text, "O[C@H](C)F"))
+        assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
+        assert one.bonds.shape == other.bonds.shape
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "*CC* |$star_e;;;star_e$,Sg:n:1,2::ht|",
+            "an R group, an attachment point or a query",
+        ),
+        ("*CC* |Sg:n:1,2::ht|", "a polymer or another bracketed group"),
+        ("CCC |&1:1,Sg:n:1::ht|", "a polymer or another bracketed group"),
+        ("*CC |$_R1;;$|", "an R group, an attachment point or a query"),
+        ("*CC |$R12;;$|", "an R group, an attachment point or a query"),
+        ("CC* |$;;_AP1$|", "an R group, an attachment point or a query"),
+        ("*CC |RG:_R1={C}|", "an R group"),
+        ("*C.c1ccccc1 |m:0:2.3.4|", "variable attachment"),
+        ("OC1CCCC1 |LN:1:1.3.2.6|", "a link node"),
+        ("CCO |rb:0:*|", "a query"),
+        ("CCO |s:0:2|", "a query"),
+        ("CC.OC |H:1.0|", "a hydrogen bond"),
+    ],
+)
+def test_extensions_that_no_smiles_can_express_are_refused(text, reason):
+    with pytest.raises(InvalidMolecule, match=f"describes {reason}( atom)?, which a model"):
+        canonical_smiles(text)
+
+
+@pytest.mark.parametrize("extension", ["|what|", "|zz:1|", "|&1|", "|&1:1,what|", "|&1:1,|"])
+def test_unknown_extensions_are_refused(extension):
+    with pytest.raises(InvalidMolecule, match="unknown CXSMILES extension"):
+        canonical_smiles(f"CCO {extension}")
+
+
+def test_errors_name_the_smiles_or_the_extension():
     with pytest.raises(InvalidMolecule, match="unclosed ring"):
-        canonical_smiles(worked_in("C1CC", "|what|"))
+        canonical_smiles("C1CC |C:0.0|")
+    with pytest.raises(InvalidMolecule, match=r"RDKit cannot read the CXSMILES extension '\|C:7"):
+        canonical_smiles("CCO |C:77.77|")
+    with pytest.raises(InvalidMolecule, match="whitespace inside"):
+        canonical_smiles("CCO |r| a name")
+
+
+def test_losses_are_announced_once():
+    said: set[str] = set()
+    with pytest.warns(DataWarning) as warned:
+        announce_losses(["CC", "CCO |r|", "CC |(0,0,;1,0,),r|", "C |what|"], "x.csv", said)
+        announce_losses(["CCO |&1:1|"], "x.csv", said)
+    assert [str(each.message) for each in warned] == [
+        "x.csv: the enhanced stereochemistry of CXSMILES, such as '|r|', is not read by the model",
+        "x.csv: the coordinates of CXSMILES, such as '|(0,0,;1,0,),r|', are not read by the model",
+    ]
+
+
+def test_a_drawing_with_many_digits_is_not_too_large():
+    """The positions do not count as ring closures."""
+    mol = Chem.MolFromSmiles("C" * 400)
+    rdDepictor.Compute2DCoords(mol)
+    assert canonical_smiles(Chem.MolToCXSmiles(mol)) == "C" * 400
 
 
 def test_text_that_is_too_large_is_returned_unchanged(monkeypatch):

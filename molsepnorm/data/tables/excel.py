@@ -1,0 +1,168 @@
+"""Excel workbooks (.xlsx, .xlsm) as tables of text."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from molsepnorm.data.tables.formats import OLD_EXCEL, format_of, open_decompressed
+from molsepnorm.errors import ConfigError, DataError, warn_of_data
+
+__all__ = ["read_excel"]
+
+_BLOCK = 1 << 20
+Row = tuple[Any, ...]
+
+
+def read_excel(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+    """Yield the first sheet of a workbook in pieces; the index of a row is its number, less 2.
+
+    The first row that is not blank is the header. Numbers become text with the digits needed to
+    read them back (1.0 is "1"), booleans "true" and "false", dates ISO dates; a formula is its
+    stored value. Blank rows at the end are left out; others are rows of blank cells. A warning
+    names the sheet if there are several. `smiles_column` has no effect.
+
+    Raises:
+        ConfigError: openpyxl is not installed.
+        DataError: the file is no workbook, has a password, or is damaged; a row has more cells than
+            the header; or a formula has no stored value.
+    """
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError:
+        raise ConfigError(
+            f"{name} is an Excel workbook: save it as CSV, or install the extra that reads it: "
+            "pip install molsepnorm[excel]"
+        ) from None
+    if packing := format_of(path).packing:
+        raise DataError(f"{name} is an Excel workbook inside {packing}: decompress it first")
+    with open_decompressed(path, name) as file:
+        if reason := _no_workbook(file.read(8)):
+            raise DataError(f"{name} is not an Excel workbook: {reason}")
+        try:
+            table = _rows(openpyxl, path, name)
+            first = next(table, None)
+            if first is None:
+                return
+            columns = [
+                str(cell) if cell is not None else f"Unnamed: {number}"
+                for number, cell in enumerate(first[1])
+            ]
+            while piece := _next(table, rows):
+                yield pd.DataFrame(
+                    [_cells(row, len(columns), f"{name}, row {number}") for number, row in piece],
+                    index=[number - 2 for number, _ in piece],
+                    columns=pd.Index(columns, dtype=object),
+                    dtype=object,
+                )
+        except DataError:
+            raise
+        except Exception as error:  # openpyxl raises errors of many types for damaged files
+            raise DataError(
+                f"{name} cannot be read as an Excel workbook: {error}. It is damaged or cut off: "
+                "copy it again, or save the table as CSV"
+            ) from None
+
+
+def _no_workbook(start: bytes) -> str | None:
+    """Return the reason why a file that begins like this is no workbook, or None."""
+    if start.startswith(OLD_EXCEL):
+        return (
+            "it has a password, or is an older .xls file. Save it as .xlsx without a password, or "
+            "as CSV"
+        )
+    if not start.startswith(b"PK"):
+        return "if it is text, end its name with .csv"
+    return None
+
+
+def _rows(openpyxl: Any, path: Path, name: str) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of the first sheet with their numbers, without blank cells at their ends."""
+    with warnings.catch_warnings():  # about styles and other parts that are not read
+        warnings.simplefilter("ignore", UserWarning)
+        sheets = [_sheet(openpyxl, path, data_only=True)]
+        if _has_formulas(path):
+            sheets.append(_sheet(openpyxl, path, data_only=False))
+    titles = sheets[0].parent.sheetnames
+    if len(titles) > 1:
+        warn_of_data(
+            f"{name} has {len(titles)} sheets ({', '.join(titles[:5])}"
+            f"{', …' if len(titles) > 5 else ''}): '{sheets[0].title}' is read"
+        )
+    blank: list[tuple[int, Row]] = []
+    started = False
+    iterators = [sheet.iter_rows(values_only=True) for sheet in sheets]
+    for number, versions in enumerate(zip(*iterators, strict=True), 1):
+        row = versions[0]
+        for column, (value, formula) in enumerate(zip(row, versions[-1], strict=True)):
+            if value is None and formula is not None:
+                raise DataError(
+                    f"{name}, row {number}, cell {column + 1} is a formula without a stored value: "
+                    "open the workbook in Excel or LibreOffice and save it"
+                )
+        while row and row[-1] in (None, ""):
+            row = row[:-1]
+        if row:
+            yield from blank
+            blank, started = [], True
+            yield number, row
+        elif started:
+            blank.append((number, ()))
+
+
+def _sheet(openpyxl: Any, path: Path, data_only: bool) -> Any:
+    book = openpyxl.load_workbook(path, read_only=True, data_only=data_only)
+    if not book.worksheets:
+        raise ValueError("it has no sheet with cells")
+    sheet = book.worksheets[0]
+    sheet.reset_dimensions()  # some programs write wrong ones, which would cut off rows
+    return sheet
+
+
+def _has_formulas(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.namelist():
+            if entry.startswith("xl/worksheets/") and entry.endswith(".xml"):
+                with archive.open(entry) as file:
+                    before = b""
+                    while block := file.read(_BLOCK):
+                        if b"<f>" in before + block or b"<f " in before + block:
+                            return True
+                        before = block[-3:]
+    return False
+
+
+def _next(table: Iterator[tuple[int, Row]], rows: int) -> list[tuple[int, Row]]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
+        return list(islice(table, rows))
+
+
+def _cells(row: Row, width: int, where: str) -> list[str]:
+    if len(row) > width:
+        raise DataError(
+            f"{where} has {len(row)} cells where {width} are expected: every column needs a cell "
+            "in the header"
+        )
+    return [*map(_text, row), *[""] * (width - len(row))]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime):
+        whole = value.isoformat(sep=" ")
+        return whole.removesuffix(" 00:00:00")
+    return str(value)

@@ -1,0 +1,72 @@
+"""Formats of tables that are written, by the name of the file."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+from pathlib import Path
+
+from molsepnorm.errors import ConfigError, StorageError
+
+__all__ = ["FORMATS", "check_embeddings_output", "check_output"]
+
+FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
+"""Ends of the names of files that can be written."""
+
+_MODULES = {
+    ".parquet": ("pyarrow", "pip install molsepnorm[parquet]"),
+    ".xlsx": ("openpyxl", "pip install molsepnorm[excel]"),
+}
+_ALIASES = {".pq": ".parquet"}
+
+
+def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
+    """Return the format of a file by its name, one of `formats`, after checking that it can be
+    written.
+
+    A pipe or a device without such a name is CSV.
+
+    Raises:
+        ConfigError: the name has another end, or the library that writes the format is missing.
+        StorageError: there is a folder of this name.
+    """
+    if output.is_dir():
+        raise StorageError(f"cannot write {output}: there is a folder of that name")
+    suffixes = output.suffixes
+    packed = suffixes[-1:] == [".gz"] or suffixes[-1:] == [".GZ"]
+    suffix = "".join(suffixes[-2:] if packed else suffixes[-1:]).lower()
+    suffix = _ALIASES.get(suffix, suffix)
+    if suffix not in formats:
+        if output.exists() and not output.is_file():
+            return ".csv"
+        raise ConfigError(
+            f"{output}: the end of the name chooses the format of the table, and should be one of "
+            f"{', '.join(formats)}"
+        )
+    if suffix in _MODULES:
+        module, install = _MODULES[suffix]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise ConfigError(
+                f"{output} can be written only with {module}, which is not installed: {install}, "
+                "or end the name with .csv"
+            ) from None
+    return suffix
+
+
+def check_embeddings_output(output: Path, atoms: bool) -> str:
+    """Return the format of a file of embeddings, after checking that it can be written.
+
+    Raises:
+        ConfigError: as `check_output`; SDF and Excel have no embeddings. Or a CSV or TSV should
+            hold the embeddings of atoms.
+        StorageError: there is a folder of this name.
+    """
+    suffix = check_output(output, [each for each in FORMATS if each[:4] not in (".sdf", ".xls")])
+    if suffix != ".parquet" and atoms:
+        raise ConfigError(
+            f"{output}: a CSV or TSV has no lists for the embeddings of atoms: end the name with "
+            ".parquet"
+        )
+    return suffix

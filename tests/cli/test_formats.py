@@ -1,0 +1,132 @@
+"""The formats of tables through the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import openpyxl
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.tasks import Target, Task
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("formats") / "model"
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, max_path_length=3)
+        task = Task((Target("y", "regression"),), "mae")
+        PropertyModel(Graphormer(config), "zinc", task).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["predict", "embed"])
+def test_other_names_are_refused_before_the_model_is_read(refused, tmp_path, command):
+    """Even a model that does not exist."""
+    message = refused(command, "--model", tmp_path / "no", "--smiles", "C", "-o", "out.docx")
+    assert "out.docx: the end of the name chooses the format" in message
+    assert ".csv, .csv.gz, .tsv" in message
+
+
+def test_a_workbook_with_another_name_of_the_smiles_becomes_an_sdf(run, model, tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["ID", "Canonical SMILES"], ["x1", "CCO"], ["x2", "CC |&1:0|"], ["x3", "C1CC"]):
+        book.active.append(row)
+    book.save(tmp_path / "in.xlsx")
+    given = ("--model", model, "-i", tmp_path / "in.xlsx", "--processes", "1")
+    result = run("predict", *given, "-o", tmp_path / "out.sdf")
+    assert result.exit_code == 0, result.output
+    for part in (
+        "in.xlsx: the column 'Canonical SMILES' is read as the column of SMILES",
+        "in.xlsx: the enhanced stereochemistry of CXSMILES, such as '|&1:0|', is not read",
+        "3 rows to ",
+        "1 could not be predicted",
+    ):
+        assert result.stderr.count(part) == 1
+    mols = list(Chem.SDMolSupplier(str(tmp_path / "out.sdf")))
+    assert [mol.GetProp("ID") for mol in mols] == ["x1", "x2", "x3"]
+    assert mols[1].GetProp("Canonical SMILES") == "CC |&1:0|"
+    assert [mol.GetNumAtoms() for mol in mols] == [3, 2, 0]
+    assert run("predict", *given, "-o", tmp_path / "out.csv").exit_code == 0
+    table = pd.read_csv(tmp_path / "out.csv")
+    assert list(table.columns) == ["ID", "Canonical SMILES", "y_pred", "error"]
+    assert float(mols[0].GetProp("y_pred")) == table["y_pred"][0]
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_smiles_with_extensions_from_the_command_line_and_standard_input(model, option):
+    command = [sys.executable, "-m", "molsepnorm", "predict", "--model", str(model)]
+    command += ["--smiles", "C[C@H](O)F |&1:1|"] if option else []
+    stdin = None if option else "SMILES,id\nC[C@H](O)F |&1:1|,1\n*C |$R1;$|,2\n"
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert rows[0]["y_pred"]
+    assert done.stderr.count("enhanced stereochemistry of CXSMILES") == 1
+    assert "Traceback" not in done.stderr
+    if not option:
+        assert list(rows[0]) == ["SMILES", "id", "y_pred", "error"]
+        assert "describes an R group" in rows[1]["error"]
+
+
+def test_training_reads_a_german_table(run, tiny, write_table, tmp_path):
+    """Semicolons, decimal commas, Latin-1 and SMILES in capitals."""
+    path = write_table(tmp_path / "x.csv", y=["0.5", "1.25", "12.75"], note=["groß"])
+    text = path.read_text().replace(",", ";").replace(".", ",").replace("smiles", "SMILES")
+    path.write_bytes(text.encode("cp1252"))
+    given = ("--targets", "y", "--from", "none", "--no-baseline", "--output", tmp_path / "run")
+    result = run("train", "--data", path, *given, *tiny)
+    assert result.exit_code == 0, result.output
+    for part in ("decimal commas", "Windows-1252", "'SMILES' is read as the column of SMILES"):
+        assert result.stderr.count(part) == 1
+    shown = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
+    assert set(shown["y"]) <= {0.5, 1.25, 12.75}
+
+
+def test_numbers_with_two_meanings_stop_training_and_the_check(run, refused, tiny, tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f"{'C' * (row % 9 + 1)}O;1,{row:03}" for row in range(100, 130)]
+    path.write_text("\n".join(["smiles;y", *rows]) + "\n")
+    message = "column 'y': '1,100' may be 1.100 or 1100"
+    for targets in ((), ("--targets", "y")):
+        assert message in refused("train", "--data", path, *targets, *tiny, code=1)
+    assert message in refused(
+        "data", "check", path, "--targets", "y", "--fix", tmp_path / "fixed.csv", code=1
+    )
+    assert not (tmp_path / "fixed.csv").exists()
+    report = json.loads(run("data", "check", path, "--json").stdout)
+    assert message in json.dumps(report, ensure_ascii=False)
+
+
+def test_quoted_decimal_commas_between_commas_are_not_classes(refused, tiny, tmp_path):
+    path = tmp_path / "x.csv"
+    rows = [f'{"C" * (row % 9 + 1)}O,"{row % 3},5"' for row in range(30)]
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    message = refused("train", "--data", path, "--targets", "y", *tiny, code=1)
+    assert "'0,5' is not a number" in message
+
+
+def test_the_cleaned_copy_keeps_the_name_of_the_column(ok, tmp_path):
+    (tmp_path / "x.csv").write_text("Smiles,y\nCCO,1\nOCC,1\nCC,2\n")
+    ok("data", "check", tmp_path / "x.csv", "--fix", tmp_path / "fixed.csv")
+    assert (tmp_path / "fixed.csv").read_text() == "Smiles,y\nCCO,1\nCC,2\n"
+
+
+def test_two_columns_of_smiles_are_named(refused, model, tmp_path):
+    (tmp_path / "x.csv").write_text("SMILES,canonical_smiles\nC,C\n")
+    message = refused("predict", "--model", model, "-i", tmp_path / "x.csv")
+    assert (
+        "'SMILES' and 'canonical_smiles' may be meant: choose one with --smiles-column" in message
+    )

@@ -1,0 +1,146 @@
+"""Excel workbooks as tables of text."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import sys
+from contextlib import suppress
+
+import openpyxl
+import pytest
+
+from molsepnorm.data.tables import locate, read_chunks, read_table, require_clear
+from molsepnorm.errors import ConfigError, DataError, DataWarning
+
+
+def _write(path, *rows, **more_sheets):
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for title, sheet in more_sheets.items():
+        book.create_sheet(title).append(sheet)
+    book.save(path)
+    return path
+
+
+def test_cells_become_text_that_reads_back(tmp_path):
+    """Numbers, text that looks like numbers, booleans and dates."""
+    row = ["CCO", 0.1, 7, 7.0, "007", True, datetime.datetime(2021, 5, 3), None, "=a", 1e-7]
+    names = ["smiles", "a", "b", "c", "d", "e", "f", "g", "h", "i"]
+    book = openpyxl.Workbook()
+    book.active.append(names)
+    book.active.append(row)
+    book.active["I2"].data_type = "s"  # text, not a formula
+    book.save(tmp_path / "x.xlsx")
+    table = read_table(tmp_path / "x.xlsx")
+    assert list(table.columns) == names
+    assert table.iloc[0].tolist() == [
+        *("CCO", "0.1", "7", "7", "007", "true", "2021-05-03", "", "=a", "1e-07")
+    ]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_locate_gives_the_row_of_the_sheet(tmp_path, rows):
+    """Blank rows before the header and between rows count; those at the end are left out."""
+    path = _write(
+        tmp_path / "x.xlsx", [], ["smiles", "y"], ["C", 1], [], ["CC", 2], [None, None], ["", ""]
+    )
+    pieces = list(read_chunks(path, rows=rows))
+    found = [(locate(path, i), s) for piece in pieces for i, s in piece["smiles"].items()]
+    assert found == [(f"{path}, row 3", "C"), (f"{path}, row 4", ""), (f"{path}, row 5", "CC")]
+
+
+def test_several_sheets_are_announced(tmp_path):
+    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"], raw=["other"])
+    with pytest.warns(DataWarning, match=r"x\.xlsx has 2 sheets \(Sheet, raw\): 'Sheet' is read"):
+        assert read_table(path)["smiles"].tolist() == ["C"]
+
+
+def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
+    """Some programs write that a sheet has one cell."""
+    import zipfile
+
+    path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", 2])
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "y.xlsx", "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            assert name != "xl/worksheets/sheet1.xml" or b'ref="A1:B3"' in data
+            new.writestr(name, data.replace(b'ref="A1:B3"', b'ref="A1"'))
+    assert read_table(tmp_path / "y.xlsx")["y"].tolist() == ["1", "2"]
+
+
+def test_a_formula_is_its_stored_value(tmp_path):
+    """A formula without one would silently be blank."""
+    path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", "=1+1"])
+    with pytest.raises(DataError, match=r"x\.xlsx, row 3, cell 2 is a formula without a stored"):
+        read_table(path)
+
+
+def test_a_row_with_more_cells_than_the_header(tmp_path):
+    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"], ["CC", 1])
+    with pytest.raises(DataError, match=r"x\.xlsx, row 3 has 2 cells where 1 are expected"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("rows", [[], [["smiles", "y"]]])
+def test_a_sheet_without_rows(tmp_path, rows):
+    with pytest.raises(DataError, match=r"x\.xlsx has no rows below its header"):
+        read_table(_write(tmp_path / "x.xlsx", *rows))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"smiles,y\nC,1\n", r"x\.xlsx is not an Excel workbook: if it is text, end its name with"),
+        (b"", r"x\.xlsx is not an Excel workbook: if it is text"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "has a password, or is an older .xls"),
+        (b"PK\3\4" + bytes(100), r"x\.xlsx cannot be read as an Excel workbook: .*damaged or cut"),
+    ],
+)
+def test_files_that_are_no_workbooks(tmp_path, content, message):
+    (tmp_path / "x.xlsx").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "x.xlsx")
+
+
+def test_a_workbook_that_is_cut_off_or_damaged(tmp_path):
+    data = _write(tmp_path / "x.xlsx", ["smiles", "y"], *[["C", i] for i in range(99)]).read_bytes()
+    for size in range(4, len(data) - 1, len(data) // 9):
+        (tmp_path / "x.xlsx").write_bytes(data[:size])
+        with pytest.raises(DataError, match="cannot be read as an Excel workbook"):
+            read_table(tmp_path / "x.xlsx")
+    for place in range(30, len(data), len(data) // 40):
+        (tmp_path / "x.xlsx").write_bytes(
+            data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
+        )
+        with suppress(DataError):
+            assert read_table(tmp_path / "x.xlsx")["y"].tolist() == [str(i) for i in range(99)]
+
+
+def test_workbooks_under_another_name(tmp_path):
+    data = _write(tmp_path / "x.xlsx", ["smiles"], ["C"]).read_bytes()
+    for name, content in (("x.csv", data), ("x.xls", b"\xd0\xcf\x11\xe0" + bytes(100))):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=r"is not text; it looks like an Excel workbook"):
+            read_table(tmp_path / name)
+
+
+def test_without_openpyxl_the_message_names_the_extra(tmp_path, monkeypatch):
+    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"])
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ConfigError, match=r"save it as CSV, or .* pip install molsepnorm\[excel\]"):
+        read_table(path)
+    monkeypatch.undo()
+    importlib.import_module("openpyxl")
+
+
+def test_decimal_commas_in_text_cells(tmp_path):
+    """Numbers of a workbook are exact, so that their points never group thousands."""
+    path = _write(
+        tmp_path / "x.xlsx", ["smiles", "y", "z"], ["C", "0,5", 1.234], ["CC", "1,234", 950]
+    )
+    with pytest.warns(DataWarning, match="column 'y': decimal commas are read as points"):
+        table = read_table(path)
+    assert table[["y", "z"]].to_numpy().tolist() == [["0.5", "1.234"], ["1.234", "950"]]
+    require_clear(table, ["y", "z"], path)

@@ -1,0 +1,49 @@
+"""The column of SMILES under another name, and text in Latin-1."""
+
+from __future__ import annotations
+
+import pytest
+
+from molsepnorm.data.tables import names_in_file, read_chunks, read_table
+from molsepnorm.errors import ConfigError, DataWarning
+
+
+@pytest.mark.parametrize(
+    "name", ["SMILES", "Smiles", "canonical_smiles", "Canonical SMILES", "CanonicalSMILES"]
+)
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_another_name_of_the_column_is_announced(tmp_path, name, separator):
+    (tmp_path / "x.csv").write_text(f"id{separator}{name}{separator}a\n1{separator}CCO\n")
+    with pytest.warns(DataWarning, match=rf"the column '{name}' is read as the column of SMILES"):
+        table = read_table(tmp_path / "x.csv")
+    assert list(table.columns) == ["id", "smiles", "a"]
+    assert table["smiles"].tolist() == ["CCO"]
+    assert names_in_file(table) == ["id", name, "a"]
+
+
+def test_two_such_columns_are_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("SMILES,Canonical SMILES\nC,C\n")
+    message = "no column 'smiles', and 'SMILES' and 'Canonical SMILES' may be meant: choose one"
+    with pytest.raises(ConfigError, match=message):
+        read_table(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [("smiles,SMILES", "smiles"), ("SMILES,a", "b"), ("my smiles,a", "smiles")],
+)
+def test_other_columns_keep_their_names(tmp_path, header, wanted):
+    (tmp_path / "x.csv").write_text(f"{header}\nC,1\n")
+    (chunk,) = read_chunks(tmp_path / "x.csv", smiles_column=wanted)
+    assert list(chunk.columns) == names_in_file(chunk) == header.split(",")
+
+
+def test_latin_1_is_read_and_announced_once(tmp_path):
+    """Names and cells, in several pieces."""
+    text = "smiles,Aktivität µM\n" + "C,größer €\n" * 30
+    (tmp_path / "x.csv").write_bytes(text.encode("cp1252"))
+    with pytest.warns(DataWarning) as warned:
+        pieces = list(read_chunks(tmp_path / "x.csv", rows=10))
+    (message,) = (str(each.message) for each in warned if each.category is DataWarning)
+    assert "x.csv is not UTF-8: its letters are read as Windows-1252" in message
+    assert {cell for piece in pieces for cell in piece["Aktivität µM"]} == {"größer €"}

@@ -1,0 +1,237 @@
+"""Predictions in every format: the same values, unchanged cells, and no formulas."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import openpyxl
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem
+
+from molsepnorm.data.tables import read_table
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.files import tables
+from molsepnorm.files.tables import FORMATS, check_embeddings_output, check_output
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict import Predictor, output, predict_rows
+from molsepnorm.predict.output import open_table
+from molsepnorm.tasks import Target, Task
+
+ROWS = {
+    "name": ["a", "=b", "Größe", "", "d", "two\nlines"],
+    "smiles": ["CCO", "C1CC", "F/C=C/[C@@H](C)N", "", "[13CH4]", "C[C@H](O)F |&1:1|"],
+    "note": ["=1+1", "+2", "-3", "@SUM(A1)", "007", "0.5"],
+    "odd <name>": ["$$$$", "> <x>", "1,5", '"q"', "#N/A", "\ttab"],
+}
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = GraphormerConfig(
+            layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=4
+        )
+        targets = (Target("y", "regression"), Target("k", "multiclass", classes=("=1", "b", "c")))
+        return Predictor(PropertyModel(Graphormer(config), "zinc", Task(targets, "mae")))
+
+
+def _predict(predictor: Predictor, out: Path | io.StringIO) -> tuple[int, int]:
+    with pytest.warns(UserWarning, match="enhanced stereochemistry"):
+        return predict_rows(predictor, [ROWS], out, smiles_column="smiles", source="rows")
+
+
+@pytest.fixture(scope="module")
+def expected(predictor: Predictor) -> list[dict[str, str]]:
+    text = io.StringIO()
+    assert _predict(predictor, text) == (6, 2)
+    return list(csv.DictReader(io.StringIO(text.getvalue())))
+
+
+def _texts(path: Path) -> list[dict[str, str]]:
+    return read_table(path).to_dict("records")
+
+
+def _numbers(rows: list[dict[str, str]]) -> list[dict[str, float | str]]:
+    columns = ("y_pred", "k_prob_=1", "k_prob_b", "k_prob_c")
+    return [{c: float(row[c]) if row[c] else "" for c in columns} for row in rows]
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
+def test_every_format_has_the_same_values(predictor, expected, tmp_path, suffix):
+    path = tmp_path / f"out.x{suffix}"
+    assert _predict(predictor, path) == (6, 2)
+    found = _texts(path)
+    shown = {"odd (name)": "odd <name>"} if ".sdf" in suffix else {}
+    found = [{shown.get(name, name): cell for name, cell in row.items()} for row in found]
+    assert _numbers(found) == _numbers(expected)
+    for row, right in zip(found, expected, strict=True):
+        assert set(row) == set(right)
+        for name in ("k_pred", "error", "note"):
+            assert row[name] == right[name]
+        if ".sdf" in suffix:
+            assert row["name"] == right["name"].replace("\n", " ")
+            assert row["odd <name>"].strip() == right["odd <name>"].strip()
+        else:
+            assert row == {**right, **{name: row[name] for name in _numbers([row])[0]}}
+
+
+def test_numbers_are_numbers_in_parquet_and_excel(predictor, expected, tmp_path):
+    for suffix, read in ((".parquet", pd.read_parquet), (".xlsx", pd.read_excel)):
+        _predict(predictor, tmp_path / f"x{suffix}")
+        column = read(tmp_path / f"x{suffix}")["y_pred"]
+        assert column.dtype == "float64"
+        assert column.isna().tolist() == [not row["y_pred"] for row in expected]
+
+
+def test_excel_has_no_formulas_and_keeps_text(predictor, tmp_path):
+    """A cell of user text that begins with = would run when the workbook is opened."""
+    _predict(predictor, tmp_path / "x.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "x.xlsx").active
+    cells = {cell.value: cell.data_type for row in sheet.iter_rows() for cell in row}
+    assert "f" not in cells.values()
+    for text in ("=1+1", "+2", "@SUM(A1)", "=b", "007", "#N/A", "1,5"):
+        assert cells[text] in ("s", "inlineStr")
+    assert cells[-3] == "n"  # the shortest text of a number
+    assert cells[0.5] == "n"
+
+
+def test_structures_names_and_order_of_an_sdf(predictor, tmp_path):
+    _predict(predictor, tmp_path / "x.sdf")
+    mols = list(Chem.SDMolSupplier(str(tmp_path / "x.sdf")))
+    assert [mol.GetProp("_Name") for mol in mols] == [*("a", "=b", "Größe", "", "d", "two lines")]
+    right = [text.split(" ")[0] for text in ROWS["smiles"]]
+    right[1] = right[3] = ""  # invalid: a record without atoms
+    assert [Chem.MolToSmiles(mol) for mol in mols] == [
+        Chem.MolToSmiles(Chem.MolFromSmiles(text)) for text in right
+    ]
+    assert mols[0].GetConformer().Is3D() is False
+    assert mols[0].GetConformer().GetPositions().any()
+    assert mols[1].GetProp("smiles") == "C1CC"
+    assert "unclosed ring" in mols[1].GetProp("error")
+    assert mols[3].GetProp("error") == "empty SMILES"
+
+
+def test_a_molecule_that_cannot_be_kekulised_or_is_large_is_written():
+    from molsepnorm.molecules.featurize.sdf import drawn, smiles_of
+
+    for text in ("C" * 990, "N->[Cu]", "[Na+].[Cl-]", "c1ccc2c(c1)[nH]cc2", "*CC", "[2H]C"):
+        assert Chem.CanonSmiles(smiles_of(drawn(text))) == Chem.CanonSmiles(text)
+    assert smiles_of(drawn("C" * 2000)) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["x.xls", "x.txt", "x", "x.csv.zip", "x.parquet.gz", "x.smi", "x.gz"]
+)
+def test_other_names_are_refused_with_the_list(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"should be one of \.csv, \.csv\.gz, .*\.xlsx$"):
+        check_output(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("x.CSV", ".csv"), ("a.b.Sdf.GZ", ".sdf.gz"), ("x.pq", ".parquet"), ("x.1.tsv", ".tsv")],
+)
+def test_upper_case_and_other_points_do_not_matter(name, suffix):
+    assert check_output(Path(name)) == suffix
+
+
+def test_a_device_is_csv():
+    assert check_output(Path("/dev/null")) == ".csv"
+
+
+@pytest.mark.parametrize("name", ["x.sdf", "x.xlsx"])
+def test_embeddings_have_fewer_formats(name):
+    with pytest.raises(ConfigError, match=r"one of \.csv, \.csv\.gz, \.tsv, \.tsv\.gz, \.parquet$"):
+        check_embeddings_output(Path(name), atoms=False)
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".xlsx", "openpyxl"), (".parquet", "pyarrow")])
+def test_a_missing_library_is_named_with_its_extra(monkeypatch, suffix, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    extra = {"openpyxl": "excel", "pyarrow": "parquet"}[module]
+    with pytest.raises(ConfigError, match=rf"with {module}, .*: pip install molsepnorm\[{extra}\]"):
+        check_output(Path(f"x{suffix}"))
+    assert tables.check_output(Path("x.csv")) == ".csv"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(b"earlier")
+    with pytest.raises(DataError, match="rows, line 2: RDKit cannot read 'C1CC'"):
+        predict_rows(
+            predictor,
+            [{"smiles": ["C", "C1CC"]}],
+            path,
+            smiles_column="smiles",
+            source="rows",
+            on_invalid="fail",
+        )
+    assert path.read_bytes() == b"earlier"
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def _write(path: Path, columns: list[str], *rows: list[str]) -> None:
+    with open_table(path, columns, (), 0) as write:
+        for row in rows:
+            write(row)
+
+
+def test_limits_of_a_sheet(tmp_path, monkeypatch):
+    """Excel would cut off such cells and rows."""
+    path = tmp_path / "x.xlsx"
+    with pytest.raises(DataError, match=r"row 2: a text of 32,768 characters"):
+        _write(path, ["smiles"], ["C" * 32_768])
+    monkeypatch.setattr(output, "_EXCEL_ROWS", 3)
+    with pytest.raises(DataError, match="a sheet has at most 3 rows"):
+        _write(path, ["smiles"], ["C"], ["C"], ["C"])
+    monkeypatch.setattr(output, "_EXCEL_COLUMNS", 1)
+    with pytest.raises(ConfigError, match="2 columns; a sheet has at most 1"):
+        _write(path, ["a", "b"])
+
+
+def test_characters_that_xml_cannot_hold(tmp_path):
+    _write(tmp_path / "x.xlsx", ["smiles", "a\x01"], ["C", "\x00b\ufffe"])
+    assert read_table(tmp_path / "x.xlsx").to_dict("records") == [
+        {"smiles": "C", "a\ufffd": "\ufffdb\ufffd"}
+    ]
+
+
+def test_parquet_needs_distinct_columns(tmp_path):
+    with pytest.raises(ConfigError, match="several columns called 'a', which Parquet files cannot"):
+        _write(tmp_path / "x.parquet", ["smiles", "a", "a"])
+
+
+@pytest.mark.parametrize("count", [0, 1, output._ROWS, output._ROWS + 1])
+def test_row_groups_of_parquet(tmp_path, count):
+    with open_table(tmp_path / "x.parquet", ["smiles", "y"], {"y"}, 0) as write:
+        for row in range(count):
+            write(["C", str(row)])
+    assert pd.read_parquet(tmp_path / "x.parquet")["y"].tolist() == list(range(count))
+
+
+def test_rows_are_written_as_they_come(tmp_path):
+    """Memory does not grow with the table: the compressed file grows before the block ends."""
+    path = tmp_path / "x.sdf"
+    with open_table(path, ["smiles"], (), 0) as write:
+        for _ in range(200):
+            write(["CCO"])
+        (scratch,) = tmp_path.iterdir()
+        assert scratch.stat().st_size > 10_000
+
+
+def test_compressed_files_depend_on_the_content_only(tmp_path):
+    for name in ("a.csv.gz", "b.csv.gz"):
+        _write(tmp_path / name, ["smiles"], ["C"])
+    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()).split() == [b"smiles", b"C"]
