@@ -28,6 +28,7 @@ __all__ = [
     "ModelError",
     "MolsepnormError",
     "StorageError",
+    "counted",
     "did_you_mean",
     "prefixed",
     "require_several",
@@ -87,6 +88,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {', '.join(known)}."
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun, for a message.
+
+    >>> counted(1, "row"), counted(0, "row"), counted(1200, "class")
+    ('1 row', '0 rows', '1,200 classes')
+    """
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def require_several(values: object, name: str) -> None:

@@ -51,7 +51,7 @@ def embed(
     """
     check_sources(smiles, source)
     with stop_on_signal(lambda: False):
-        predictor = load_predictor(model_folder, device, processes, precision)
+        predictor = load_predictor([model_folder], device, processes, precision)
         from molsepnorm.predict import embed_rows
 
         name, chunks = molecules_of(smiles, source, smiles_column)

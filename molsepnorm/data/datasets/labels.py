@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
-from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
@@ -290,8 +290,8 @@ def _transform(
         rows = np.flatnonzero(values <= 0)
         raise DataError(
             f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
-            f"{transform.scale} needs. {len(rows):,} such cell(s) in this column; use numbers "
-            "above 0, or empty cells"
+            f"{transform.scale} needs. {counted(len(rows), 'such cell')} in this column; use "
+            "numbers above 0, or empty cells"
         )
     values[:] = transform.forward(values)
 
@@ -338,7 +338,7 @@ def _numbers(table: Columns, name: str, expected: str) -> np.ndarray:
     if column.first_bad is not None:
         row, text = column.first_bad
         raise DataError(
-            f"{table.cell(row, name)}: '{text}' is not a number. {column.bad} such cell(s) in this "
-            f"column; {expected}"
+            f"{table.cell(row, name)}: '{text}' is not a number. "
+            f"{counted(column.bad, 'such cell')} in this column; {expected}"
         )
     return column.numbers()

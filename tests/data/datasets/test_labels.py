@@ -272,7 +272,7 @@ def test_numbers_are_read_as_python_reads_them(numbers):
 @pytest.mark.parametrize("kind", [None, "regression", "binary"])
 def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
     """1e39 is a number that single precision, in which labels are kept, has no room for."""
-    message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cell(s) in this column"
+    message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cells in this column"
     with pytest.raises(DataError) as caught:
         read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
     assert str(caught.value).startswith(message)
