@@ -74,9 +74,10 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
         console.print(warning)
     if dataset.rejected:
         first = dataset.rejected[0]
+        word, number = dataset.position(first.row)
         console.print(
             f"Skipped: {counted(len(dataset.rejected), 'row')} that cannot be read, such as "
-            f"'{first.smiles}': {first.reason}{more}",
+            f"{word} {number}, '{first.smiles}': {first.reason}{more}",
             style="yellow",
         )
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -190,7 +191,7 @@ def test_predict_reads_and_writes_a_file(workspace, tmp_path):
     assert [(r["smiles"], r["y"], r["name"]) for r in rows] == [tuple(r.values()) for r in source]
     with open(workspace / "run" / "predictions_test.csv", newline="") as file:
         for row in csv.DictReader(file):
-            predicted = float(rows[int(row["row"])]["y_pred"])
+            predicted = float(rows[int(row["line"]) - 2]["y_pred"])
             assert predicted == pytest.approx(float(row["y_pred"]), rel=1e-4, abs=1e-5)
 
 
@@ -286,7 +287,7 @@ def test_skipped_rows_are_reported(workspace, tmp_path):
     table = _table(tmp_path / "data.csv")
     table.write_text(table.read_text().replace("\nCCO,", "\nC1CC,"))
     text = _ok("train", "--data", table, *TINY[2:], "--epochs", 1, "-o", tmp_path / "run")
-    assert "Skipped: 1 row that cannot be read" in text
+    assert re.search(r"Skipped: 1 row that cannot be read, such as line \d+, 'C1CC': ", text)
     assert "unclosed ring" in text
     assert "rejected.csv" in text
 

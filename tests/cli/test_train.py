@@ -119,7 +119,7 @@ def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
     for row in rows:
         assert sum(float(row[name]) for name in probabilities) == pytest.approx(1, abs=1e-5)
     for written in _rows((workspace / "run" / "predictions_test.csv").read_text()):
-        row = rows[int(written["row"])]
+        row = rows[int(written["line"]) - 2]
         assert row["c_pred"] == written["c_pred"]
         for name in ("y_pred", "a_pred", *probabilities):
             assert float(row[name]) == pytest.approx(float(written[name]), rel=1e-4, abs=1e-5)

@@ -4,10 +4,10 @@ For every format, `read_chunks` yields DataFrames of text cells, with "" for bla
 in a column of the chosen name. `locate` converts the index of a row to its position in the file:
 
 >>> locate("my.csv.gz", 10), locate("my.sdf", 10)
-('my.csv.gz, line 12', 'my.sdf, molecule 11')
+('my.csv.gz, line 12', 'my.sdf, record 11')
 """
 
-from molsepnorm.data.tables.formats import locate
+from molsepnorm.data.tables.formats import locate, positions
 from molsepnorm.data.tables.read import read_chunks, read_table, require_column
 from molsepnorm.data.tables.streams import as_file, hold, is_held, is_stream
 
@@ -17,6 +17,7 @@ __all__ = [
     "is_held",
     "is_stream",
     "locate",
+    "positions",
     "read_chunks",
     "read_table",
     "require_column",

@@ -287,7 +287,7 @@ def test_the_place_is_the_row_s_in_the_file():
     table.index = pd.Index([0, 5, 9])
     with pytest.raises(DataError, match="my.csv, line 11, column 'y': 'x' is not a number"):
         read_labels(table, DataConfig(table=TABLE, targets=["y"]))
-    with pytest.raises(DataError, match="my.sdf, molecule 10, column 'y': 'x' is not a number"):
+    with pytest.raises(DataError, match="my.sdf, record 10, column 'y': 'x' is not a number"):
         read_labels(table, DataConfig(table=Path("my.sdf"), targets=["y"]))
 
 
