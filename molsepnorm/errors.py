@@ -4,6 +4,7 @@
 
     MolsepnormError           what went wrong, where, what was expected, what to do
     ├── ConfigError           a setting, option, column or name that does not exist or does not fit
+    │   └── OpenChoice        a setting that is needed, with the options to choose from
     ├── DataError             a file or a table whose content cannot be used
     │   └── InvalidMolecule   one molecule that cannot become a graph
     ├── DivergedError         a training whose loss is no longer finite
@@ -17,7 +18,7 @@ The command line prints the message alone and leaves with the class's `exit_code
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "InvalidMolecule",
     "ModelError",
     "MolsepnormError",
+    "OpenChoice",
     "StorageError",
     "counted",
     "did_you_mean",
@@ -53,6 +55,19 @@ class ConfigError(MolsepnormError, ValueError):
     """A setting, option, column or name that does not exist or does not fit."""
 
     exit_code = 2
+
+
+class OpenChoice(ConfigError):
+    """A setting that is needed and cannot be guessed.
+
+    Args:
+        message: what has to be chosen, and why.
+        options: command-line options, each one a list of words, of which one has to be given.
+    """
+
+    def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:
+        super().__init__(message)
+        self.options = options
 
 
 class DataError(MolsepnormError, ValueError):

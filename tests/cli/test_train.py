@@ -137,9 +137,10 @@ def test_an_existing_prediction_column_is_refused(workspace, refused, tmp_path):
 
 
 def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, write_table, tmp_path):
-    """Without --targets, all numeric columns are targets. --quiet prints none of this."""
+    """Without --targets, all columns of a table of numbers are targets. --quiet prints none of this."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
-    text = ok("train", "--data", table, *tiny[2:], "--epochs", 1, "-o", tmp_path / "run")
+    given = ("--data", table, "--ignore-columns", "c")
+    text = ok("train", *given, *tiny, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
     assert "Not used as targets: id" in text
     assert "few: few whole numbers, treated as quantities." in text
@@ -151,7 +152,7 @@ def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, writ
     assert "Target: few (1, 2, 3)" in text
     assert "Target: c (green, light blue, red)" in text
     assert "by validation mcc" in text
-    text = ok("train", "--data", table, *tiny[2:], "--epochs", 1, "-q", "-o", tmp_path / "quiet")
+    text = ok("train", *given, *tiny, "-q", "-o", tmp_path / "quiet")
     assert "guess" not in text
     assert "few whole numbers" not in text
 
@@ -288,3 +289,17 @@ def test_a_named_data_set_is_trained_with_its_splits_shown(tmp_path, monkeypatch
     result = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     assert "distribution" in result.output and "Scores" in result.output
+
+
+def test_an_open_choice_of_targets_ends_with_commands(run, write_table, tmp_path):
+    """Nothing is written. The commands have the words of the one that was given, quoted."""
+    table = write_table(tmp_path / "my data.csv", MW=NUMBERS, a=NUMBERS, b=YES_NO)
+    result = run("train", "--data", table, "--epochs", 1, "-o", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "MW: named like properties that are computed from the structure. Run one of:" in (
+        result.stderr
+    )
+    start = f"  molsepnorm train --data '{table}' --epochs 1 -o {tmp_path / 'run'} --targets"
+    lines = result.stderr.splitlines()
+    assert lines[-3:] == [f"{start} a", f"{start} b", f"{start} a,b"]
+    assert not (tmp_path / "run").exists()
