@@ -137,7 +137,7 @@ def test_an_existing_prediction_column_is_refused(workspace, refused, tmp_path):
 
 
 def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, write_table, tmp_path):
-    """Without --targets, all columns of a table of numbers are targets. --quiet prints none of this."""
+    """Without --targets, all columns of numbers are targets here. --quiet prints none of this."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
     given = ("--data", table, "--ignore-columns", "c")
     text = ok("train", *given, *tiny, "-o", tmp_path / "run")
