@@ -4,6 +4,7 @@
 
     MolsepnormError           what went wrong, where, what was expected, what to do
     ├── ConfigError           a setting, option, column or name that does not exist or does not fit
+    │   └── OpenChoice        a setting that is needed, with the options to choose from
     ├── DataError             a file or a table whose content cannot be used
     │   └── InvalidMolecule   one molecule that cannot become a graph
     ├── DivergedError         a training whose loss is no longer finite
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "InvalidMolecule",
     "ModelError",
     "MolsepnormError",
+    "OpenChoice",
     "StorageError",
+    "counted",
     "did_you_mean",
     "prefixed",
     "require_several",
@@ -58,6 +61,19 @@ class ConfigError(MolsepnormError, ValueError):
     """A setting, option, column or name that does not exist or does not fit."""
 
     exit_code = 2
+
+
+class OpenChoice(ConfigError):
+    """A setting that is needed and cannot be guessed.
+
+    Args:
+        message: what has to be chosen, and why.
+        options: command-line options, each one a list of words, of which one has to be given.
+    """
+
+    def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:
+        super().__init__(message)
+        self.options = options
 
 
 class DataError(MolsepnormError, ValueError):
@@ -102,6 +118,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {', '.join(known)}."
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun, for a message.
+
+    >>> counted(1, "row"), counted(0, "row"), counted(1200, "class")
+    ('1 row', '0 rows', '1,200 classes')
+    """
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def require_several(values: object, name: str) -> None:

@@ -21,7 +21,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
@@ -109,7 +109,8 @@ class PropertyModel:
         if not 0 <= self.forest_share <= 1 or (self.forest_share > 0) != bool(self.forests):
             raise ConfigError(
                 f"forest_share must be 0 without forests, and otherwise in 0 < s ≤ 1; got "
-                f"{self.forest_share!s:.40} for {len(self.forests)} forest(s)"
+                f"{self.forest_share!s:.40} for "
+                f"{counted(len(self.forests), 'forest')}"
             )
 
     @property
@@ -306,7 +307,7 @@ def _require_shares(weights: Sequence[float], count: int) -> None:
     finite = all(math.isfinite(weight) and weight >= 0 for weight in weights)
     if len(weights) != count or not finite or abs(sum(weights) - 1) > 1e-6:
         raise ConfigError(
-            f"the mean over {count} network(s) needs as many weights, which sum to 1; got "
+            f"the mean over {counted(count, 'network')} needs as many weights, which sum to 1; got "
             f"{weights!r:.80}"
         )
 

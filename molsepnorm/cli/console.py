@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.errors import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -72,9 +74,10 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
         console.print(warning)
     if dataset.rejected:
         first = dataset.rejected[0]
+        word, number = dataset.position(first.row)
         console.print(
-            f"Skipped: {len(dataset.rejected):,} row(s) that cannot be read, such as "
-            f"'{first.smiles}': {first.reason}{more}",
+            f"Skipped: {counted(len(dataset.rejected), 'row')} that cannot be read, such as "
+            f"{word} {number}, '{first.smiles}': {first.reason}{more}",
             style="yellow",
         )
 

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, output_option, split_names
+from molsepnorm.cli.options import FILE, option, output_option, split_names
 
 
 @click.command()
 @click.argument("checkpoint", type=FILE)
-@click.option(
+@option(
     "--from",
     "source",
     required=True,
@@ -21,29 +21,29 @@ from molsepnorm.cli.options import FILE, output_option, split_names
     help="Program that wrote the checkpoint.",
 )
 @output_option("Folder of the model.", required=True)
-@click.option(
+@option(
     "--featurizer",
     help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the sizes of its "
     "embedding tables]",
 )
-@click.option(
+@option(
     "--target",
     "targets",
     callback=split_names,
     help="Names of the outputs, separated by commas. [default: y, or y1, y2, …]",
 )
-@click.option(
+@option(
     "--kind",
     type=click.Choice(["regression", "binary"]),
     default="regression",
     help="Kind of the outputs: values, or logits of yes.",
 )
-@click.option(
+@option(
     "--max-path-length",
     type=int,
     help="The checkpoint's multi_hop_max_dist. [default: as stored in the checkpoint]",
 )
-@click.option(
+@option(
     "--atom-shift",
     type=int,
     help="First row of the atom embedding table: 2 for weights of the reference's second release "

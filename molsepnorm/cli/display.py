@@ -21,6 +21,7 @@ from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.datasets import SPLITS, Dataset
+from molsepnorm.errors import counted
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
@@ -231,7 +232,7 @@ def tuning_table(tuning: Tuning, count: int = 5) -> Table:
     early = sum(each.state == "stopped early" for each in tuning.trials)
     title = (
         f"Best of {len(ranked) + early} trials, {early} of them stopped early: mean validation "
-        f"{tuning.metric.label} of {tuning.splits} split(s)"
+        f"{tuning.metric.label} of {counted(tuning.splits, 'split')}"
     )
     names = list(ranked[0].settings) if ranked else []
     table = make_table(
@@ -317,18 +318,18 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if "replicates" in about:
             molecules, sd = about["replicates"]["molecules"], about["replicates"]["sd"]
             yield (
-                f"{name}: the labels of {molecules:,} molecule(s) with several rows have a pooled "
-                f"standard deviation of {sd:.3g}, about the lowest RMSE of any model."
+                f"{name}: the labels of {counted(molecules, 'molecule')} with several rows have a "
+                f"pooled standard deviation of {sd:.3g}, about the lowest RMSE of any model."
             )
 
 
 def series_table(summary: Mapping[str, Any]) -> Table:
     """Return the mean and standard deviation over several runs or folds, a row for each metric."""
     pooled = summary.get("out_of_fold")
-    what = f"{len(summary['runs'])} run(s)"
+    what = counted(len(summary["runs"]), "run")
     columns = {"val": summary["val"], "test": summary["test"]}
     if pooled is not None:
-        what = f"{len(pooled['molecules'])} folds"
+        what = counted(len(pooled["molecules"]), "fold")
         columns = {"out of fold": summary["test"]}
     if "test_constant" in summary:
         columns["trivial baseline"] = summary["test_constant"]
@@ -387,7 +388,7 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """Return the scores of each variant, and the differences from the first one on each split."""
     first, *_ = ablation.replicates
     label = METRICS[ablation.metric].label
-    title = f"{label}: mean ± sd of {len(ablation.replicates[first].runs)} run(s)"
+    title = f"{label}: mean ± sd of {counted(len(ablation.replicates[first].runs), 'run')}"
     scores = make_table(title, "variant", ">val", ">test", ">parameters")
     for name, series in ablation.replicates.items():
         spreads = _spreads(series.summary, ablation.metric)

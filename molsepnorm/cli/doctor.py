@@ -10,13 +10,15 @@ from dataclasses import asdict
 
 import click
 
+from molsepnorm.cli.options import json_option
+
 __all__ = ["doctor"]
 
 _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def doctor(as_json: bool) -> None:
     """Check this installation and its devices.
 

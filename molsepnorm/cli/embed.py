@@ -53,7 +53,7 @@ def embed(
     check_sources(smiles, source)
     with stop_on_signal(lambda: False):
         check_embeddings_output(output, atoms)
-        predictor = load_predictor(model_folder, device, processes, precision)
+        predictor = load_predictor([model_folder], device, processes, precision)
         from molsepnorm.predict import embed_rows
 
         features = predictor.model.inputs.names

@@ -8,6 +8,7 @@ import click
 
 from molsepnorm.cli.console import say
 from molsepnorm.cli.options import FILE, output_option
+from molsepnorm.errors import counted
 
 
 @click.command()
@@ -29,4 +30,5 @@ def ensemble(models: tuple[Path, ...], output: Path) -> None:
     require_replaceable(output)
     joined = join([PropertyModel.from_pretrained(folder) for folder in models])
     joined.save_pretrained(output)
-    say(f"{len(joined.networks)} network(s) of {len(models)} model(s). Model: {output}")
+    networks = counted(len(joined.networks), "network")
+    say(f"{networks} of {counted(len(models), 'model')}. Model: {output}")

@@ -16,6 +16,7 @@ from molsepnorm.cli.options import (
     option,
     setting_options,
 )
+from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
@@ -56,12 +57,14 @@ def evaluate(
     molsepnorm evaluate --model runs/logS --data new.csv
     """
     from molsepnorm.cli.display import label_notes, scores_table
+    from molsepnorm.cli.sources import announce_unfinished
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
 
     if (options["dataset"] is None) == (options["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
     data = configuration(options).data
+    announce_unfinished(model_folder)
     found = score(model_folder, data, split, device, precision, allow_leak)
     scores = json_scores(found.scores)
     if as_json:
@@ -72,14 +75,14 @@ def evaluate(
         print_json({**about, **scores})
         return
     console = make_console()
-    console.print(f"{found.dataset.name}: {found.molecules:,} molecules ({found.split})")
+    console.print(f"{found.dataset.name}: {counted(found.molecules, 'molecule')} ({found.split})")
     print_dataset(console, found.dataset)
     if found.leak:
         console.print(f"The scores are too optimistic: {found.leak}", style="yellow")
     if found.not_finite:
         console.print(
-            f"{found.not_finite:,} molecule(s) have a prediction that is not a finite number, so "
-            "the scores of these targets are undefined: the model's weights are damaged, or its "
+            f"The predictions of {counted(found.not_finite, 'molecule')} are not finite numbers, "
+            "so the scores of these targets are undefined: the model's weights are damaged, or its "
             "values overflow"
         )
     console.print(scores_table({found.split: scores}))

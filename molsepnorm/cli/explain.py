@@ -67,7 +67,7 @@ def explain(
     if output.is_dir():
         raise StorageError(f"cannot write {output}: there is a folder of that name")
     with stop_on_signal(lambda: False):
-        predictor = load_predictor(model_folder, device, processes, precision)
+        predictor = load_predictor([model_folder], device, processes, precision)
         predictor.model.require_targets()
         from molsepnorm.analysis.explanations import explain_rows
         from molsepnorm.analysis.explanations.files import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import click
 from molsepnorm._version import __version__
 from molsepnorm.cli.console import escaped, fitting, one_line, say
 from molsepnorm.cli.signals import give_way, rank
-from molsepnorm.errors import DataWarning, MolsepnormError
+from molsepnorm.errors import DataWarning, MolsepnormError, OpenChoice
 
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
@@ -54,9 +55,12 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Escape control characters that a usage error quotes."""
+        """Keep the words of the command, and escape control characters that an error quotes."""
         try:
-            return super().make_context(*args, **extra)
+            words = list(args[1])
+            context = super().make_context(*args, **extra)
+            context.obj = words
+            return context
         except click.ClickException as error:
             error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
@@ -66,6 +70,11 @@ class _LazyGroup(click.Group):
         try:
             with _printed_warnings():
                 return super().invoke(ctx)
+        except OpenChoice as error:
+            words = ["molsepnorm", *ctx.obj]
+            commands = [f"  {shlex.join([*words, *option])}" for option in error.options]
+            run = "Run one of" if len(commands) > 1 else "Run"
+            _exit(f"{error}. {run}:", *commands, code=error.exit_code)
         except MolsepnormError as error:
             _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:

@@ -39,12 +39,45 @@ class GroupedCommand(click.Command):
 
 
 class _Option(click.Option):
-    """An option with the heading under which the help lists it."""
+    """An option with the heading under which the help lists it. It is refused if it is given twice,
+    where click would use the last value without a word, unless it is declared `multiple`."""
 
     def __init__(self, *args: Any, heading: str | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         if heading is not None:
             self.heading = heading
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(_EveryValue(parser), ctx)  # type: ignore[arg-type]
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        if not self.multiple and self.name in opts:
+            *others, value = opts[self.name]
+            if others:
+                option = max(self.opts, key=len)
+                raise click.UsageError(f"{option} was given {_times(opts[self.name])}", ctx)
+            opts = {**opts, self.name: value}
+        return super().handle_parse_result(ctx, opts, args)
+
+
+class _EveryValue:
+    """A parser of click in which options collect all their values in a list."""
+
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    def add_option(self, *, action: str, **attributes: Any) -> None:
+        self._parser.add_option(action=action.replace("store", "append"), **attributes)
+
+
+def _times(values: Sequence[Any]) -> str:
+    """Return how often an option was given, and its values unless it is a flag."""
+    count = "twice" if len(values) == 2 else f"{len(values)} times"
+    if isinstance(values[0], bool):
+        return count
+    return f"{count}: {', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
 option = partial(click.option, cls=_Option)
@@ -119,21 +152,35 @@ def setting_options(
     return decorate
 
 
+def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
+    """Return the texts after the = of `name=text` pairs, by name.
+
+    Raises:
+        click.BadParameter: one has no =, or a name is given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in texts:
+        name, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals:
+            raise click.BadParameter(f"'{pair}' should look like {example}")
+        if name in found:
+            raise click.BadParameter(f"{name} was given {_times([found[name], text])}")
+        found[name] = text
+    return found
+
+
 def parse_settings(
     _: click.Context, __: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, Any]:
     """A callback: `section.name=value` pairs, the values read as YAML."""
-    settings = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise click.BadParameter(f"'{text}' should look like model.layers=6")
+    settings: dict[str, Any] = {}
+    for name, text in named_texts(values, "model.layers=6").items():
         from molsepnorm.training.settings import parse_yaml
 
         try:
-            settings[name.strip()] = parse_yaml(value)
+            settings[name] = parse_yaml(text)
         except ValueError:
-            settings[name.strip()] = value
+            settings[name] = text
     return settings
 
 
@@ -215,13 +262,13 @@ seeds_option = option(
     callback=_parse_seeds,
     help="Random seeds of the runs, such as 0-9 or 0,3,7. [default: 0-9, or 0 with --no-test]",
 )
-model_option = option(
-    "--model",
-    "model_folder",
-    heading="Model",
-    required=True,
-    type=FILE,
-    help="Folder of a run or of a saved model, or a name that `molsepnorm models` lists.",
+_MODEL = "Folder of a run or of a saved model, or a name that `molsepnorm models` lists"
+_model_option = partial(option, "--model", heading="Model", required=True, type=FILE)
+model_option = _model_option("model_folder", help=f"{_MODEL}.")
+models_option = _model_option(
+    "model_folders",
+    multiple=True,
+    help=f"{_MODEL}; may be repeated, to average the predictions of models with the same targets.",
 )
 
 

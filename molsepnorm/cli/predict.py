@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, cast
 import click
 
 from molsepnorm.cli.console import escaped
-from molsepnorm.cli.options import GroupedCommand, model_option, output_option
+from molsepnorm.cli.options import GroupedCommand, models_option, output_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
     check_sources,
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=GroupedCommand)
-@model_option
+@models_option
 @source_options
 @output_option(
     "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx. [default: CSV to standard "
     "output]"
 )
 def predict(
-    model_folder: Path,
+    model_folders: tuple[Path, ...],
     smiles: tuple[str, ...],
     source: Path | None,
     smiles_column: str,
@@ -48,18 +48,20 @@ def predict(
     """Predict the properties of molecules, from a file, --smiles or standard input.
 
     Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their order and
-    all columns, and adds <target>_pred. Failed rows have the reason in the column error.
+    all columns, and adds <target>_pred. Failed rows have the reason in the column error. Several
+    models are averaged; <target>_spread is the standard deviation of their predictions.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1
     molsepnorm predict --model runs/zinc-1 --input my.csv --output predicted.csv
+    molsepnorm predict --model runs/logS-1 --model runs/logS-2 --input my.csv
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
     check_sources(smiles, source)
     with stop_on_signal(lambda: False):
         if output is not None:
             check_output(output)
-        predictor = load_predictor(model_folder, device, processes, precision)
+        predictor = load_predictor(model_folders, device, processes, precision)
         from molsepnorm.predict import predict_rows
 
         features = predictor.model.inputs.names

@@ -14,12 +14,14 @@ from molsepnorm.cli.options import (
     GroupedCommand,
     configuration,
     json_option,
+    named_texts,
     option,
     output_option,
     seeds_option,
     training_options,
 )
 from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
     from molsepnorm.cli.display import SeriesDisplay
@@ -90,7 +92,7 @@ def benchmark(
             display.console.print(sentence)
         display.console.print(f"Out-of-fold predictions: {series.folder / pooled['file']}")
     display.console.print(
-        f"{len(series.runs)} run(s), {summary['parameters']:,} parameters, "
+        f"{counted(len(series.runs), 'run')}, {summary['parameters']:,} parameters, "
         f"{summary['seconds']['mean']:.0f} s of training each. All figures: "
         f"{series.folder / 'summary.json'}"
     )
@@ -103,15 +105,15 @@ def _parse_vary(
     from molsepnorm.training.settings import parse_yaml
 
     vary = {}
-    for text in texts:
-        name, _equals, rest = text.partition("=")
+    example = "model.layers=4,8,12"
+    for name, text in named_texts(texts, example).items():
         try:
-            values = parse_yaml(f"[{rest}]")
+            values = parse_yaml(f"[{text}]")
         except ValueError:
             values = []
         if not values:
-            raise click.BadParameter(f"'{text}' should look like model.layers=4,8,12")
-        vary[name.strip()] = values
+            raise click.BadParameter(f"'{name}={text}' should look like {example}")
+        vary[name] = values
     return vary
 
 

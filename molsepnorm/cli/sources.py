@@ -14,13 +14,21 @@ import click
 
 from molsepnorm.cli.console import say
 from molsepnorm.cli.options import FILE, option, setting_options
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
+    from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
     from molsepnorm.predict.inference import Precision
 
-__all__ = ["check_sources", "load_predictor", "molecules_of", "report", "source_options"]
+__all__ = [
+    "announce_unfinished",
+    "check_sources",
+    "load_predictor",
+    "molecules_of",
+    "report",
+    "source_options",
+]
 
 _CHUNK_LINES = 1024  # lines of standard input that are read together
 
@@ -81,21 +89,61 @@ def check_sources(smiles: tuple[str, ...], source: Path | None) -> None:
 
 
 def load_predictor(
-    folder: Path, device: str, processes: int | None, precision: Precision
+    folders: Sequence[Path], device: str, processes: int | None, precision: Precision
 ) -> Predictor:
-    """Load a model; the default number of processes is the number of cores."""
+    """Load a model, or the mean of several; the default number of processes is the number of cores.
+
+    Raises:
+        ConfigError: a model is named twice, or the models cannot be averaged.
+    """
     # Importing the libraries makes about 100,000 objects that live until the process ends. To
     # search them for garbage takes a quarter of the time of predicting one SMILES.
     gc.disable()
     try:
         from molsepnorm.devices.threads import usable_cores
+        from molsepnorm.model import PropertyModel
         from molsepnorm.predict import Predictor
 
-        cores = processes or usable_cores()
-        return Predictor.from_pretrained(folder, device, cores, precision)
+        for folder in folders:
+            announce_unfinished(folder)
+        models = [PropertyModel.from_pretrained(folder) for folder in folders]
+        model = models[0] if len(models) == 1 else _mean(folders, models)
+        return Predictor(model, device, processes or usable_cores(), precision)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def announce_unfinished(folder: Path) -> None:
+    """Say on standard error which epoch a model is of, if its run has not ended."""
+    run = folder if (folder / "config.yaml").is_file() else folder.resolve().parent
+    history = run / "history.csv"
+    if (run / "metrics.json").exists() or not (run / "splits.json").is_file():
+        return
+    try:
+        with open(history, newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        best = max(int(line["epoch"]) for line in lines if line["best"] == "1")
+    except (OSError, ValueError, KeyError, csv.Error):  # the model itself is checked when it loads
+        return
+    say(
+        f"The run {run} is not finished: its model is that of epoch {best}, the best of the "
+        f"{counted(len(lines), 'epoch')} so far",
+        err=True,
+    )
+
+
+def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyModel:
+    """Return the mean of several models."""
+    from molsepnorm.training import join
+
+    if len({*folders}) < len(folders):
+        repeated = next(each for each in folders if folders.count(each) > 1)
+        raise ConfigError(f"--model {repeated} was given twice: name each model once")
+    joined = join(models)
+    names = ", ".join(map(str, folders))
+    say(f"Mean of {len(models)} models: {names}", err=True)
+    return joined
 
 
 def molecules_of(
@@ -118,7 +166,7 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
     """Print on standard error how many rows were written, and how many could not be `done`."""
     written = f" to {output}" if output else ""
     failures = f"; {failed:,} could not be {done}, see the column error" if failed else ""
-    say(f"{rows:,} rows{written}{failures}", err=True)
+    say(f"{counted(rows, 'row')}{written}{failures}", err=True)
 
 
 def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:

@@ -102,6 +102,11 @@ class Forest:
         parts = [trees.predict(inputs) for trees in self.targets]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
+    def times(self, factor: float) -> Forest:
+        """Return a forest whose predictions are `factor` times those of this one."""
+        targets = (replace(each, values=each.values * np.float32(factor)) for each in self.targets)
+        return replace(self, targets=tuple(targets))
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the forest as tensors by name, for a file that `from_tensors` can read."""
         arrays = {"medians": self.medians}

@@ -18,11 +18,13 @@ from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import hold
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, counted
+from molsepnorm.forest.forest import Forest
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
@@ -262,7 +264,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
     The networks are copied, and those that are equal become one with the sum of their weights. All
     networks of the result standardise labels as the first model does; their predictions stay the
-    same up to rounding.
+    same up to rounding. The forests of blends are averaged too.
 
     >>> from molsepnorm.nn import GraphormerConfig
     >>> from molsepnorm.tasks import Target
@@ -284,22 +286,25 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     weights = [1.0] * len(models) if weights is None else list(weights)
     if not models or len(weights) != len(models) or min(weights) < 0 or not sum(weights) > 0:
         raise ConfigError(
-            f"one model or more is needed, each with a weight of 0 or more; got {len(models)} "
-            f"model(s) and the weights {weights}"
+            f"one model or more is needed, each with a weight of 0 or more; got "
+            f"{counted(len(models), 'model')} and the weights {weights}"
         )
     first, networks, shares = models[0], list[Graphormer](), list[float]()
     inputs = first.inputs
-    for number, (model, weight) in enumerate(zip(models, weights, strict=True), start=1):
+    for number, model in enumerate(models, start=1):
         model.require_targets()
         _require_same(first, model, number)
         inputs = model.inputs if inputs.is_start_of(model.inputs) else inputs
+    forests, forest_share = _joined_forests(models, np.array(weights) / sum(weights))
+    for model, weight in zip(models, weights, strict=True):
+        of_networks = weight * (1.0 if forest_share == 1 else 1 - model.forest_share)
         for network, share in _networks(model, first.task):
             same = [i for i, other in enumerate(networks) if _are_equal(network, other)]
             if same:
-                shares[same[0]] += weight * share
+                shares[same[0]] += of_networks * share
             else:
                 networks.append(network)
-                shares.append(weight * share)
+                shares.append(of_networks * share)
     return replace(
         first,
         network=networks[0],
@@ -307,16 +312,35 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         weights=tuple(share / sum(shares) for share in shares),
         excludes={name: reason for model in models for name, reason in model.excludes.items()},
         inputs=inputs,
+        forests=forests,
+        forest_share=forest_share,
     )
+
+
+def _joined_forests(
+    models: Sequence[PropertyModel], weights: np.ndarray
+) -> tuple[tuple[Forest, ...], float]:
+    """Return the forests of all models, and their share in the mean with these weights.
+
+    A model takes the plain mean of its forests. So the predictions of each are multiplied by the
+    ratio of its own weight to the mean weight.
+    """
+    own = [
+        (forest, weight * model.forest_share / len(model.forests))
+        for model, weight in zip(models, weights.tolist(), strict=True)
+        for forest in model.forests
+        if weight
+    ]
+    share = sum(part for _, part in own)
+    return tuple(forest.times(part * len(own) / share) for forest, part in own), share
 
 
 def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
     """Check that a model has the targets and the inputs of the first one."""
 
     def described(each: PropertyModel) -> list[tuple[str, Any]]:
-        targets = [target.meaning for target in each.task.targets]
         return [
-            ("targets", targets),
+            ("targets", ", ".join(map(_described, each.task.targets))),
             ("featuriser", each.featurizer),
             ("standardisation", each.standardize),
             ("encoding", each.encoding),
@@ -333,6 +357,12 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
             f"only models with the same feature columns and molecule features can be joined; those "
             f"of model {number} differ from those of model 1"
         )
+
+
+def _described(target: Target) -> str:
+    """Return the name of a target, and in brackets what its predictions are."""
+    transform = [] if target.transform == NO_TRANSFORM else [target.transform]
+    return f"{target.name} ({', '.join([target.kind, *target.classes, *transform])})"
 
 
 def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, float]]:

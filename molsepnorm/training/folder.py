@@ -6,7 +6,7 @@
     ├── config.yaml            the configuration; `--config` reads it
     ├── environment.json       versions, machine, command
     ├── splits.json            rows of the source in each split
-    ├── rejected.csv           rows that were left out, with the reason
+    ├── rejected.csv           rows of the table that were left out, with the reason
     ├── history.csv            a line per epoch
     ├── metrics.json           scores of the finished run
     ├── predictions_test.csv   labels and predictions of the test molecules
@@ -146,11 +146,18 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:
             scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
-        left_out = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
-        left_out.sort(key=lambda entry: entry.row)
-        rejected = pd.DataFrame(left_out, columns=list(Rejected._fields))
-        with replacing(self.path / "rejected.csv") as scratch:
-            _write_csv(scratch, rejected)
+        rejected = dataset.left_out
+        if rejected is None:
+            entries = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
+            entries.sort(key=lambda entry: entry.row)
+            rejected = pd.DataFrame(entries, columns=list(Rejected._fields))
+        with (
+            replacing(self.path / "rejected.csv") as scratch,
+            open(scratch, "w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv_writer(file)
+            writer.writerow(rejected.columns)
+            writer.writerows(rejected.itertuples(index=False, name=None))
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, are those of the start of the run.
@@ -326,7 +333,7 @@ def _predictions_table(
     order = np.argsort(dataset.store.rows[graphs], kind="stable")
     graphs, predictions = graphs[order], predictions[order]
     rows = dataset.store.rows[graphs]
-    table: dict[str, Any] = {"row": rows}
+    table: dict[str, Any] = dict([dataset.position(rows)])
     table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
     if (smiles := dataset.written or dataset.smiles) is not None:
         table["smiles"] = [smiles[row] for row in rows]
@@ -355,7 +362,7 @@ def _predictions_table(
     return table
 
 
-def _write_csv(path: Path, table: Mapping[str, Iterable[Any]] | pd.DataFrame) -> None:
+def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
     columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv_writer(file)

@@ -9,7 +9,7 @@ import numpy as np
 
 from molsepnorm.data.batching.collate import with_features
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
@@ -109,7 +109,7 @@ def with_inputs(
     lost = np.flatnonzero(~readable)
     warnings = dataset.warnings
     if len(lost):
-        warnings += (f"{len(lost):,} rows were left out: {errors[lost[0]]}.",)
+        warnings += (f"Left out: {counted(len(lost), 'row')}, since {errors[lost[0]]}.",)
     store = with_features(dataset.store, features)
     return replace(dataset, store=store, splits=splits, warnings=warnings)
 

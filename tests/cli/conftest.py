@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from molsepnorm.cli import main
 
 TINY = (
-    *("--layers", "1", "--epochs", "2", "--batch-size", "16"),
+    *("--epochs", "2", "--layers", "1", "--batch-size", "16"),
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.heads=2"),
     *("--set", "model.max_path_length=3", "--featurizer", "zinc"),
 )
@@ -60,7 +60,7 @@ def refused(run: Callable[..., Result]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def tiny() -> tuple[str, ...]:
-    """Options of a run that takes one second."""
+    """Options of a run that takes one second; the first two are the number of epochs."""
     return TINY
 
 

@@ -187,7 +187,7 @@ def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_pat
     for part in ("42 molecules", f"{sum(range(2, 42)) + 6} atoms", "path codes", str(store)):
         assert part in text
     assert "made in" in text
-    assert "Skipped: 1 row(s)" in text
+    assert "Skipped: 1 row" in text
     made = store.stat().st_mtime_ns
 
     assert "found in the cache" in _ok("prepare", *options)

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -360,3 +361,55 @@ def test_every_documented_command_has_valid_options(line):
         assert command is not None
     if arguments:
         command.make_context(command.name, arguments)
+
+
+# --- options given twice --------------------------------------------------------------------------
+
+
+def _all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command of molsepnorm, with its full name."""
+
+    def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for each in command.list_commands(context):
+                found = command.get_command(context, each)
+                assert found is not None
+                yield from below(f"{name} {each}".strip(), found)
+        else:
+            yield name, command
+
+    return below("", main)
+
+
+SINGLE = [
+    pytest.param(name, option, id=f"{name} {option.opts[0]}")
+    for name, command in _all_commands()
+    for option in command.params
+    if isinstance(option, click.Option) and not option.multiple
+]
+
+
+@pytest.mark.parametrize(("name", "option"), SINGLE)
+def test_an_option_that_takes_one_value_is_refused_if_given_twice(refused, name, option):
+    """Before anything is read: the values need not be valid. All spellings are one option."""
+    long = max(option.opts, key=len)
+    spellings = (option.opts[0], option.opts[-1])
+    if option.is_flag:
+        args, expected = spellings, f"{long} was given twice"
+    else:
+        args = (spellings[0], "one", spellings[1], "two")
+        expected = f"{long} was given twice: one and two"
+    assert refused(*name.split(), *args).endswith(expected)
+
+
+def test_three_values_are_counted(refused):
+    message = refused("train", "--epochs", "10", "--epochs=20", "--epochs", "10")
+    assert message.endswith("--epochs was given 3 times: 10, 20 and 10")
+
+
+def test_a_setting_is_refused_if_set_twice(refused):
+    args = ("--data", "x.csv", "--set", "optim.lr=1", "--set", " optim.lr = 2")
+    assert refused("train", *args).endswith("optim.lr was given twice: 1 and 2")
+    args = ("--data", "x.csv", "--vary", "norm=sep,shared", "--vary", "norm=sep")
+    assert refused("ablate", *args).endswith("norm was given twice: sep,shared and sep")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +64,70 @@ def test_the_number_of_processes_does_not_change_rows(run, ok, workspace, tmp_pa
         assert bool(one["y_pred"]) == bool(other["y_pred"])
         if one["y_pred"]:
             assert float(one["y_pred"]) == pytest.approx(float(other["y_pred"]), rel=1e-4, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def model(workspace: Path) -> Callable[..., Path]:
+    """`model(name, seed, target)`: the folder of a small model with random weights."""
+
+    def make(name: str, seed: int, target: Target) -> Path:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, max_path_length=3)
+            model = PropertyModel(Graphormer(config), "zinc", Task((target,), "loss"))
+            model.save_pretrained(workspace / name)
+        return workspace / name
+
+    return make
+
+
+def _values(text: str) -> np.ndarray:
+    """The columns of numbers of a prediction."""
+    rows = csv.DictReader(io.StringIO(text))
+    return np.array([[float(row[name]) for name in row if name.startswith("y_")] for row in rows])
+
+
+def test_several_models_are_averaged(run, ok, workspace, model):
+    """The spread is the standard deviation of their predictions. Labels were standardised in other
+    ways."""
+    folders = [
+        model(f"{seed}", seed, Target("y", "regression", mean=seed, scale=1 + seed))
+        for seed in (1, 2, 3)
+    ]
+    smiles = ("--smiles", "CCO", "--smiles", "c1ccccc1", "--processes", "1")
+    alone = [_values(ok("predict", "--model", each, *smiles))[:, 0] for each in folders]
+    given = [part for each in folders for part in ("--model", each)]
+    result = run("predict", *given, *smiles)
+    assert result.stdout.startswith("smiles,y_pred,y_spread,error")
+    expected = np.transpose([np.mean(alone, axis=0), np.std(alone, axis=0)])
+    np.testing.assert_allclose(_values(result.stdout), expected, rtol=1e-4)
+    assert "Mean of 3 models: " in result.stderr
+
+
+def test_models_that_cannot_be_averaged_are_refused(refused, workspace, model):
+    one, smiles = workspace / "model", ("--smiles", "CCO")
+    other = model("other", 1, Target("z", "regression"))
+    binary = model("binary", 1, Target("y", "binary"))
+    message = refused("predict", "--model", one, "--model", other, *smiles)
+    assert "model 1 has y (regression), and model 2 has z (regression)" in message
+    message = refused("predict", "--model", one, "--model", binary, *smiles)
+    assert "model 1 has y (regression), and model 2 has y (binary)" in message
+    message = refused("predict", "--model", one, "--model", one, *smiles)
+    assert f"--model {one} was given twice" in message
+
+
+def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(workspace / "model", folder / "model")
+    (folder / "config.yaml").write_text("")
+    (folder / "splits.json").write_text("")
+    (folder / "history.csv").write_text("epoch,best\n1,1\n2,1\n3,0\n")
+    for name in (folder, folder / "model"):
+        told = run("predict", "--model", name, "--smiles", "CCO").stderr
+        assert f"{folder} is not finished" in told
+        assert "epoch 2, the best of the 3 epochs so far" in told
+    (folder / "metrics.json").write_text("")
+    assert not run("predict", "--model", folder, "--smiles", "CCO").stderr
 
 
 def test_zero_processes_are_refused(run, workspace):

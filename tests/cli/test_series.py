@@ -23,7 +23,7 @@ def benchmark(tmp_path, tiny, write_table):
     """Arguments of a series on data.csv of the test's folder, into its folder series."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, a=YES_NO)
     return (
-        *("benchmark", "--data", table, "--targets", "y", *tiny, "-o", tmp_path / "series"),
+        *("benchmark", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "series"),
         *("--epochs", 1),
     )
 
@@ -43,7 +43,7 @@ def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
         assert f"{name}: val rmse {significant(metrics['val']['rmse'])}, test rmse" in text
     values = [metrics["test"]["rmse"] for metrics in runs.values()]
     assert f"{significant(np.mean(values))} ± {significant(np.std(values, ddof=1))}" in text
-    assert "data.csv: mean ± sd of 3 run(s)" in text
+    assert "data.csv: mean ± sd of 3 runs" in text
     assert str(tmp_path / "series" / "summary.json") in text
     assert text.count("Splits") == 1
 
@@ -116,7 +116,7 @@ def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_p
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "mine.csv", y=NUMBERS)
     for _ in range(2):
-        ok("benchmark", "--data", "mine.csv", *tiny, "--epochs", 1, "--seeds", "0")
+        ok("benchmark", "--data", "mine.csv", *tiny[2:], "--epochs", 1, "--seeds", "0")
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine-series"]
 
 
@@ -185,7 +185,7 @@ def test_another_configuration_in_the_folder_is_refused(benchmark, ok, refused, 
     """The message names the run, and no file is changed."""
     ok(*benchmark, "--seeds", "0")
     before = tree(tmp_path)
-    message = refused(*benchmark, "--seeds", "0-1", "--layers", 2)
+    message = refused(*benchmark, "--seeds", "0-1", "--lr", 2)
     assert "seed-0 is a run of another configuration: choose another folder" in message
     assert tree(tmp_path) == before
 
@@ -206,7 +206,7 @@ def ablate(tmp_path, tiny, write_table):
     """Arguments of a comparison of two norms on data.csv, into the test's folder norms."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
     return (
-        *("ablate", "--data", table, "--targets", "y", *tiny, "-o", tmp_path / "norms"),
+        *("ablate", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "norms"),
         *("--epochs", 1, "--vary", "norm=shared,sep"),
     )
 
@@ -216,7 +216,7 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
     for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
         assert text.count(f"{name}: val rmse ") == 1
-    assert "RMSE: mean ± sd of 2 run(s)" in text
+    assert "RMSE: mean ± sd of 2 runs" in text
     for variant in ("shared", "sep"):
         spread = printed["variants"][variant]["test"]["rmse"]
         assert f"{significant(spread['mean'])} ± {significant(spread['sd'])}" in text

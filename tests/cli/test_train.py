@@ -119,7 +119,7 @@ def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
     for row in rows:
         assert sum(float(row[name]) for name in probabilities) == pytest.approx(1, abs=1e-5)
     for written in _rows((workspace / "run" / "predictions_test.csv").read_text()):
-        row = rows[int(written["row"])]
+        row = rows[int(written["line"]) - 2]
         assert row["c_pred"] == written["c_pred"]
         for name in ("y_pred", "a_pred", *probabilities):
             assert float(row[name]) == pytest.approx(float(written[name]), rel=1e-4, abs=1e-5)
@@ -137,21 +137,22 @@ def test_an_existing_prediction_column_is_refused(workspace, refused, tmp_path):
 
 
 def test_training_prints_the_guessed_targets_and_kinds(workspace, ok, tiny, write_table, tmp_path):
-    """Without --targets, all numeric columns are targets. --quiet prints none of this."""
+    """Without --targets, all columns of numbers are targets here. --quiet prints none of this."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, few=[1, 2, 3], id=range(30), c=COLOURS)
-    text = ok("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "run")
+    given = ("--data", table, "--ignore-columns", "c")
+    text = ok("train", *given, *tiny, "-o", tmp_path / "run")
     assert "The targets are all columns of numbers; name others with --targets." in text
     assert "Not used as targets: id" in text
     assert "few: few whole numbers, treated as quantities." in text
     assert "--task-type few=multiclass" in text
     text = ok(
-        *("train", "--data", table, *tiny, "--epochs", 1, "-o", tmp_path / "classes"),
+        *("train", "--data", table, *tiny[2:], "--epochs", 1, "-o", tmp_path / "classes"),
         *("--targets", "few,c", "--task-type", "few=multiclass", "--metric", "mcc"),
     )
     assert "Target: few (1, 2, 3)" in text
     assert "Target: c (green, light blue, red)" in text
     assert "by validation mcc" in text
-    text = ok("train", "--data", table, *tiny, "--epochs", 1, "-q", "-o", tmp_path / "quiet")
+    text = ok("train", *given, *tiny, "-q", "-o", tmp_path / "quiet")
     assert "guess" not in text
     assert "few whole numbers" not in text
 
@@ -189,7 +190,7 @@ def test_weights_patience_and_class_weight_work_together(ok, tiny, write_table, 
     columns = {"a": YES_NO, "w": [1, 0, 2.5]}
     table = write_table(tmp_path / "data.csv", **columns)
     text = ok(
-        *("train", "--data", table, "--targets", "a", "--weight-column", "w", *tiny),
+        *("train", "--data", table, "--targets", "a", "--weight-column", "w", *tiny[2:]),
         *("--class-weight", "balanced", "--patience", 1, "--epochs", 50, "--lr", 1e-30),
         *("--split", "0.4,0.3,0.3", "--metric", "accuracy", "-o", tmp_path / "run"),
     )
@@ -231,7 +232,7 @@ def test_names_in_brackets_are_printed_as_they_are(ok, tiny, write_table, tmp_pa
     """Brackets in class names are not interpreted as markup."""
     table = write_table(tmp_path / "data.csv", c=["[red]", "[/bold]x", "[green]y"])
     text = ok(
-        *("train", "--data", table, "--targets", "c", *tiny, "--epochs", 1),
+        *("train", "--data", table, "--targets", "c", *tiny[2:], "--epochs", 1),
         *("-o", tmp_path / "run"),
     )
     assert "Target: c ([/bold]x, [green]y, [red])" in text
@@ -243,7 +244,7 @@ def test_many_targets_are_summarised(ok, tiny, write_table, tmp_path):
     columns = {f"t{i:02}": YES_NO[i % 5 :] + YES_NO[: i % 5] for i in range(40)}
     table = write_table(tmp_path / "data.csv", **columns)
     text = ok(
-        *("train", "--data", table, *tiny, "--epochs", 1, "--split", "0.4,0.3,0.3"),
+        *("train", "--data", table, *tiny[2:], "--epochs", 1, "--split", "0.4,0.3,0.3"),
         *("-o", tmp_path / "run"),
     )
     assert "Target: t11 (yes / no)" in text
@@ -288,3 +289,17 @@ def test_a_named_data_set_is_trained_with_its_splits_shown(tmp_path, monkeypatch
     result = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "run")])
     assert result.exit_code == 0, result.output
     assert "distribution" in result.output and "Scores" in result.output
+
+
+def test_an_open_choice_of_targets_ends_with_commands(run, write_table, tmp_path):
+    """Nothing is written. The commands have the words of the one that was given, quoted."""
+    table = write_table(tmp_path / "my data.csv", MW=NUMBERS, a=NUMBERS, b=YES_NO)
+    result = run("train", "--data", table, "--epochs", 1, "-o", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "MW: named like properties that are computed from the structure. Run one of:" in (
+        result.stderr
+    )
+    start = f"  molsepnorm train --data '{table}' --epochs 1 -o {tmp_path / 'run'} --targets"
+    lines = result.stderr.splitlines()
+    assert lines[-3:] == [f"{start} a", f"{start} b", f"{start} a,b"]
+    assert not (tmp_path / "run").exists()

@@ -71,7 +71,7 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
                 predicted = forest.predict_proba(part)[:, 1]
                 expected = score("brier", labels[splits[split]], predicted)
                 assert found[split]["brier"] == pytest.approx(expected, rel=1e-5)
-        assert [int(row["row"]) for row in tested] == splits["test"]
+        assert [int(row["line"]) - 2 for row in tested] == splits["test"]
         column = [float(row[f"{name}_forest"]) for row in tested]
         np.testing.assert_allclose(column, predicted, rtol=1e-5, atol=1e-6)
 

@@ -12,9 +12,11 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks import Loss
-from molsepnorm.training import Callback, evaluate, load_config, train
+from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
+from molsepnorm.training import Callback, evaluate, join, load_config, train
+from molsepnorm.training.baseline import full_inputs
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -148,3 +150,27 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
 def test_blends_that_cannot_be_made(with_columns, tmp_path, settings, message):
     with pytest.raises(ConfigError, match=message):
         train(of(with_columns, {**SETTINGS, "data.targets": ["y"], **settings}), tmp_path / "run")
+
+
+@pytest.mark.parametrize("shares", [(0.3, 0.0, 0.8), (1.0, 1.0, 1.0), (0.5, 1.0, 0.25)])
+def test_joined_blends_predict_their_mean(shares):
+    """With other shares and numbers of forests, and beside a model without a forest."""
+    smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
+    task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
+    features = structure_inputs(smiles, True, DESCRIPTORS)
+    labels = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]])
+    forests = [Forest.fit(features, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)]
+    models = []
+    for number, share in enumerate(shares):
+        torch.manual_seed(number)
+        config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, outputs=2)
+        own = tuple(forests[: number + 1]) if share else ()
+        inputs = full_inputs(NO_INPUTS) if share else NO_INPUTS
+        model = PropertyModel(
+            Graphormer(config).eval(), "zinc", task, inputs=inputs, forests=own, forest_share=share
+        )
+        models.append(model)
+    expected = np.average([predicted(model, smiles) for model in models], 0, [1, 2, 5])
+    joined = join(models, [1, 2, 5])
+    assert len(joined.networks) == 3
+    np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)

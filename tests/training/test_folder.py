@@ -32,10 +32,10 @@ def _trained(with_columns, folder, targets, columns, **settings):
     ("targets", "header"),
     [
         (["a", "b"], ["a", "a_pred", "b", "b_pred"]),
-        (["row"], ["row_true", "row_pred"]),
+        (["line"], ["line_true", "line_pred"]),
         (["a", "a_pred"], ["a", "a_pred", "a_pred_true", "a_pred_pred"]),
         (["a_pred", "a"], ["a_pred_true", "a_pred_pred", "a", "a_pred"]),
-        (["row", "row_pred"], ["row_true", "row_pred", "row_pred_true", "row_pred_pred"]),
+        (["line", "line_pred"], ["line_true", "line_pred", "line_pred_true", "line_pred_pred"]),
         (["smiles_pred"], ["smiles_pred", "smiles_pred_pred"]),
         (["unit, in [mol/L]"], ["unit, in [mol/L]", "unit, in [mol/L]_pred"]),
     ],
@@ -47,18 +47,18 @@ def test_a_target_with_the_name_of_another_column_keeps_its_labels(
     columns = {name: NUMBERS[i:] for i, name in enumerate(targets)}
     result = _trained(with_columns, tmp_path / "run", targets, columns)
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["row", "smiles", *header]
+    assert list(rows[0]) == ["line", "smiles", *header]
     found = Predictor(result.model).predict(row["smiles"] for row in rows)
     for row, prediction in zip(rows, found, strict=True):
         for i, name in enumerate(targets):
             truth, predicted = header[2 * i : 2 * i + 2]
             cells = columns[name]
-            assert float(row[truth]) == pytest.approx(cells[int(row["row"]) % len(cells)])
+            assert float(row[truth]) == pytest.approx(cells[(int(row["line"]) - 2) % len(cells)])
             assert float(row[predicted]) == pytest.approx(prediction.values[name], rel=1e-4)
 
 
 @pytest.mark.parametrize(
-    "targets", [["a", "a_pred", "a_pred_true"], ["row", "row_true"], ["row_true", "row"]]
+    "targets", [["a", "a_pred", "a_pred_true"], ["line", "line_true"], ["line_true", "line"]]
 )
 def test_a_target_named_like_a_renamed_column_keeps_its_labels(
     with_columns, tmp_path, rows_of, targets
@@ -69,8 +69,8 @@ def test_a_target_named_like_a_renamed_column_keeps_its_labels(
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     assert len(rows[0]) == 2 + 2 * len(targets)
     row = {name: float(cell) for name, cell in rows[0].items() if name != "smiles"}
-    truths = [columns[name][int(row["row"]) % len(NUMBERS)] for name in targets]
-    others = [name for name in row if name != "row" and name not in {f"{t}_pred" for t in targets}]
+    truths = [columns[name][(int(row["line"]) - 2) % len(NUMBERS)] for name in targets]
+    others = [name for name in row if name != "line" and name not in {f"{t}_pred" for t in targets}]
     assert [row[name] for name in others] == pytest.approx(truths)
 
 
@@ -78,7 +78,7 @@ def test_a_target_may_be_named_smiles_if_the_smiles_column_is_not(with_columns, 
     settings = {"data.smiles_column": "structure"}
     _trained(with_columns, tmp_path / "run", ["smiles"], {"smiles": NUMBERS}, **settings)
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["row", "smiles", "smiles_true", "smiles_pred"]
+    assert list(rows[0]) == ["line", "smiles", "smiles_true", "smiles_pred"]
     assert rows[0]["smiles"].startswith("C")
 
 
@@ -94,13 +94,13 @@ def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     probabilities = [f"colour_prob_{name}" for name in classes]
     assert list(rows[0]) == [
-        *("row", "smiles", "colour", "colour_pred", *probabilities),
+        *("line", "smiles", "colour", "colour_pred", *probabilities),
         *("y", "y_pred"),
     ]
     assert "" in {row["colour"] for row in rows}
     found = Predictor(result.model).predict(row["smiles"] for row in rows)
     for row, prediction in zip(rows, found, strict=True):
-        assert row["colour"] == colours[int(row["row"]) % len(colours)]
+        assert row["colour"] == colours[(int(row["line"]) - 2) % len(colours)]
         assert row["colour_pred"] == prediction.values["colour"]
         shares = [float(row[name]) for name in probabilities]
         assert shares == pytest.approx(list(prediction.probabilities["colour"].values()), rel=1e-4)
@@ -283,7 +283,7 @@ def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
     assert rejected["smiles"].tolist() == ["C1CC\rx"]
     predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
     assert set(predicted["taste"]) <= set(words)
-    assert predicted["row"].dtype.kind == "i"
+    assert predicted["line"].dtype.kind == "i"
 
 
 def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
@@ -304,19 +304,19 @@ def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows, by
     if by == "seeds":
         for split in ("train", "val"):
             rows = rows_of(result.folder / f"predictions_{split}.csv")
-            assert [int(row["row"]) for row in rows] == split_rows(result.folder)[split]
+            assert [int(row["line"]) - 2 for row in rows] == split_rows(result.folder)[split]
             found = Predictor(result.model).predict(row["smiles"] for row in rows)
             written = [float(row["y_pred"]) for row in rows]
             assert written == pytest.approx([each.values["y"] for each in found], rel=1e-4)
         return
     assert not (result.folder / "predictions_train.csv").exists()
-    rows = [int(row["row"]) for row in val]
+    rows = [int(row["line"]) - 2 for row in val]
     test = split_rows(result.folder)["test"]
     assert rows == sorted({*range(30)} - {*test})
-    written = {row["row"]: row["y_pred"] for row in val}
+    written = {row["line"]: row["y_pred"] for row in val}
     for member in (result.folder / "members").iterdir():
         for row in rows_of(member / "predictions_val.csv"):
-            assert float(written[row["row"]]) == pytest.approx(float(row["y_pred"]), rel=1e-5)
+            assert float(written[row["line"]]) == pytest.approx(float(row["y_pred"]), rel=1e-5)
 
 
 def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
@@ -333,9 +333,9 @@ def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, t
     _trained(with_columns, tmp_path / "run", ["y", "cid"], columns, **settings)
     for split in ("train", "val", "test"):
         rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
-        header = ["row", "Compound ID", "name", "smiles", "y", "y_pred", "cid", "cid_pred"]
+        header = ["line", "Compound ID", "name", "smiles", "y", "y_pred", "cid", "cid_pred"]
         assert list(rows[0]) == header
-        assert all(row["Compound ID"] == f"C-{row['row']}" for row in rows)
+        assert all(row["Compound ID"] == f"C-{int(row['line']) - 2}" for row in rows)
         assert {row["name"] for row in rows} <= {"alpha", ""}
 
 
@@ -346,4 +346,4 @@ def test_a_target_that_is_named_like_an_identifier_is_no_identifier(
     config = with_columns({"y": NUMBERS, "hit_code": NUMBERS}, {"run.epochs": 1})
     train(config, tmp_path / "run")
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["row", "smiles", "y", "y_pred", "hit_code", "hit_code_pred"]
+    assert list(rows[0]) == ["line", "smiles", "y", "y_pred", "hit_code", "hit_code_pred"]

@@ -100,7 +100,7 @@ def test_predict_gives_the_predictions_of_the_run(run, tmp_path):
     """Through the command, with the columns in another order, and with a DataFrame."""
     tested = read(run / "predictions_test.csv")
     rows = read(run.parent / "measured.csv")
-    chosen = [rows[int(row["row"])] for row in tested]
+    chosen = [rows[int(row["line"]) - 2] for row in tested]
     expected = [float(row["y_pred"]) for row in tested]
     frame = pd.DataFrame(chosen)[["assay", "smiles", "y", "temperature"]]
     frame.to_csv(tmp_path / "new.csv", index=False)
@@ -220,9 +220,9 @@ def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     data = load_config(write(tmp_path / "t.csv", rows)).data
     found = evaluate(run, data, device="cpu")
     assert found.molecules == 2
-    assert "1 rows were left out: 'Z' in column 'assay'" in found.dataset.warnings[-1]
+    assert "Left out: 1 row, since 'Z' in column 'assay'" in found.dataset.warnings[-1]
     data = load_config(write(tmp_path / "t.csv", rows[1:2])).data
-    with pytest.raises(DataError, match="has no row to score: 1 rows were left out: 'Z'"):
+    with pytest.raises(DataError, match="has no row to score: Left out: 1 row, since 'Z'"):
         evaluate(run, data, device="cpu")
     with pytest.raises(
         ConfigError, match="reads the feature columns temperature, assay, which zinc"

@@ -68,7 +68,10 @@ def test_the_splits_contain_all_valid_rows(run):
     rejected = _rows(result.folder / "rejected.csv")
     assert [row["smiles"] for row in rejected] == ["C1CC", "not, a molecule"]
     assert all(row["reason"] for row in rejected)
-    rows = [*(row for part in splits.values() for row in part), *(int(r["row"]) for r in rejected)]
+    rows = [
+        *(row for part in splits.values() for row in part),
+        *(int(r["line"]) - 2 for r in rejected),
+    ]
     assert sorted(rows) == list(range(30))
     assert [len(part) for part in splits.values()] == [14, 7, 7]
 
@@ -79,9 +82,9 @@ def test_predictions_are_written_with_their_labels(run, table, split):
     _, result = run
     (splits,) = json.loads((result.folder / "splits.json").read_text())
     source, predictions = _rows(table), _rows(result.folder / f"predictions_{split}.csv")
-    assert [int(row["row"]) for row in predictions] == splits[split]
+    assert [int(row["line"]) - 2 for row in predictions] == splits[split]
     for row in predictions:
-        origin = source[int(row["row"])]
+        origin = source[int(row["line"]) - 2]
         assert row["smiles"] == origin["smiles"]
         for target in ("y", "active"):
             assert (row[target] == "") == (origin[target] == "")

@@ -202,7 +202,7 @@ def _try(
 
 def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) -> Labels:
     try:
-        labels = _try(lambda: read_labels(table, config), "targets", refusals)
+        labels = _try(lambda: read_labels(table, config, strict=False), "targets", refusals)
     except ConfigError as error:
         if config.targets or config.task_type or config.classes or config.transform:
             raise

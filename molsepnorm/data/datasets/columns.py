@@ -33,7 +33,9 @@ _YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
-_NUMBERING = re.compile(r"(.*[_ ])?(id|index|row|number|no|cid)|name|unnamed: ?\d+", re.IGNORECASE)
+_NUMBERING = re.compile(
+    r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
+)
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _WITH_COMMA = r"[<>≤≥]?=?\s*[-+]?[\d.]*,\d[\d.,]*"
@@ -117,8 +119,11 @@ class ParsedColumn:
         self._bounds_where = bounds
         self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
         self._texts = texts
-        self._may_number = _NUMBERING.fullmatch(name) is not None
-        self._dtype = np.float64 if self._may_number else dtype  # float32 rounds large integers
+        self.named_like_numbering = _NUMBERING.fullmatch(name) is not None
+        """True if the name suggests row or catalogue numbers."""
+        self._dtype = (
+            np.float64 if self.named_like_numbering else dtype
+        )  # float32 rounds large integers
         self._numbers: list[np.ndarray] = []
         self._codes: list[np.ndarray] = []
         self._distinct: dict[str, int] = {}
@@ -153,7 +158,7 @@ class ParsedColumn:
                 self._few = None
         if self._words:  # the numbers of such a column are not used
             self._numbers.clear()
-        elif self._texts != "all" or self._may_number:
+        elif self._texts != "all" or self.named_like_numbering:
             self._numbers.append(numbers.astype(self._dtype))
         if self._texts == "all" or (self._texts == "words" and not self._plain):
             codes, distinct = pd.factorize(column)
@@ -205,7 +210,7 @@ class ParsedColumn:
 
     def look_like_numbering(self) -> bool:
         """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""
-        if not self._may_number or self.bounded:
+        if not self.named_like_numbering or self.bounded:
             return False
         numbers = self.numbers()
         present = numbers[~np.isnan(numbers)]

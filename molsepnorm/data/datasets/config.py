@@ -122,7 +122,8 @@ class DataConfig(BaseModel):
     smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
     """Name of the SMILES column."""
     targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
-    """Columns to predict, separated by commas. By default all numeric columns.
+    """Columns to predict, separated by commas. By default all columns of numbers, in a
+    table of labels.
 
     In YAML, a list of names. Columns that another setting names are not targets."""
     task_type: Annotated[

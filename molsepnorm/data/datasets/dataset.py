@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.files.writing import fingerprint
@@ -61,6 +62,12 @@ class Dataset:
     splits: dict[str, np.ndarray]
     """int64 indices of molecules for each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
+    left_out: pd.DataFrame | None = None
+    """The rows of a table that are rejected or merged, with their position, their cells and the
+    reason; None for other sources, and for data that are not trained on."""
+    positions: tuple[str, np.ndarray] | None = None
+    """What is counted in the file (line, row or record), and the position of every row of the
+    source, int64, counted from 1; None for a source without a file of its own."""
     smiles: Sequence[str] | None = None
     """SMILES of every row of the source, where it has them; standardised if structures are."""
     written: Sequence[str] | None = None
@@ -112,6 +119,14 @@ class Dataset:
     def molecules(self) -> np.ndarray:
         """Indices, int64, of the molecules in the store that were not merged into others."""
         return np.flatnonzero(~np.isin(self.store.rows, [entry.row for entry in self.merged]))
+
+    def position(self, rows: Any) -> tuple[str, Any]:
+        """Return what is counted, and the position of a row of the source, or of an array of rows;
+        see `positions`. Without a file, rows are counted from 0, as in `splits.json`."""
+        if self.positions is None:
+            return "row", rows
+        word, numbers = self.positions
+        return word, numbers[rows]
 
     def split_rows(self) -> dict[str, list[int]]:
         """Return the rows of the source in each split, merged rows included."""

@@ -11,7 +11,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
 from molsepnorm.data.datasets.leaks import same_molecules
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, counted
 
 __all__ = ["merge_and_split", "used_labels"]
 
@@ -159,10 +159,10 @@ def _warnings(groups: Sequence[np.ndarray], conflicts: int) -> list[str]:
     if not groups:
         return []
     rows = sum(map(len, groups))
-    found = [f"Merged: {rows:,} rows of {len(groups):,} molecule(s) that occur more than once."]
+    found = [f"Merged: {rows:,} rows of {counted(len(groups), 'molecule')} with more than one row."]
     if conflicts:
         found.append(
-            f"{conflicts:,} label(s) of merged rows are left out, because classes differ or there "
-            "are lower and upper bounds only."
+            f"Left out: {counted(conflicts, 'label')} of merged rows, because classes differ or "
+            "there are lower and upper bounds only."
         )
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,9 +12,10 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import BLANKS, Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
+from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
-from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
@@ -75,21 +75,23 @@ class Labels:
         )
 
 
-def read_labels(table: pd.DataFrame | Columns, config: DataConfig) -> Labels:
+def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool = True) -> Labels:
     """Return the labels of a table of text, as configured or as they look.
 
     Args:
         table: the whole table, or what `parse_columns` returned of it.
         config: the roles of the columns.
+        strict: raise an error if no targets are named and they cannot be guessed; otherwise all
+            columns of numbers are targets, with a warning.
 
     Raises:
-        ConfigError: a column is missing, named twice, or there is none of numbers; or a transform
-            is for a target that is not a number.
+        ConfigError: a column is missing, named twice, or there is none of numbers; several could be
+            targets (`OpenChoice`); or a transform is for a target that is not a number.
         DataError: a cell does not fit its target, or cannot be transformed.
     """
     if isinstance(table, pd.DataFrame):
         table = parse_columns([table], config)
-    names, warnings = _choose(table, config)
+    names, warnings = choose_targets(table, config, strict)
     configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
@@ -178,54 +180,6 @@ def read_features(table: Columns, config: DataConfig, check: bool = True) -> dic
 _Column = tuple[Kind, np.ndarray, tuple[str, ...]]  # kind, labels (rows,), classes
 
 
-def _choose(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[str]]:
-    """Return the targets, and what to say about them if they were guessed."""
-    for name in config.ignore_columns:
-        require_column(table.names, name, table.source, once=False)
-    taken = [config.weight_column, config.column_of_split]
-    if isinstance(table.source, Path):
-        taken.append(config.smiles_column)
-    if config.targets:
-        for name in config.targets:
-            require_column(table.names, name, table.source)
-            if name in (*taken, *config.ignore_columns):
-                raise ConfigError(f"column '{name}' cannot be a target and something else as well")
-        if len(set(config.targets)) < len(config.targets):
-            raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")
-        return tuple(config.targets), []
-    candidates = [table.parsed[number] for number in sorted(table.parsed)]
-    candidates = [each for each in candidates if each.name not in taken]
-    named = {*config.classes, *config.transform}
-    named |= {*(config.task_type if isinstance(config.task_type, dict) else ())}
-    numeric = [each for each in candidates if each.name in named or each.all_numbers()]
-    for each in numeric:
-        require_column(table.names, each.name, table.source)
-    numbering = [
-        each.name for each in numeric if each.name not in named and each.look_like_numbering()
-    ]
-    names = [each.name for each in numeric if each.name not in numbering]
-    nearly = [each for each in candidates if each not in numeric and each.mostly_numbers()]
-    left_out = []
-    if numbering:
-        left_out.append(
-            f"Not used as targets: {', '.join(numbering)} (they look like identifiers)."
-        )
-    if nearly:
-        assert nearly[0].first_bad is not None
-        left_out.append(
-            f"Not used as targets: {', '.join(each.name for each in nearly)} (some cells are not "
-            f"numbers, such as '{nearly[0].first_bad[1]}')."
-        )
-    if not names:
-        raise ConfigError(
-            f"{table.source} has no column of numbers to predict beside "
-            f"'{config.smiles_column}'. Columns: {', '.join(table.names)}. Name one with "
-            + " ".join(["--targets.", *left_out]).rstrip(".")
-        )
-    guess = "The targets are all columns of numbers; name others with --targets."
-    return tuple(names), [guess, *left_out]
-
-
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
     """Return the configured kind of each target, None for those to guess."""
     kinds = config.task_type
@@ -290,8 +244,8 @@ def _transform(
         rows = np.flatnonzero(values <= 0)
         raise DataError(
             f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
-            f"{transform.scale} needs. {len(rows):,} such cell(s) in this column; use numbers "
-            "above 0, or empty cells"
+            f"{transform.scale} needs. {counted(len(rows), 'such cell')} in this column; use "
+            "numbers above 0, or empty cells"
         )
     values[:] = transform.forward(values)
 
@@ -338,7 +292,7 @@ def _numbers(table: Columns, name: str, expected: str) -> np.ndarray:
     if column.first_bad is not None:
         row, text = column.first_bad
         raise DataError(
-            f"{table.cell(row, name)}: '{text}' is not a number. {column.bad} such cell(s) in this "
-            f"column; {expected}"
+            f"{table.cell(row, name)}: '{text}' is not a number. "
+            f"{counted(column.bad, 'such cell')} in this column; {expected}"
         )
     return column.numbers()

@@ -18,7 +18,7 @@ from molsepnorm.data.datasets.labels import read_features, read_labels, read_wei
 from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, require_several
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
@@ -68,7 +68,9 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
     if targets is None:
         targets = ["y"] if len(columns) == 1 else [f"y{i + 1}" for i in range(len(columns))]
     if isinstance(targets, str) or len(targets) != len(columns):
-        raise ConfigError(f"y has {len(columns)} column(s), and targets names {list(targets)}")
+        raise ConfigError(
+            f"y has {counted(len(columns), 'column')}, and targets names {list(targets)}"
+        )
     return pd.concat(columns, axis=1).set_axis(list(targets), axis=1)
 
 

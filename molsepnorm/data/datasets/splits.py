@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import clear_errors
 
 __all__ = ["WORDS", "make_splits", "named_splits"]
@@ -109,8 +109,9 @@ def _read_column(
     if odd := [row for row, word in enumerate(words) if word and word not in WORDS]:
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
         raise DataError(
-            f"{where}: '{column[odd[0]]}' names no split. {len(odd)} such cell(s) in this column; "
-            f"expected are {', '.join(WORDS)}, or a blank to leave the row out"
+            f"{where}: '{column[odd[0]]}' names no split. "
+            f"{counted(len(odd), 'such cell')} in this column; expected are "
+            f"{', '.join(WORDS)}, or a blank to leave the row out"
         )
     return {
         split: [row for row, word in enumerate(words) if WORDS.get(word) == split]
@@ -126,9 +127,10 @@ def _read_times(
         assert isinstance(source, Path)
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.time_column}'"
         raise DataError(
-            f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. {len(odd)} such cell(s) in "
-            "this column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers "
-            "in all cells, or a blank to leave the row out"
+            f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
+            f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
+            "as 2021, 2021-05 or 2021-05-03, or numbers in all cells, or a blank to leave the row "
+            "out"
         )
     return times
 
@@ -144,7 +146,8 @@ def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _R
         raise DataError(f"{path} is not a list of splits. {_FORM}")
     if number >= len(entries):
         raise ConfigError(
-            f"data.fold is {number}, but {path} has {len(entries)} split(s), counted from 0"
+            f"data.fold is {number}, but {path} has {counted(len(entries), 'split')}, "
+            "counted from 0"
         )
     return _read_entry(entries[number], f"{path}, entry {number}", source, num_rows)
 
@@ -201,8 +204,8 @@ def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: 
         if len(splits[split]) < minimum:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(
-                f"{where}: {len(splits[split]) or 'no'} {split} molecule(s) that can be read; its "
-                f"rows are {counts}. {split} needs {minimum} or more, as {_PURPOSE[split]}: name "
-                f"them there, or leave {remedy} out to have the split drawn"
+                f"{where}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
+                f"its rows are {counts}. {split} needs {minimum} or more, as {_PURPOSE[split]}: "
+                f"name them there, or leave {remedy} out to have the split drawn"
             )
     return splits

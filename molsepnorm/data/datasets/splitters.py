@@ -17,7 +17,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.times import split_by_time
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, counted
 
 __all__ = ["MIN_SIZES", "draw_splits"]
 
@@ -48,18 +48,19 @@ def draw_splits(
     if times is not None:
         times = times[rows]
         parts = _split_times(times, config)
-        found = f" at {len(np.unique(times[~np.isnan(times)]))} different time(s)"
+        found = f" at {counted(len(np.unique(times[~np.isnan(times)])), 'different time')}"
         advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
     elif config.split_type == "random":
         parts = _draw_molecules(len(rows), config)
     else:
         texts = [smiles[row] for row in rows]
         if config.split_type == "butina":
-            groups, what = _clusters(texts, source), "cluster(s), the largest"
+            groups, what, most = _clusters(texts, source), "cluster", "largest"
         else:
             groups = _scaffolds(texts, config.split_type == "scaffold-ogb")
-            what = "scaffold(s), the commonest"
-        found = f" of {len(groups)} {what} with {max(map(len, groups), default=0)}"
+            what, most = "scaffold", "commonest"
+        largest = max(map(len, groups), default=0)
+        found = f" of {counted(len(groups), what)}, the {most} with {largest}"
         draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
         parts = draw(groups, len(rows), config)
         advice = ". data.split_type: random draws single molecules"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.config import DataConfig
@@ -51,6 +52,10 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     )
     if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
         raise refusal(store.rejected[0], location(store.rejected[0].row))
+    left_out = pd.DataFrame(
+        [(location(row), text, reason) for row, text, reason in store.rejected],
+        columns=["where", "smiles", "reason"],
+    )
     found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
     name = " + ".join(path.name for path in config.structures)
     if not len(store):
@@ -63,6 +68,7 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         kinds=(),
         splits=make_splits(config, store.rows, standard, None, name, range(len(smiles))),
         rejected=found,
+        left_out=left_out,
         smiles=standard,
         written=smiles,
     )

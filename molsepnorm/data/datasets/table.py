@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.columns import parse_columns
@@ -16,7 +17,15 @@ from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.datasets.times import describe_times
-from molsepnorm.data.tables import as_file, is_stream, locate, read_chunks, require_column
+from molsepnorm.data.tables import (
+    as_file,
+    hold,
+    is_stream,
+    locate,
+    positions,
+    read_chunks,
+    require_column,
+)
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.molecules import featurize
@@ -41,6 +50,15 @@ def load_table(
         DataError: the file is empty, a cell does not fit its column, or too few molecules can be
             read.
     """
+    assert config.table is not None
+    with hold(config.table):
+        dataset = _load(config, encoding, labelled, for_training)
+        return replace(dataset, left_out=_left_out(dataset, config)) if for_training else dataset
+
+
+def _load(
+    config: DataConfig, encoding: EncodingSpec, labelled: bool, for_training: bool
+) -> Dataset:
     path = config.table
     assert path is not None
     blank = [] if labelled else config.targets or []
@@ -78,6 +96,7 @@ def load_table(
             labels.dataset(name, store, weights, standard, features),
             written=smiles,
             identifiers={n: each for n, each in identifiers.items() if n not in labels.names},
+            positions=positions(path, index),
         ),
         config,
         lambda rows: make_splits(config, rows, standard, column, path, index),
@@ -89,6 +108,38 @@ def load_table(
         line = describe_times(parts, column, config.time_column)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
     return dataset
+
+
+def _left_out(dataset: Dataset, config: DataConfig) -> pd.DataFrame:
+    """Read the rows of the table that were rejected or merged, with all their cells."""
+    assert config.table is not None
+    reasons = {each.row: each.reason for each in dataset.rejected}
+    reasons |= {each.row: each.reason for each in dataset.merged}
+    rows = np.array(sorted(reasons), dtype=np.int64)
+    found: list[tuple[str, ...]] = []
+    header: list[str] = []
+    start = 0
+    with as_file(config.table) as file:
+        for piece in read_chunks(file, str(config.table), _ROWS, config.smiles_column):
+            own = rows[(rows >= start) & (rows < start + len(piece))] - start
+            header, start = [*piece.columns], start + len(piece)
+            found += piece.iloc[own].itertuples(index=False, name=None)
+            if len(found) == len(rows):
+                break
+    word, numbers = dataset.position(rows)
+    first, last = (_free(name, header) for name in (word, "reason"))
+    table = [
+        (number, *cells, reasons[row])
+        for number, cells, row in zip(numbers.tolist(), found, rows.tolist(), strict=True)
+    ]
+    return pd.DataFrame(table, columns=[first, *header, last])
+
+
+def _free(name: str, header: Sequence[str]) -> str:
+    """Return the name, with underscores until no column has it."""
+    while name in header:
+        name += "_"
+    return name
 
 
 def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.columns import BLANKS
+from molsepnorm.errors import counted
 
 __all__ = ["describe_times", "read_times", "split_by_time"]
 
@@ -72,5 +73,5 @@ def describe_times(parts: Mapping[str, np.ndarray], column: Sequence[str], name:
         first, last = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
         spans.append(f"{split} {column[first].strip()} to {column[last].strip()}")
     blank = int(np.isnan(times).sum())
-    left_out = f"; {blank:,} row(s) without a time are left out" if blank else ""
+    left_out = f"; {counted(blank, 'row')} without a time left out" if blank else ""
     return f"Split by column '{name}': {', '.join(spans)}{left_out}."

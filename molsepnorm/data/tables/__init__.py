@@ -4,11 +4,11 @@ For every format, `read_chunks` yields DataFrames of text cells, with "" for bla
 in a column of the chosen name. `locate` converts the index of a row to its position in the file:
 
 >>> locate("my.csv.gz", 10), locate("my.sdf", 10)
-('my.csv.gz, line 12', 'my.sdf, molecule 11')
+('my.csv.gz, line 12', 'my.sdf, record 11')
 """
 
 from molsepnorm.data.tables.decimals import require_clear
-from molsepnorm.data.tables.formats import locate
+from molsepnorm.data.tables.formats import locate, positions
 from molsepnorm.data.tables.read import (
     names_in_file,
     read_chunks,
@@ -25,6 +25,7 @@ __all__ = [
     "is_stream",
     "locate",
     "names_in_file",
+    "positions",
     "read_chunks",
     "read_table",
     "require_clear",

@@ -14,7 +14,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
+
+import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError, warn_of_data
 from molsepnorm.files.writing import clear_errors
@@ -30,6 +32,7 @@ __all__ = [
     "names_smiles",
     "need_pyarrow",
     "open_decompressed",
+    "positions",
 ]
 
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
@@ -43,6 +46,13 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".smi", ".smiles", ".ism", ".cxsmiles"), "smi"),
     **dict.fromkeys((".xlsx", ".xlsm"), "xlsx"),
 }
+_POSITIONS: dict[Kind, tuple[str, int]] = {
+    "parquet": ("row", 1),
+    "sdf": ("record", 1),
+    "smi": ("line", 1),
+    "xlsx": ("row", 2),
+}
+"""What is counted in a file, and the position of its first row."""
 _PACKINGS: dict[str, Packing] = {
     ".gz": "gzip",
     ".bz2": "bzip2",
@@ -114,15 +124,25 @@ def locate(source: Path | str, index: int) -> str:
     >>> locate("standard input", 0), locate("my.parquet", 10), locate("my.smi.gz", 11)
     ('standard input, line 2', 'my.parquet, row 11', 'my.smi.gz, line 12')
     """
-    index = int(index)
-    kind = format_of(source).kind
-    if kind == "sdf":
-        return f"{source}, molecule {index + 1}"
-    if kind == "parquet":
-        return f"{source}, row {index + 1}"
-    if kind == "xlsx":
-        return f"{source}, row {index + 2}"
-    return f"{source}, line {index + (1 if kind == 'smi' else 2)}"
+    word, number = positions(source, int(index))
+    return f"{source}, {word} {number}"
+
+
+_Index = TypeVar("_Index", int, np.ndarray)
+
+
+def positions(source: Path | str, index: _Index) -> tuple[str, _Index]:
+    """Return what is counted in a file, and the positions of rows, counted from 1.
+
+    Args:
+        source: as in `locate`.
+        index: indices of one row or of several, int64 [n], as in `locate`.
+
+    >>> positions("my.csv", 0), positions("my.sdf", np.arange(3))
+    (('line', 2), ('record', array([1, 2, 3])))
+    """
+    word, first = _POSITIONS.get(format_of(source).kind, ("line", 2))
+    return word, index + first
 
 
 @contextmanager

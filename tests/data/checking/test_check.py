@@ -366,7 +366,7 @@ def test_labels_that_training_refuses_are_a_problem(write):
     rows = [(smiles, f"w{i}") for i, smiles in enumerate("C" * n for n in range(1, 150))]
     report = _check(write(rows), targets=["y"])
     assert _kinds(report.problems) == ["targets"]
-    assert "'w0' is not a number. 149 such cell(s)" in report.problems[0].text
+    assert "'w0' is not a number. 149 such cells" in report.problems[0].text
     weights = _check(write([(*row, -1) for row in FINE], "smiles,y,w"), weight_column="w")
     assert _kinds(weights.problems) == ["weights"]
     assert "negative" in weights.problems[0].text

@@ -53,7 +53,7 @@ def test_the_first_row_gets_the_mean_and_the_others_are_listed(read):
     assert [each[::3] for each in dataset.merged] == [(22, 20), (23, 20)]
     line = "my.csv, line 22, which has the merged labels"
     assert all(each.reason.endswith(line) for each in dataset.merged)
-    assert dataset.warnings == ("Merged: 3 rows of 1 molecule(s) that occur more than once.",)
+    assert dataset.warnings == ("Merged: 3 rows of 1 molecule with more than one row.",)
     assert dataset.molecules.tolist() == list(range(22))
     assert dataset.rejected == ()
 
@@ -99,7 +99,7 @@ def test_of_bounds_the_tightest_counts_unless_there_is_a_number(read, cells, lab
     dataset = read(_rows(*cells))
     assert _labels(dataset)[0] == label
     assert dataset.bounds[20:, 0].tolist() == [bound] + [0] * (len(cells) - 1)
-    assert (dataset.warnings[-1][:1] == "1") == (label is None)  # one label is left out
+    assert dataset.warnings[-1].startswith("Left out: 1 label") == (label is None)
     assert dataset.replicates.keys() == ({"y"} if cells[0] == ">5" and label == 1.5 else set())
 
 
@@ -107,9 +107,7 @@ def test_classes_are_kept_where_they_agree(read):
     rows = [("CCO", 1, 0), ("OCC", 1, 1), ("CCN", 1, 0), ("NCC", 1, 0)]
     dataset = read([*rows, ("C(O)C", 1, "")], "smiles,y,active", targets=["active"])
     assert _labels(dataset) == [None, None, 0, None, None]
-    assert dataset.warnings[-1].startswith(
-        "1 label(s) of merged rows are left out, because classes"
-    )
+    assert dataset.warnings[-1].startswith("Left out: 1 label of merged rows, because classes")
 
 
 def test_the_split_is_drawn_after_merging(read):

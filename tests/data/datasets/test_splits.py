@@ -356,10 +356,10 @@ def test_molecules_without_a_ring_have_one_scaffold_in_common(split_type):
 @pytest.mark.parametrize(
     ("smiles", "settings", "found"),
     [
-        (alkanes(20), {}, "20 readable molecules of 1 scaffold.s., the commonest with 20"),
-        (rings([10, 10]), {}, "20 readable molecules of 2 scaffold.s., the commonest with 10"),
+        (alkanes(20), {}, "20 readable molecules of 1 scaffold, the commonest with 20"),
+        (rings([10, 10]), {}, "20 readable molecules of 2 scaffolds, the commonest with 10"),
         (rings([10, 1, 1, 1]), {"folds": 5}, "13 readable molecules of 4 scaffold"),
-        ([], {}, "0 readable molecules of 0 scaffold.s., the commonest with 0"),
+        ([], {}, "0 readable molecules of 0 scaffolds, the commonest with 0"),
     ],
 )
 @pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
@@ -463,7 +463,7 @@ def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
 
 
 def test_too_few_clusters_and_too_many_molecules(monkeypatch):
-    message = "^my.csv has 20 readable molecules of 1 cluster.s., the largest with 20: too few for"
+    message = "^my.csv has 20 readable molecules of 1 cluster, the largest with 20: too few for"
     with pytest.raises(DataError, match=f"{message}.* data.split_type: random draws single"):
         make(["CCO"] * 20, split_type="butina")
     monkeypatch.setattr(clusters, "MAX_MOLECULES", 19)
@@ -496,11 +496,11 @@ def test_rows_of_one_time_are_in_the_older_split():
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["2020"] * 20, "20 readable molecules at 1 different time.s.: too few for .*--split"),
-        ([""] * 20, "20 readable molecules at 0 different time.s.: too few for"),
+        (["2020"] * 20, "20 readable molecules at 1 different time: too few for .*--split"),
+        ([""] * 20, "20 readable molecules at 0 different times: too few for"),
         (
             [*["2020-01-01"] * 4, "1.2.2020", *["soon"] * 15],
-            r"my.csv, line 6, column 'date': '1.2.2020' is not a time. 16 such cell\(s\) in this "
+            r"my.csv, line 6, column 'date': '1.2.2020' is not a time. 16 such cells in this "
             "column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers in all",
         ),
     ],
@@ -538,7 +538,7 @@ def test_a_column_goes_before_a_file_and_a_draw():
 def test_another_word_in_the_column():
     with pytest.raises(
         DataError,
-        match=r"^my.csv, line 4, column 'part of': 'Trian' names no split. 2 such cell\(s\) in "
+        match=r"^my.csv, line 4, column 'part of': 'Trian' names no split. 2 such cells in "
         r"this column; expected are train, training, val, .*, testing, or a blank to leave",
     ):
         by_column(["train", "val", "Trian", "0"])
@@ -549,13 +549,13 @@ def test_another_word_in_the_column():
     [
         (
             ["train"] * 8 + ["test"] * 2,
-            r"no val molecule\(s\) that can be read; its rows are 8 train, 0 val, 2 test. val "
+            r"0 val molecules that can be read; its rows are 8 train, 0 val, 2 test. val "
             r"needs 1 or more, as the best epoch is chosen by them: name them there, or leave "
             r"data.splits_column out to have the split drawn",
         ),
-        (["train", "train", "val", ""], r"no test .* 2 train, 1 val, 0 test.*model is scored on"),
+        (["train", "train", "val", ""], r"0 test .* 2 train, 1 val, 0 test.*model is scored on"),
         (["train", "val", "test"], r"1 train .*1 train, 1 val, 1 test. train needs 2 or more"),
-        ([""] * 4, r"no train molecule.* 0 train, 0 val, 0 test. .*the model is fitted to them"),
+        ([""] * 4, r"0 train molecule.* 0 train, 0 val, 0 test. .*the model is fitted to them"),
     ],
 )
 def test_a_column_without_one_of_the_splits(column, message):
@@ -564,7 +564,7 @@ def test_a_column_without_one_of_the_splits(column, message):
 
 
 def test_a_split_whose_molecules_cannot_be_read():
-    with pytest.raises(DataError, match=r"no val molecule.* its rows are 2 train, 2 val, 1 test"):
+    with pytest.raises(DataError, match=r"0 val molecule.* its rows are 2 train, 2 val, 1 test"):
         by_column(["train", "train", "val", "val", "test"], rows=[0, 1, 4])
 
 
@@ -656,7 +656,7 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
         ([GOOD | {"test": [3, 3]}], "entry 0, 'test': row 3 is in 'test' already; a row belongs"),
         (
             [{"train": "0-8", "test": [9]}],
-            "entry 0: no val molecule.* 9 train, 0 val, 1 test.*leave",
+            "entry 0: 0 val molecule.* 9 train, 0 val, 1 test.*leave",
         ),
     ],
 )
@@ -667,9 +667,9 @@ def test_a_file_that_names_no_split(by_file, content, message):
 
 
 def test_an_entry_that_does_not_exist(by_file):
-    with pytest.raises(ConfigError, match=r"^data.fold is 2, but .*splits.json has 2 split\(s\)"):
+    with pytest.raises(ConfigError, match=r"^data.fold is 2, but .*splits.json has 2 splits"):
         by_file([GOOD, GOOD], fold=2)
-    with pytest.raises(ConfigError, match=r"^data.fold is 0, but .*splits.json has 0 split\(s\)"):
+    with pytest.raises(ConfigError, match=r"^data.fold is 0, but .*splits.json has 0 splits"):
         by_file([])
 
 

@@ -77,10 +77,10 @@ def test_a_run_lists_them_in_rejected_csv(files, tmp_path):
     empty.write_text("")
     train(load_config(config=empty, overrides=settings), tmp_path / "run")
     rejected = pd.read_csv(tmp_path / "run" / "rejected.csv", keep_default_na=False)
-    assert rejected["row"].tolist() == [25, 26]
+    assert rejected["where"].tolist() == [f"{table}, line 3", f"{table}, line 4"]
     assert rejected["smiles"].tolist() == ["", "xyz"]
-    assert rejected["reason"][0] == f"{table}, line 3: empty SMILES"
-    assert rejected["reason"][1].startswith(f"{table}, line 4: RDKit cannot read 'xyz'")
+    assert rejected["reason"][0] == "empty SMILES"
+    assert rejected["reason"][1].startswith("RDKit cannot read 'xyz'")
 
 
 def test_an_invalid_smiles_can_be_an_error(files, tmp_path):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import threading
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from rdkit import Chem
 
@@ -54,6 +56,60 @@ def _known(array: np.ndarray) -> list:
 
 
 # Rows
+
+
+def _left_out(dataset) -> list[list[str]]:
+    """The content of rejected.csv."""
+    table = dataset.left_out
+    return [list(table.columns), *([str(cell) for cell in row] for row in table.to_numpy())]
+
+
+def test_rows_that_are_left_out_keep_their_cells_and_the_lines_of_the_file(write):
+    """A cell with line breaks moves the lines after it. Columns may have our names, or the same."""
+    lines = ["id,smiles,y,line,id", *(f"m{i},{text},{i},a,b" for i, text in enumerate(ALKANES))]
+    lines[3] = '"m\nof three\nlines",CCC,2,a,b'
+    lines += ["bad,C1CC,9,a,b", "blank,,9,a,b", "again,CCCC,5,a,b"]
+    dataset = _load(write("\n".join(lines) + "\n"), targets=["y"], duplicates="mean")
+    header, *rows = _left_out(dataset)
+    assert header == ["line_", "id", "smiles", "y", "line", "id", "reason"]
+    assert [row[:-1] for row in rows] == [
+        ["24", "bad", "C1CC", "9", "a", "b"],
+        ["25", "blank", "", "9", "a", "b"],
+        ["26", "again", "CCCC", "5", "a", "b"],
+    ]
+    reasons = [row[-1] for row in rows]
+    assert reasons[0].startswith("RDKit cannot read 'C1CC'")
+    assert reasons[1:2] == ["empty SMILES"]
+    assert "my.csv, line 7, which has the merged labels" in reasons[2]
+    word, numbers = dataset.position(np.array([0, 2, 3]))
+    assert (word, numbers.tolist()) == ("line", [2, 4, 7])
+
+
+def test_rows_of_other_formats_are_called_as_in_their_programs(tmp_path):
+    smiles = [*ALKANES, "C1CC"]
+    frame = pd.DataFrame({"smiles": smiles, "y": range(21)})
+    frame.to_parquet(tmp_path / "my.parquet")
+    assert _left_out(_load(tmp_path / "my.parquet"))[1][:2] == ["21", "C1CC"]
+
+    table = load_config(tmp_path / "my.parquet", overrides={"data.featurizer": "zinc"}).data
+    with pytest.raises(DataError, match=r"my.parquet, row 21: RDKit cannot read 'C1CC'"):
+        load(table.model_copy(update={"on_invalid": "fail"}), ZINC)
+
+
+def test_a_table_without_bad_rows_has_an_empty_list_of_them(write):
+    assert _left_out(_load(write(_csv(_twenty(float))))) == [["line", "smiles", "y", "reason"]]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_the_left_out_rows_of_a_pipe_are_read_from_its_copy(tmp_path):
+    pipe = tmp_path / "my.csv"
+    os.mkfifo(pipe)
+    text = _csv([*_twenty(float), ("C1CC", 1)])
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    rows = _left_out(_load(pipe))
+    writer.join()
+    assert rows[1][:3] == ["22", "C1CC", "1"]
 
 
 def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write):
@@ -244,7 +300,7 @@ FORMATS = {
     "my.tsv": (_delimited("\t"), "line 6"),
     "my.smi": (_delimited("\t"), "line 6"),
     "my.parquet": (_parquet, "row 5"),
-    "my.sdf": (_sdf, "molecule 5"),
+    "my.sdf": (_sdf, "record 5"),
 }
 
 
@@ -271,7 +327,7 @@ def test_every_format_gives_the_same(tmp_path, name, make):
         split: [i for i in kept if MIXED[i]["split"] == word]
         for split, word in (("train", "train"), ("val", "Valid"), ("test", "test"))
     }
-    guessed = _load(tmp_path / name, **columns)
+    guessed = _load(tmp_path / name, **columns, ignore_columns=["odour"])
     assert guessed.targets == ("logS", "active")
 
 
@@ -281,7 +337,7 @@ def test_every_format_gives_the_same(tmp_path, name, make):
 def test_a_row_is_found_where_it_stands(tmp_path, name, make, place):
     make(tmp_path / name)
     with pytest.raises(DataError, match=f"{name}, {place}: .*'Si' is not among ZINC's"):
-        _load(tmp_path / name, on_invalid="fail")
+        _load(tmp_path / name, targets=["logS"], on_invalid="fail")
     with pytest.raises(DataError, match=rf"{name}, \w+ \d, column 'odour': 'mild' is not a number"):
         _load(tmp_path / name, targets=["odour"], task_type="regression")
 
@@ -581,11 +637,12 @@ def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
 
     def all_of_it():
         found = []
-        for each in (settings, named, {**named, "task_type": kinds}):
+        guessed = {**settings, "ignore_columns": ["odour", "nearly"]}
+        for each in (guessed, named, {**named, "task_type": kinds}):
             dataset = _load(path, **each)
             found += [dataset.targets, _known(dataset.labels), dataset.kinds, dataset.classes]
             found += [dataset.warnings, dataset.weights.tolist(), list(dataset.smiles)]
-        for each in ({"targets": ["nearly"]}, {"weight_column": "nearly"}):
+        for each in ({"targets": ["nearly"]}, {"targets": ["y"], "weight_column": "nearly"}):
             with pytest.raises(DataError) as caught:
                 _load(path, **each)
             found.append(str(caught.value))

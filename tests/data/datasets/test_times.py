@@ -84,7 +84,7 @@ def test_the_line_names_the_first_and_the_last_time_of_each_split():
     parts = {"train": np.array([1, 4]), "val": np.array([2]), "test": np.array([0, 5])}
     assert describe_times(parts, column, "date") == (
         "Split by column 'date': train 2018 to 2019-03, val 2020 to 2020, test 2021 to 2022-01-01; "
-        "1 row(s) without a time are left out."
+        "1 row without a time left out."
     )
     assert describe_times(parts, ["3", "1", "2", "4", "0", "5"], "day") == (
         "Split by column 'day': train 0 to 1, val 2 to 2, test 3 to 5."

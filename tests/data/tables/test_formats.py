@@ -41,7 +41,7 @@ def test_of_a_plain_archive_the_file_within_decides(tmp_path):
         archive.writestr("folder/", "")
         archive.writestr("folder/my.sdf", "")
     assert format_of(tmp_path / "my.zip") == ("sdf", "zip")
-    assert locate(tmp_path / "my.zip", 0).endswith("my.zip, molecule 1")
+    assert locate(tmp_path / "my.zip", 0).endswith("my.zip, record 1")
     assert format_of(tmp_path / "there is none.zip") == ("csv", "zip")
 
 
@@ -52,7 +52,7 @@ def test_of_a_plain_archive_the_file_within_decides(tmp_path):
         ("my.tsv.gz", "line 12"),
         ("my.dat", "line 12"),
         ("standard input", "line 12"),
-        ("my.sdf.gz", "molecule 11"),
+        ("my.sdf.gz", "record 11"),
         ("my.parquet", "row 11"),
         ("my.smi", "line 11"),
     ],

@@ -1,0 +1,139 @@
+"""Which columns are targets where none is named: the choice is made, or left to the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rdkit import Chem
+from rdkit.Chem import Descriptors
+
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.datasets.labels import read_labels
+from molsepnorm.errors import OpenChoice
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "Cl", "c1ccccc1", "C(=O)O")]
+NUMBERS = [f"{0.37 * row % 5:.2f}" for row in range(len(SMILES))]
+LABELS = [f"{row % 2}" for row in range(len(SMILES))]
+WORDS = ["wild type" if row % 3 else "mutant" for row in range(len(SMILES))]
+NAMES = [f"compound {row}" for row in range(len(SMILES))]
+COUNTS = [f"{row % 4}" for row in range(len(SMILES))]
+
+
+def read(columns: dict[str, list[str]], strict: bool = True, **settings):
+    table = pd.DataFrame({"smiles": SMILES, **columns}, dtype=object)
+    return read_labels(table, DataConfig(table=Path("my.csv"), **settings), strict)
+
+
+def options(columns: dict[str, list[str]], **settings) -> tuple[str, list[list[str]]]:
+    """The message and the options of an open choice."""
+    with pytest.raises(OpenChoice) as caught:
+        read(columns, **settings)
+    return str(caught.value), caught.value.options
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {f"NR-{number}": LABELS for number in range(12)},
+        {"mol_id": NAMES, "FDA_APPROVED": LABELS, "CT_TOX": LABELS},
+        {"Class": LABELS, "pIC50": NUMBERS, "scaffold_split": WORDS},
+        {"Compound ID": NAMES, "mu": NUMBERS, "alpha": NUMBERS, "homo": NUMBERS},
+        {"num": [str(row) for row in range(len(SMILES))], "name": NAMES, "p_np": LABELS},
+        {"penalised_logp": NUMBERS, "rule_4_400": LABELS},
+    ],
+)
+def test_tables_of_labels_have_all_of_them_as_targets(columns):
+    """Tox21, ClinTox, BACE, QM9, BBBP, and the demonstration table."""
+    labels = read(columns)
+    assert labels.names == tuple(
+        name for name, cells in columns.items() if cells in (NUMBERS, LABELS)
+    )
+    assert labels.warnings[0].startswith("The targets are all columns of numbers")
+
+
+@pytest.mark.parametrize("columns", [{"logP": NUMBERS}, {"MW": NUMBERS, "assay": WORDS}])
+def test_the_only_column_of_numbers_is_the_target(columns):
+    assert read(columns).names == tuple(columns)[:1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("MW", "MolWt", "mol_weight", "Molecular Weight", "ExactMass", "LogP", "cLogP", "AlogP"),
+        *("XlogP", "TPSA", "Polar Surface Area", "HBD", "HBA", "hba", "H-Bond Donors", "RotB"),
+        *("Number of Rings", "NumHDonors", "HeavyAtomCount", "qed", "ESOL predicted solubility"),
+        *("batch_id", "fold", "sd", "n", "year", "weight", "temperature"),
+    ],
+)
+def test_names_of_computed_properties_leave_the_choice_open(name):
+    message, found = options({name: NUMBERS, "pIC50": NUMBERS})
+    assert message.startswith(f"my.csv has 2 columns of numbers ({name}, pIC50), and --targets")
+    assert f"{name}: named like" in message
+    assert found == [["--targets", "pIC50"]]
+
+
+@pytest.mark.parametrize("name", ["logS", "solubility", "weighted", "Ki", "clearance", "pKa"])
+def test_names_of_measured_properties_do_not(name):
+    assert read({name: NUMBERS, "pIC50": NUMBERS}).names == (name, "pIC50")
+
+
+@pytest.mark.parametrize(("descriptor", "digits"), [("MolWt", 1), ("MolLogP", 2), ("TPSA", 2)])
+def test_values_of_a_descriptor_are_recognised(descriptor, digits):
+    """Under any name, and in the digits of usual tables. Rows without a value or without a valid
+    SMILES do not matter."""
+    function = getattr(Descriptors, descriptor)
+    smiles = [f"{'N' * (row % 3)}{text}" for row, text in enumerate(SMILES)]
+    table = {
+        "x": [f"{function(Chem.MolFromSmiles(text)):.{digits}f}" for text in smiles],
+        "y": NUMBERS,
+    }
+    table["x"][3] = ""
+    frame = pd.DataFrame({"smiles": smiles, **table}, dtype=object)
+    frame.loc[5, "smiles"] = "C1CC"
+    config = DataConfig(table=Path("my.csv"))
+    with pytest.raises(OpenChoice, match=f"x: equal to RDKit's descriptor {descriptor}"):
+        read_labels(frame, config)
+    only = frame[["smiles", "x"]]
+    assert read_labels(only, config).names == ("x",)
+    with pytest.raises(OpenChoice) as caught:
+        read_labels(only.assign(verdict=WORDS), config)
+    assert caught.value.options == [["--targets", "verdict"]]
+    frame.loc[4, "x"] = "0.5"
+    assert read_labels(frame, config).names == ("x", "y")
+
+
+def test_columns_of_words_leave_the_choice_open():
+    message, found = options({"a": NUMBERS, "b": NUMBERS, "strain": WORDS})
+    assert message.endswith("strain: words")
+    assert found == [["--targets", "a"], ["--targets", "b"], ["--targets", "a,b"]]
+
+
+def test_a_column_with_some_words_is_a_candidate():
+    """The weight would otherwise be the only target."""
+    cells = [*NUMBERS[:-1], "n.d."]
+    message, found = options({"MW": NUMBERS, "pIC50": cells})
+    assert "pIC50: some cells are not numbers, such as 'n.d.'" in message
+    assert found == [["--targets", "pIC50"]]
+
+
+def test_the_user_decides():
+    columns = {"MW": NUMBERS, "fold": COUNTS, "y, log": NUMBERS, "kind": WORDS}
+    assert options(columns)[1] == [["--set", 'data.targets=["y, log"]']]
+    assert read(columns, targets=["MW", "fold"]).names == ("MW", "fold")
+    assert read(columns, ignore_columns=["MW", "fold"]).names == ("y, log",)
+    assert read({"MW": NUMBERS, "z": NUMBERS}, task_type={"MW": "regression"}).names == ("MW", "z")
+    assert read({"MW": NUMBERS, "z": NUMBERS}, weight_column="MW").names == ("z",)
+
+
+def test_many_columns_are_not_all_listed():
+    message, found = options({f"y{number}": NUMBERS for number in range(40)} | {"kind": WORDS})
+    assert "y11, … (28 more)" in message
+    assert found == [["--targets", "COLUMN,COLUMN"]]
+
+
+def test_without_strictness_all_are_targets_and_the_reason_is_a_warning():
+    labels = read({"MW": NUMBERS, "pIC50": NUMBERS}, strict=False)
+    assert labels.names == ("MW", "pIC50")
+    assert labels.warnings[0].startswith("Training needs --targets: my.csv has 2 columns")
