@@ -286,7 +286,7 @@ def test_skipped_rows_are_reported(workspace, tmp_path):
     table = _table(tmp_path / "data.csv")
     table.write_text(table.read_text().replace("\nCCO,", "\nC1CC,"))
     text = _ok("train", "--data", table, *TINY, "--epochs", 1, "-o", tmp_path / "run")
-    assert "Skipped: 1 row(s) that cannot be read" in text
+    assert "Skipped: 1 row with an invalid SMILES" in text
     assert "unclosed ring" in text
     assert "rejected.csv" in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -258,11 +259,7 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         kind = "binary" if column.are_yes_no() else "regression"
     if kind == "multiclass":
         return _classes(table, name, config)
-    expected = (
-        "labels are numbers, yes/no, a few class names, or blank if missing. If these are "
-        f"classes: --task-type {name}=multiclass"
-    )
-    values = _numbers(table, name, expected)
+    values = _numbers(table, name, _advice(table, name, config))
     if kind == "binary" and column.first_odd is not None:
         row, text = column.first_odd
         raise DataError(
@@ -270,6 +267,23 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
             "of a binary target must be"
         )
     return kind, values, ()
+
+
+def _advice(table: Columns, name: str, config: DataConfig) -> str:
+    """Return what labels are, and what to do about other cells."""
+    column = table.column(name)
+    advice = "labels are numbers, yes/no, a few class names, or blank if missing"
+    if column.could_be_classes(MAX_CLASSES):
+        advice += f". If these are classes: --task-type {name}=multiclass"
+    if isinstance(table.source, Path) and column.any_numbers():
+        words = ["molsepnorm", "data", "check", str(table.source)]
+        if config.smiles_column != "smiles":
+            words += ["--smiles-column", config.smiles_column]
+        kind = configured_kind(name, config)
+        words += ["--targets", name, *(["--task-type", kind] if kind else [])]
+        words += ["--fix", f"{table.source.name.split('.')[0] or 'table'}_clean.csv"]
+        advice += f". A copy in which these cells are empty: {shlex.join(words)}"
+    return advice
 
 
 def _transform(
@@ -290,8 +304,8 @@ def _transform(
         rows = np.flatnonzero(values <= 0)
         raise DataError(
             f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
-            f"{transform.scale} needs. {len(rows):,} such cell(s) in this column; use numbers "
-            "above 0, or empty cells"
+            f"{transform.scale} needs. {len(rows):,} such cell{'' if len(rows) == 1 else 's'} in "
+            "this column; use numbers above 0, or empty cells"
         )
     values[:] = transform.forward(values)
 
@@ -338,7 +352,7 @@ def _numbers(table: Columns, name: str, expected: str) -> np.ndarray:
     if column.first_bad is not None:
         row, text = column.first_bad
         raise DataError(
-            f"{table.cell(row, name)}: '{text}' is not a number. {column.bad} such cell(s) in this "
-            f"column; {expected}"
+            f"{table.cell(row, name)}: '{text}' is not a number. {column.bad:,} such "
+            f"cell{'' if column.bad == 1 else 's'} in this column; {expected}"
         )
     return column.numbers()

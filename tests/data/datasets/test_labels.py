@@ -272,13 +272,25 @@ def test_numbers_are_read_as_python_reads_them(numbers):
 @pytest.mark.parametrize("kind", [None, "regression", "binary"])
 def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
     """1e39 is a number that single precision, in which labels are kept, has no room for."""
-    message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cell(s) in this column"
+    message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cells in this column"
     with pytest.raises(DataError) as caught:
         read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
     assert str(caught.value).startswith(message)
     assert "; labels are numbers, yes/no, " in str(caught.value)
-    assert str(caught.value).endswith("If these are classes: --task-type y=multiclass")
+    infinite = "inf" in bad.lower() or bad == "1e999"
+    assert infinite or "these are classes: --task-type y=multiclass. A copy" in str(caught.value)
+    words = f"--targets y{f' --task-type {kind}' if kind else ''} --fix my_clean.csv"
+    assert str(caught.value).endswith(f"molsepnorm data check my.csv {words}")
     assert read({"y": ["1", "", bad, "0", bad], "z": ["1", "2", "3", "4", "5"]}).names == ("z",)
+
+
+def test_classes_are_suggested_only_where_they_are_possible():
+    """Neither for many different numbers nor for more words than a target has classes."""
+    for cells in ([f"{0.3 * i}" for i in range(30)], [f"w{i}" for i in range(149)]):
+        with pytest.raises(DataError, match="is not a number") as caught:
+            read({"y": [*cells, "high"]}, targets=["y"])
+        assert "multiclass" not in str(caught.value)
+        assert ("--fix" in str(caught.value)) == (cells[0] == "0.0")
 
 
 def test_the_place_is_the_row_s_in_the_file():
