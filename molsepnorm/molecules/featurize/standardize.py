@@ -105,14 +105,16 @@ def protomer_key(smiles: str) -> str:
 
     Source: rdkit.Chem.rdMolHash, HetAtomProtomer.
     """
-    from rdkit import Chem
+    from rdkit import rdBase
     from rdkit.Chem import rdMolHash
+    from rdkit.Chem.MolStandardize import rdMolStandardize
 
     from molsepnorm.molecules.featurize.smiles import canonical_mol
 
     mol = canonical_mol(smiles)
     if "." in smiles:
-        mol = max(Chem.GetMolFrags(mol, asMols=True), key=Chem.Mol.GetNumAtoms)
+        with rdBase.BlockLogs():
+            mol = rdMolStandardize.LargestFragmentChooser().choose(mol)
     return str(rdMolHash.MolHash(mol, rdMolHash.HashFunction.HetAtomProtomer))
 
 
