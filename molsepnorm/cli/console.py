@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,14 +60,49 @@ def print_json(content: Any) -> None:
 
 
 def make_table(title: str, *headings: str) -> Table:
-    """Return an empty table; a column whose heading begins with > is aligned right."""
+    """Return an empty table; a column whose heading begins with > is aligned right.
+
+    No cell is cut: a table that is wider than the terminal is printed without lines, or, if that is
+    still too wide, as a few lines of text for each row.
+    """
     from rich.table import Table
 
-    table = Table(title=title)
+    class Fitting(Table):
+        def __rich_console__(self, console: Console, options: Any) -> Any:
+            unlimited, box = options.update(max_width=10_000), self.box
+            if self.__rich_measure__(console, unlimited).minimum > options.max_width:
+                self.box = None
+            if self.__rich_measure__(console, unlimited).minimum > options.max_width:
+                yield from _stacked(self, options.max_width)
+            else:
+                yield from super().__rich_console__(console, options)
+            self.box = box
+
+    table = Fitting(title=title)
     for heading in headings:
         name = heading.removeprefix(">")
-        table.add_column(name, justify="left" if name == heading else "right")
+        table.add_column(
+            name, justify="left" if name == heading else "right", no_wrap=True, overflow="fold"
+        )
     return table
+
+
+def _stacked(table: Table, width: int) -> Iterator[Text]:
+    """Yield each row as lines: its first cell, and below it the other cells with their headings."""
+    from rich.text import Text
+
+    if table.title:
+        yield Text(one_line(str(table.title)), style="italic")
+    headings = [str(column.header) for column in table.columns]
+    for first, *others in zip(*(column.cells for column in table.columns), strict=True):
+        if first:
+            yield Text(one_line(str(first)))
+        named = zip(headings[1:], others, strict=True)
+        cells = ", ".join(one_line(f"{name} {cell}".strip()) for name, cell in named if cell)
+        for line in textwrap.wrap(
+            cells, max(20, width - 4), break_long_words=False, break_on_hyphens=False
+        ):
+            yield Text(f"    {line}")
 
 
 def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:

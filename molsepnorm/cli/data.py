@@ -16,6 +16,7 @@ from molsepnorm.cli.options import (
     configuration,
     json_option,
     option,
+    output_option,
     recipe_options,
     setting_options,
 )
@@ -37,15 +38,25 @@ def data() -> None:
 @setting_options("data", without=("data.dataset", "data.table", "data.data_dir", "data.on_invalid"))
 @option(
     "--fix",
-    "output",
+    "copy",
     heading="Output",
     type=FILE,
     metavar="OUT.csv",
     help="Write a cleaned copy, and the removed and changed rows to OUT.removed.csv.",
 )
+@output_option("Write the table of targets to this CSV file.", metavar="TARGETS.csv")
 @option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
 @json_option
-def check(file: Path, output: Path | None, strict: bool, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def check(
+    ctx: click.Context,
+    file: Path,
+    copy: Path | None,
+    output: Path | None,
+    strict: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Check a table before training.
 
     Problems prevent training, or spoil what is learned or measured: invalid SMILES, duplicates,
@@ -53,38 +64,55 @@ def check(file: Path, output: Path | None, strict: bool, as_json: bool, **option
     listed for information. The exit status is 0 unless --strict is given.
 
     FILE is never changed. The copy that --fix writes has no invalid SMILES and one row per
-    molecule; empty cells are filled from its duplicates. Conflicting numbers are replaced by their
-    median if they differ by at most half a standard deviation of their column, otherwise by an
-    empty cell, as are conflicting classes.
+    molecule (several if they differ in --feature-columns); empty cells are filled from its
+    duplicates. Conflicting numbers are replaced by their median if they differ by at most half a
+    standard deviation of their column, otherwise by an empty cell, as are conflicting classes.
+    Bounds such as >10 are kept.
 
     \b
     molsepnorm data check my.csv
     molsepnorm data check my.csv --targets logS --fix clean.csv
     molsepnorm data check my.csv --splits-column split --strict
     """
-    from molsepnorm.cli.data_display import print_clean, print_report
+    from molsepnorm.cli.data_display import print_clean, print_commands, print_report
     from molsepnorm.data.checking.check import report_of
     from molsepnorm.data.checking.clean import clean_scan, removed_path, write_clean
+    from molsepnorm.data.checking.report import write_targets
     from molsepnorm.data.checking.scan import scan_table
 
     config = configuration({**options, "data": file}).data
-    if output is not None:
-        removed_path(output, file)  # raises before the work if no copy can be written there
+    if copy is not None:
+        removed_path(copy, file)  # raises before the work if no copy can be written there
     scan = scan_table(config)
     report = report_of(scan)
     content = report.to_json()
-    if not as_json:
-        print_report(report, fixing=output is not None)
     if output is not None:
+        write_targets(report.targets, output, file)
+    if not as_json:
+        print_report(report)
+    if copy is not None:
         clean = clean_scan(scan)
-        files = {"copy": str(output), "list": str(write_clean(clean, output, file))}
+        files = {"copy": str(copy), "list": str(write_clean(clean, copy, file))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:
             print_clean(clean, files["copy"], files["list"])
     if as_json:
         print_json(content)
+    else:
+        print_commands(report, _given(ctx), copy)
     if strict and report.problems:
         sys.exit(1)
+
+
+def _given(ctx: click.Context) -> dict[str, str]:
+    """Return the options of the data that the user gave, as they are written in a command."""
+    given = {}
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        of_data = getattr(param, "heading", "Output") != "Output"
+        if isinstance(param, click.Option) and of_data and value is not None:
+            given[param.opts[0]] = ",".join(value) if isinstance(value, list) else str(value)
+    return given
 
 
 @data.command(name="list", cls=GroupedCommand)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.checking.report import Group, TableReport, TargetSummary
+from molsepnorm.data.checking.report import (
+    Group,
+    TableReport,
+    TargetSummary,
+    counted,
+    four_digits,
+)
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
 
@@ -19,14 +27,16 @@ _MAX_SMILES = 50  # characters
 _WIDE = 120  # terminal columns from which the descriptions of data sets are shown
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
 _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
+_STOPS = ("targets", "weights", "features", "split", "constant", "only-bounds")
+_LEVELS = ("none", "salts", "parent", "tautomer")
 
 
-def print_report(report: TableReport, fixing: bool = False) -> None:
-    """Print the findings in a table; with `fixing`, without the hint at --fix."""
+def print_report(report: TableReport) -> None:
+    """Print the findings in a table."""
     console = make_console()
     console.print(
-        f"{report.source}: {report.rows:,} rows, {report.readable:,} valid SMILES, "
-        f"{report.molecules:,} different molecules"
+        f"{report.source}: {counted(report.rows, 'row')}, {report.readable:,} valid SMILES, "
+        f"{counted(report.molecules, 'different molecule')}"
     )
     for warning in report.warnings:
         console.print(warning)
@@ -35,6 +45,11 @@ def print_report(report: TableReport, fixing: bool = False) -> None:
         console.print(f"Split: {parts}")
     if report.targets:
         console.print(_targets(report.targets))
+        if len(report.targets) > _MAX_TARGETS:
+            console.print(
+                f"{len(report.targets) - _MAX_TARGETS:,} more targets are in the table that "
+                "--output TARGETS.csv writes"
+            )
     for heading, findings in (
         ("Problems", report.problems),
         ("For information", report.information),
@@ -49,23 +64,71 @@ def print_report(report: TableReport, fixing: bool = False) -> None:
                 console.print("    …")
     if not report.problems:
         console.print("No problem found.", style="green")
-    elif not fixing and any(finding.kind in _FIXED for finding in report.problems):
-        console.print(f"Clean it: molsepnorm data check {report.source} --fix clean.csv")
+
+
+def print_commands(report: TableReport, given: Mapping[str, str], copy: Path | None) -> None:
+    """Print the commands that follow from the findings.
+
+    Args:
+        report: the findings.
+        given: the options of the data that the user gave, such as {"--targets": "y"}.
+        copy: the cleaned copy, if it was written.
+    """
+    console = make_console()
+    for line in _commands(report, given, copy):
+        console.print(line)
+
+
+def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) -> Iterator[str]:
+    """Yield the commands that clean the table and train with the recommended options."""
+    source, options, recommended = report.source, dict(given), dict(given)
+    for finding in report.information:
+        for option, value in finding.options.items():
+            if option == "--standardize":
+                value = max(value, recommended.get(option, value), key=_LEVELS.index)
+            elif option in given:
+                value = f"{given[option]},{value}"
+            recommended[option] = value
+    named = next((each for each in report.problems if each.kind == "nearly-numbers"), None)
+    if named is not None and named.options:
+        options |= named.options
+    fixable = any(each.kind in _FIXED for each in report.problems) or options != {**given}
+    if "--transform" in recommended:  # the distance of conflicting numbers depends on the scale
+        options["--transform"] = recommended["--transform"]
+    if fixable and copy is None and "--splits-file" not in given:
+        copy = Path(f"{Path(source).name.split('.')[0] or 'table'}_clean.csv")
+        words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
+        yield f"Clean it: {shlex.join(words)}"
+    if recommended != {**given} and not any(each.kind in _STOPS for each in report.problems):
+        words = ["molsepnorm", "train", "--data", str(copy or source), *_words(recommended)]
+        yield f"Train with the options above: {shlex.join(words)}"
+
+
+def _words(options: Mapping[str, str]) -> list[str]:
+    return [word for option in options.items() for word in option]
 
 
 def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
     """Print how many rows were removed and changed in a cleaned copy."""
     console = make_console()
     console.print(
-        f"{copy}: {len(clean.table):,} rows; {clean.removed:,} removed, {clean.changed:,} changed"
+        f"{copy}: {counted(len(clean.table), 'row')}; {clean.removed:,} removed, "
+        f"{clean.changed:,} changed"
     )
-    if clean.changed:
-        console.print(
-            "Conflicting numbers were replaced by their median, or by an empty cell if they differ "
-            "by more than half a standard deviation of their column; conflicting classes were "
-            "replaced by an empty cell."
-        )
-    console.print(f"{removed}: these rows as they were, with the reason")
+    for what, text in (
+        ("invalid", "with an invalid label emptied"),
+        ("filled", "filled from another row of the molecule"),
+        ("medians", "with conflicting numbers replaced by their median"),
+        (
+            "conflicts",
+            "emptied, because the labels conflict: classes, bounds, or numbers more than half a "
+            "standard deviation of their column apart",
+        ),
+    ):
+        if count := clean.merged.get(what, 0):
+            console.print(f"- {counted(count, 'cell')} {text}")
+    if clean.changes:
+        console.print(f"{removed}: these rows as they were, with the reason")
 
 
 def print_sets(sets: Iterable[NamedSet]) -> None:
@@ -76,8 +139,8 @@ def print_sets(sets: Iterable[NamedSet]) -> None:
         headings.append("what")
     table = make_table("Data sets", *headings)
     table.box = None
-    for column in table.columns[:7]:
-        column.no_wrap = True
+    if console.width >= _WIDE:
+        table.columns[-1].no_wrap = False
     for each in sets:
         cells = (
             each.name,
@@ -103,7 +166,7 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
     print_dataset(console, dataset)
     console.print(
         f"{len(store):,} molecules, {int(store.sizes.sum()):,} atoms, {len(store.paths):,} path "
-        f"codes, {len(dataset.targets):,} target(s)"
+        f"codes, {counted(len(dataset.targets), 'target')}"
     )
     assert store.path is not None
     size = store.path.stat().st_size / 1e6
@@ -112,20 +175,21 @@ def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
 
 
 def _targets(targets: Sequence[TargetSummary]) -> Table:
-    headings = ("target", "kind", ">labels", ">missing", "distribution", ">min", ">max")
-    table = make_table("Targets", *headings)
-    for column in table.columns:
-        column.no_wrap = column.header != "distribution"
+    bounded = any(target.bounds for target in targets)
+    measured = any(target.mean is not None for target in targets)
+    headings = ["target", "kind", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
+    table = make_table("Targets", *headings, *((">min", ">max") if measured else ()))
+    table.columns[len(headings) - 1].no_wrap = False
     for target in targets[:_MAX_TARGETS]:
         shape = _shares(target) if target.labels else ""
         ends = ["", ""]
         if target.mean is not None:
-            shape = f"{target.mean:.4g} ± {target.sd:.4g}"
-            ends = [f"{target.min:.4g}", f"{target.max:.4g}"]
-        counts = (f"{target.labels:,}", f"{target.missing:,}")
-        table.add_row(target.name, target.kind, *counts, shape, *ends)
-    if len(targets) > _MAX_TARGETS:
-        table.caption = f"and {len(targets) - _MAX_TARGETS:,} more: --json has all"
+            shape = f"{four_digits(target.mean)} ± {four_digits(target.sd or 0.0)}"
+            ends = [four_digits(each) for each in (target.min, target.max) if each is not None]
+        counts = [f"{target.labels:,}", f"{target.missing:,}"]
+        if bounded:
+            counts.insert(1, f"{target.bounds:,}")
+        table.add_row(target.name, target.kind, *counts, shape, *(ends if measured else ()))
     return table
 
 

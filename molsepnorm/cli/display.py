@@ -64,7 +64,10 @@ class TrainingDisplay(Callback):
             kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
             self.console.print(f"Target: {target.name} ({kind})")
         if len(targets) > _MAX_TARGETS:
-            self.console.print(f"… {len(targets)} targets in all")
+            self.console.print(
+                f"{_MAX_TARGETS} of {len(targets)} targets are listed. "
+                f"All are in {folder}/targets.csv"
+            )
         print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
         self.console.print(_splits_table(dataset) if targets else _sizes(dataset))
         self.console.print(

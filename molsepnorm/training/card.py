@@ -33,6 +33,7 @@ CONTENTS = {
     "splits.json": "numbers of the rows in each split",
     "rejected.csv": "rows that were left out, with their structures",
     "predictions_*.csv": "structures, labels and predictions",
+    "targets.csv": "names, classes, numbers and ranges of the labels of each target",
     "history.csv": "scores of each epoch",
     "log.txt": "what training printed: paths, and structures of rejected rows",
     "checkpoints/*": "state of training, with further copies of the network",

@@ -7,6 +7,7 @@
     ├── environment.json       versions, machine, command
     ├── splits.json            rows of the source in each split
     ├── rejected.csv           rows of the table that were left out, with the reason
+    ├── targets.csv            labels of each target in each split
     ├── history.csv            a line per epoch
     ├── metrics.json           scores of the finished run
     ├── predictions_test.csv   labels and predictions of the test molecules
@@ -62,6 +63,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.lock import LOCK
 from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.target_table import targets_table
 
 __all__ = ["LOG", "RunFolder"]
 
@@ -110,8 +112,8 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
-        initial = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "checkpoints"}
-        initial.add(LOG)
+        initial = {"environment.json", "config.yaml", "splits.json", "checkpoints"}
+        initial |= {"rejected.csv", "targets.csv", LOG}
         with clear_errors(self.path, "write"):
             if not self.path.is_dir():
                 return
@@ -158,6 +160,8 @@ class RunFolder:
             writer = csv_writer(file)
             writer.writerow(rejected.columns)
             writer.writerows(rejected.itertuples(index=False, name=None))
+        with replacing(self.path / "targets.csv") as scratch:
+            _write_csv(scratch, targets_table(dataset))
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, are those of the start of the run.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
+import shlex
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -74,10 +78,10 @@ def test_check_separates_problems_from_information(table):
     assert "Split: train" in top
     for part in ("y ", "regression", "active", "binary", "yes"):
         assert part in top
-    assert "cannot be read: 1 row" in problems
+    assert "invalid SMILES: 1 row" in problems
     assert "unclosed ring: line 44 C1CC" in problems
     assert "conflicting labels: 1 molecule" in problems
-    assert "repeated: 1 molecule in 2 rows" in problems
+    assert "duplicates: 1 molecule in 2 rows" in problems
     assert "line 42 OCC, line 43 CCO" in problems
     assert "salts and mixtures" in information
     assert "[Cl-].[Na+]" not in text
@@ -113,7 +117,7 @@ def test_check_of_a_large_table_prints_short_lists(table):
     rows = [(f"{'C' * 90}O", i, *range(40)) for i in range(50)]
     path = table(*rows, header=",".join(["smiles", "y", *(f"t{i}" for i in range(40))]))
     text = _ok("check", path, "--task-type", "y=multiclass")
-    assert "and 11 more: --json has all" in text
+    assert "11 more targets are in the table that --output TARGETS.csv writes" in text
     assert max(map(len, text.splitlines())) < 400
     assert f"line 42 {'C' * 49}…, line 43" in text
 
@@ -154,6 +158,128 @@ def test_check_of_an_unreadable_table_is_an_error(table, tmp_path):
     message = _error("check", table(), "--smiles-column", "smile", code=2)
     assert "Did you mean 'smiles'?" in message
     assert "none of regression, binary" in _error("check", table(), "--task-type", "odd", code=2)
+
+
+# --- commands, scales, forms and tables -----------------------------------------------------------
+
+
+def _assay(path, *rows, header="smiles,ic50_nM"):
+    """An assay over five powers of ten, every tenth result a bound, and these rows."""
+    cells = [f"{'>' * (i % 10 == 0)}{2 ** (0.4 * i):.3g}" for i in range(1, 41)]
+    numbers = zip((smiles for smiles, *_ in ROWS), cells, strict=True)
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header.split(","), *numbers, *rows])
+    return path
+
+
+def _commands(text):
+    """The commands in the lines of an output."""
+    lines = [line for line in text.splitlines() if ": molsepnorm " in line]
+    return [shlex.split(line.partition(": molsepnorm ")[2]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "options", "expected"),
+    [
+        ((), "smiles,ic50_nM", (), ["--transform", "ic50_nM=pic50"]),
+        ((), "my smiles,IC 50", ("--smiles-column", "my smiles"), ["--transform", "IC 50=log10"]),
+        (
+            (("CC(=O)[O-].[Na+]", 5), ("CC(=O)O", 7), ("CCCC1CC", 1), ("OCC", ">3"), ("CCO", 4)),
+            "smiles,ic50_nM",
+            ("--targets", "ic50_nM"),
+            ["--transform", "ic50_nM=pic50", "--standardize", "parent"],
+        ),
+        ((("Oc1ccccn1", "12 uM"), ("O=c1cccc[nH]1", 7)), "smiles,ic50_nM", (), None),
+    ],
+)
+def test_the_commands_that_are_shown_work(
+    tmp_path, monkeypatch, empty_cache, rows, header, options, expected
+):
+    """The one that cleans the table, and then the one that trains."""
+    monkeypatch.chdir(tmp_path)
+    text = _ok("check", _assay(tmp_path / "my assay.csv", *rows, header=header), *options)
+    *cleaning, training = _commands(text) if expected else [*_commands(text), None]
+    for words in cleaning:
+        assert words[:2] == ["data", "check"]
+        fixed = CliRunner().invoke(main, words)
+        assert fixed.exit_code == 0, fixed.output
+        copy = pd.read_csv("my assay_clean.csv", dtype=str)
+        assert copy.iloc[:, 1].str.startswith(">").sum() == 4
+        training = training or _commands(fixed.output)[-1]
+    assert bool(cleaning) == bool(rows)
+    if expected:
+        assert training[-len(expected) :] == expected
+    small = ("--from", "none", "--no-baseline", "--threads", "1", "-o", "run", *TINY)
+    done = CliRunner().invoke(main, [*training, *small, "--set", "model.width=8"])
+    assert done.exit_code == 0, done.output
+
+
+def test_the_command_in_an_error_of_training_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = _assay(tmp_path / "my assay.csv", ("CCO", "12 uM"))
+    done = CliRunner().invoke(main, ["train", "--data", str(path), "--targets", "ic50_nM"])
+    assert done.exit_code == 1
+    (command,) = _commands(done.stderr)
+    fixed = CliRunner().invoke(main, command)
+    assert fixed.exit_code == 0, fixed.output
+    assert "- 1 cell with an invalid label emptied" in fixed.output
+
+
+def test_fix_says_what_it_changed_and_nothing_else(table, tmp_path):
+    copy = tmp_path / "clean.csv"
+    text = _ok("check", table(("C1CC", 3, 0)), "--fix", copy)
+    assert "40 rows; 1 removed, 0 changed" in text
+    assert "onflict" not in text
+    text = _ok(
+        "check", table(("OCC", 1, 1), ("CCO", 2, 0), ("NCC", "", 1), ("CCN", 3, "")), "--fix", copy
+    )
+    assert "- 1 cell with conflicting numbers replaced by their median" in text
+    assert "- 1 cell emptied, because the labels conflict: classes, bounds," in text
+    assert "- 1 cell filled from another row of the molecule" in text
+    assert "invalid label" not in text
+    with open(copy, newline="") as file:
+        assert list(csv.reader(file))[-2:] == [["OCC", "1.5", ""], ["NCC", "3", "1"]]
+
+
+PANEL = [f"FDA_APPROVED_{i}_in_vitro_assay_panel" for i in range(27)]
+
+
+@pytest.fixture
+def panel(tmp_path):
+    """panel.csv: forty molecules, 27 binary targets with long names."""
+    path = tmp_path / "panel.csv"
+    rows = [(smiles, *((n + i) % 2 for i in range(27))) for n, (smiles, *_) in enumerate(ROWS)]
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([["smiles", *PANEL], *rows])
+    return path
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 30])
+def test_tables_fit_the_terminal_and_no_name_is_cut(panel, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = _ok("check", panel, "--targets", ",".join(PANEL))
+    table = text.partition("Targets\n")[2].partition("For information")[0]
+    for name in PANEL:
+        assert name in table
+    assert table.count("binary") == 27
+    assert len(re.findall(r"20\s+yes\s+\(50.0%\)", table)) == 27
+    assert "…" not in table
+    if width > max(map(len, PANEL)):
+        assert max(map(len, table.splitlines())) <= width
+
+
+def test_the_table_of_targets_is_written_whole(panel, tmp_path):
+    output = tmp_path / "targets.csv"
+    _ok("check", panel, "--targets", ",".join(PANEL), "--output", output)
+    found = pd.read_csv(output)
+    assert found["name"].tolist() == PANEL
+    assert set(found["classes"]) == {"0: 20; 1: 20"}
+    _ok("check", _assay(tmp_path / "my.csv"), "--output", output)
+    exact = [float(f"{2 ** (0.4 * i):.3g}") for i in range(1, 41) if i % 10]
+    (row,) = pd.read_csv(output).to_dict("records")
+    assert (row["labels"], row["bounds"], row["missing"]) == (40, 4, 0)
+    assert (row["mean"], row["sd"]) == pytest.approx((np.mean(exact), np.std(exact)), rel=1e-12)
+    assert "choose another name" in _error("check", panel, "--output", panel, code=2)
 
 
 # --- list -----------------------------------------------------------------------------------------

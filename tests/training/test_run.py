@@ -31,6 +31,7 @@ FILES = {
     "predictions_val.csv",
     "predictions_test.csv",
     "rejected.csv",
+    "targets.csv",
     "model",
     "model/README.md",
     "model/config.json",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
 
-from molsepnorm.data.checking.report import Finding, Group, Location, TableReport, TargetSummary
-from molsepnorm.data.checking.scan import Scan, location, scan_table
+from molsepnorm.data.checking.findings import GROUPS, found, group, some
+from molsepnorm.data.checking.measurements import measurements
+from molsepnorm.data.checking.molecules import forms, largest, molecules
+from molsepnorm.data.checking.report import (
+    Finding,
+    Group,
+    TableReport,
+    TargetSummary,
+    counted,
+    four_digits,
+)
+from molsepnorm.data.checking.scan import Scan, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import WORDS
 from molsepnorm.data.datasets.times import describe_times
@@ -83,18 +93,13 @@ def _summaries(scan: Scan) -> Iterator[TargetSummary]:
         )
 
 
-_PLACES = 5  # rows listed for each group
-_GROUPS = 10  # groups listed for each finding
-_LARGEST = 3  # molecules listed
+_WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
 _OUTLIER = 6.0  # robust standard deviations from the median
-_USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
 
 _QUOTED = re.compile(
     r"""^('[^']*'(?= in ['"]))"""  # an invalid character, which is preserved
     r"""|(?: in |RDKit cannot read (?:its canonical form )?)?(?:'[^']*['…]|"[^"]*["…])(?:;.*|:?)"""
 )
-_BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
-_CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
 
 
 def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
@@ -110,9 +115,11 @@ def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
     yield from _duplicates(scan)
     yield from _leaks(scan)
     yield from _constants(scan)
+    yield from measurements(scan)
     yield from _outliers(scan)
-    yield from _molecules(scan)
-    yield from _sizes(scan, sizes)
+    yield from molecules(scan)
+    yield from forms(scan)
+    yield from largest(scan, sizes)
     yield from _unused(scan)
 
 
@@ -125,29 +132,40 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
         key = re.sub(r"\d+", "0", reason)
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)
-    groups = [_group(scan, reasons[key], rows[key]) for key in rows]
+    groups = [group(scan, reasons[key], rows[key]) for key in rows]
     count = len(scan.rejected)
-    text = f"cannot be read: {_n(count, 'row')}; training leaves them out"
-    yield from _found("unreadable", True, count, text, groups)
+    text = f"invalid SMILES: {counted(count, 'row')}; training skips such rows"
+    yield from found("unreadable", True, count, text, groups)
 
 
 def _cells(scan: Scan) -> Iterator[Finding]:
     for refusal in scan.refusals:
-        yield Finding(refusal.what, True, 1, f"training would stop: {refusal.reason}")
+        yield Finding(refusal.what, True, 1, f"training would stop with an error: {refusal.reason}")
     for kind, cells, text in (
-        ("invalid-labels", scan.invalid_labels, "invalid labels: {}; training would stop there"),
+        (
+            "invalid-labels",
+            scan.invalid_labels,
+            "invalid labels: {}. Training would stop with an error; --fix empties them",
+        ),
         (
             "nearly-numbers",
             scan.nearly,
-            "not numbers: {} of columns that would otherwise be targets",
+            "non-numeric cells in columns that look like targets: {}. Training would not use "
+            "these columns",
         ),
     ):
         groups = [
-            _group(scan, f"{name}: {_some(scan.table[name].iloc[rows])}", rows)
+            group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows)
             for name, rows in cells.items()
         ]
         count = sum(map(len, cells.values()))
-        yield from _found(kind, True, count, text.format(_n(count, "cell")), groups)
+        bad = (cell for name, rows in cells.items() for cell in scan.table[name].iloc[rows])
+        if any(_WITH_UNIT.fullmatch(cell) for cell in bad):
+            text += ". Some cells have a unit: convert them to the unit of the column first"
+        options = {}
+        if kind == "nearly-numbers" and not any("," in name for name in cells):
+            options["--targets"] = ",".join([*scan.labels.names, *cells])
+        yield from found(kind, True, count, text.format(counted(count, "cell")), groups, options)
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
@@ -157,28 +175,31 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
         worst = int(np.nanargmax(scan.spread[:, i]))
         rows = scan.repeated[worst]
         rows = rows[~np.isnan(scan.exact[rows, i])]
-        what = f"{labels.names[i]}, such as {_some(scan.table[labels.names[i]].iloc[rows])}"
+        what = f"{labels.names[i]}, such as {some(scan.table[labels.names[i]].iloc[rows])}"
         if labels.kinds[i] == "regression":
             what += f", {scan.spread[worst, i] / scan.sd[i]:.2g} sd apart"
-        groups.append(_group(scan, what, rows, int(scan.conflicting[:, i].sum())))
+        groups.append(group(scan, what, rows, int(scan.conflicting[:, i].sum())))
     count = int(scan.conflicting.any(axis=1).sum())
-    text = f"conflicting labels: {_n(count, 'molecule')} with different labels in several rows"
+    text = f"conflicting labels: {counted(count, 'molecule')} with different labels in several rows"
+    if not scan.config.feature_columns and scan.table.shape[1] > 2:
+        text += ". If a column has the conditions of the measurement: --feature-columns NAME"
     kept = scan.config.duplicates == "keep"
-    yield from _found("conflicts", kept, count, text, groups)
+    yield from found("conflicts", kept, count, text, groups)
 
 
 def _duplicates(scan: Scan) -> Iterator[Finding]:
-    largest = sorted(scan.repeated, key=len, reverse=True)[:_GROUPS]
-    groups = [_group(scan, str(scan.canonical[rows[0]]), rows) for rows in largest]
+    largest = sorted(scan.repeated, key=len, reverse=True)[:GROUPS]
+    groups = [group(scan, str(scan.canonical[rows[0]]), rows) for rows in largest]
     count = len(scan.repeated)
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
     text = (
-        f"repeated: {_n(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows, "
-        f"{unlike:,} of them written in several ways"
+        f"duplicates: {counted(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows"
+        f"{' with equal feature columns' if scan.config.feature_columns else ''}; "
+        f"{unlike:,} with different SMILES"
     )
     if not (kept := scan.config.duplicates == "keep"):
         text += "; training merges them (--duplicates mean)"
-    yield from _found("duplicates", kept, count, text, groups)
+    yield from found("duplicates", kept, count, text, groups)
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
@@ -189,13 +210,16 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
         if len(both):
             rows = np.union1d(scan.parts[one], scan.parts[other])
             rows = rows[scan.molecules[rows] == both[0]]
-            groups.append(_group(scan, f"{one} and {other}", rows, len(both)))
+            groups.append(group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
     text = (
-        f"in more than one split ({_how(scan.config)}): {_n(len(shared), 'molecule')}; "
-        "their scores are too optimistic"
+        f"train/test leakage ({_how(scan.config)}): {counted(len(shared), 'molecule')} in more "
+        "than one split; the scores would be too optimistic"
     )
-    yield from _found("leak", True, len(shared), text, groups)
+    named = scan.config.splits_file is not None or scan.config.column_of_split is not None
+    if scan.config.split_type == "random" and not named:
+        text += ". --split-type scaffold keeps the rows of a molecule in one split"
+    yield from found("leak", True, len(shared), text, groups)
 
 
 def _constants(scan: Scan) -> Iterator[Finding]:
@@ -213,13 +237,16 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                     constant.append(group)
                 elif kind != "regression" or np.isnan(column).all():
                     unscored.append(group)
-    text = f"nothing to learn: {_n(len(constant), 'target')}; training would stop, leave them out"
-    yield from _found("constant", True, len(constant), text, constant)
     text = (
-        "labels all equal or missing in a split, so that a score is undefined: "
-        f"{_n(len(unscored), 'case')}"
+        f"constant targets: {counted(len(constant), 'target')}. Training would stop with an error: "
+        "leave such columns out with --targets or --ignore-columns"
     )
-    yield from _found("unscored", False, len(unscored), text, unscored)
+    yield from found("constant", True, len(constant), text, constant)
+    text = (
+        "undefined scores, because all labels of a split are equal or missing: "
+        f"{counted(len(unscored), 'case')}"
+    )
+    yield from found("unscored", False, len(unscored), text, unscored)
 
 
 def _outliers(scan: Scan) -> Iterator[Finding]:
@@ -233,58 +260,16 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
         robust = (high - low) / 3.29  # the standard deviation of normal labels
         if robust and (far := np.flatnonzero(away > _OUTLIER * robust)).size:
             far = far[np.argsort(-away[far], kind="stable")]
-            values = ", ".join(f"{value:.4g}" for value in column[far[:3]])
-            what = f"{name}: {values}{', …' * (len(far) > 3)} (median {np.nanmedian(column):.4g})"
-            groups.append(_group(scan, what, scan.readable[far]))
+            values = ", ".join(four_digits(value) for value in column[far[:3]])
+            middle = four_digits(np.nanmedian(column))
+            what = f"{name}: {values}{', …' * (len(far) > 3)} (median {middle})"
+            groups.append(group(scan, what, scan.readable[far]))
     count = sum(group.count for group in groups)
-    text = f"far from the others, by more than {_OUTLIER:g} robust sd: {_n(count, 'label')}"
-    yield from _found("outliers", False, count, text, groups)
-
-
-def _molecules(scan: Scan) -> Iterator[Finding]:
-    fragments, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
-    for row in scan.readable.tolist():
-        text, written = scan.canonical[row] or "", scan.smiles[row]
-        if "." in text:
-            fragments[f"{text.count('.') + 1} fragments"].append(row)
-        if "[" in text or "*" in text:
-            found = {element.capitalize() for element in _BRACKET.findall(text)}
-            for element in sorted((found | {"*"} & set(text)) - _USUAL):
-                elements[element].append(row)
-        if "[" in written:
-            for what, pattern in _CLEARED.items():
-                if pattern.search(written):
-                    cleared[what].append(row)
-    for kind, text, members in (
-        (
-            "mixtures",
-            "salts and mixtures, which --standardize salts reduces to the largest part",
-            fragments,
-        ),
-        ("elements", "elements that are rare in organic molecules (* is any)", elements),
-        ("cleared", "isotopes or atom-map numbers, which are cleared", cleared),
-    ):
-        count = len({row for rows in members.values() for row in rows})
-        groups = [_group(scan, what, rows) for what, rows in members.items()]
-        yield from _found(kind, False, count, f"{text}: {_n(count, 'row')}", groups)
-    if scan.labels.names:
-        bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
-        text = f"without any label: {_n(len(bare), 'row')}; nothing is learned from them"
-        yield from _found("unlabelled", False, len(bare), text, [_group(scan, "", bare)])
-
-
-def _sizes(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
-    single = np.flatnonzero(sizes == 1)
-    text = f"single atoms: {_n(len(single), 'row')}"
-    yield from _found("single-atoms", False, len(single), text, [_group(scan, "", single)])
-    if not len(scan.readable):
-        return
-    _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
-    rows = scan.readable[firsts]
-    rows = rows[np.argsort(-sizes[rows], kind="stable")][:_LARGEST]
-    groups = tuple(_group(scan, _n(int(sizes[row]), "atom"), [row], 1) for row in rows)
-    text = f"atoms: median {np.median(sizes[scan.readable]):g}, at most {sizes[rows[0]]}"
-    yield Finding("largest", False, len(groups), text, groups)
+    text = (
+        f"outliers: {counted(count, 'label')} more than {_OUTLIER:g} robust standard deviations "
+        "from the median"
+    )
+    yield from found("outliers", False, count, text, groups)
 
 
 def _unused(scan: Scan) -> Iterator[Finding]:
@@ -295,26 +280,11 @@ def _unused(scan: Scan) -> Iterator[Finding]:
             words = set(column.str.strip().str.lower().unique()) - {""}
             if {WORDS.get(word) for word in words} >= {"train", "test"} and words <= set(WORDS):
                 groups.append(Group(f"{name}: --splits-column {name}", 1, ()))
-        text = f"names train and test rows, but is not used: {_n(len(groups), 'column')}"
-        yield from _found("unused-split", False, len(groups), text, groups)
-
-
-def _found(
-    kind: str, problem: bool, count: int, text: str, groups: list[Group]
-) -> Iterator[Finding]:
-    """Yield the finding if the count is not 0."""
-    if count:
-        groups = sorted(groups, key=lambda group: -group.count)[:_GROUPS]
-        yield Finding(kind, problem, count, text, tuple(groups))
-
-
-def _group(
-    scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
-) -> Group:
-    """Return a group of these rows, or of `count` things, with the rows as an example."""
-    first = [int(row) for row in rows[:_PLACES]]
-    places = tuple(Location(row, location(scan, row), scan.smiles[row]) for row in first)
-    return Group(what, len(rows) if count is None else count, places)
+        text = (
+            f"unused split: {counted(len(groups), 'column')} that could assign rows to the "
+            "training, validation and test split"
+        )
+        yield from found("unused-split", False, len(groups), text, groups)
 
 
 def _constant(column: np.ndarray) -> str | None:
@@ -335,13 +305,3 @@ def _how(config: DataConfig) -> str:
         return f"time, column '{config.time_column}'"
     fold = f", fold {config.fold}" if config.folds or config.fold else ""
     return f"{config.split_type}, seed {config.split_seed}{fold}, as in training"
-
-
-def _some(cells: Iterable[str]) -> str:
-    """Return the first few distinct cells."""
-    distinct = list(dict.fromkeys(cell.strip() for cell in cells))
-    return ", ".join(f"'{cell}'" for cell in distinct[:3]) + ", …" * (len(distinct) > 3)
-
-
-def _n(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

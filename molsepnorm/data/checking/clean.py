@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.checking.report import four_digits
 from molsepnorm.data.checking.scan import Scan, location, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.duplicates import used_labels
@@ -45,6 +47,9 @@ class CleanTable:
     """The remaining rows, with the same columns and in the same order."""
     changes: tuple[Change, ...]
     """Removed and changed rows, in the order of the source."""
+    merged: dict[str, int]
+    """Number of cells that were filled from another row (filled), replaced by a median (medians),
+    or emptied because labels conflict (conflicts) or are invalid (invalid)."""
 
     @property
     def removed(self) -> int:
@@ -66,13 +71,14 @@ def clean_scan(scan: Scan) -> CleanTable:
     """Return a cleaned copy of a table that was scanned.
 
     - Rows with an invalid SMILES are removed.
-    - Invalid labels of configured targets, such as "high", are blanked, that is, missing.
-    - Duplicate rows of a molecule are merged into the first one. Its blank cells are filled from
+    - Invalid labels of configured targets, such as "high", are emptied, that is, missing.
+    - Duplicate rows of a molecule are merged into the first one, unless they differ in a feature
+      column. Its blank cells are filled from
       the next row that has them. Conflicting numbers are replaced by their median if they are
       within half a standard deviation of their column, as repeated measurements are. If they are
-      further apart, at least one is wrong, and the cell is blanked. Conflicting classes and yes/no
-      are blanked too. Bounds, such as ">10", count only if a molecule has no other number; then the
-      tightest one is used, and lower and upper bounds together are blanked.
+      further apart, at least one is wrong, and the cell is emptied. Conflicting classes and yes/no
+      are emptied too. Bounds, such as ">10", count only if a molecule has no other number; then the
+      tightest one is used, and lower and upper bounds together are emptied.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -89,17 +95,19 @@ def clean_scan(scan: Scan) -> CleanTable:
     names = list(source.columns)  # several may be the same, but none of a target
     cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
+    counts: Counter[str] = Counter()
     for name, rows in scan.invalid_labels.items():
         column = cells[names.index(name)]
         for row in rows.tolist():
-            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: blanked")
+            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: emptied")
             column[row] = ""
+            counts["invalid"] += 1
     gone = {entry.row: entry.reason for entry in scan.rejected}
     for number, rows in enumerate(scan.repeated):
         first = int(rows[0])
         for row in rows[1:].tolist():
             gone[row] = f"the same molecule as {location(scan, first)}{_unlike(scan, first, row)}"
-        if merged := _merge(scan, cells, number):
+        if merged := _merge(scan, cells, number, counts):
             others = ", ".join(location(scan, row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
     changes = [
@@ -111,7 +119,7 @@ def clean_scan(scan: Scan) -> CleanTable:
     remaining = np.setdiff1d(np.arange(len(source)), list(gone))
     table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
-    return CleanTable(source, table, tuple(changes))
+    return CleanTable(source, table, tuple(changes), dict(counts))
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
@@ -166,8 +174,8 @@ def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> N
         writer.writerows(rows)
 
 
-def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
-    """Merge the rows of one molecule into the first; return what was changed there."""
+def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str]) -> list[str]:
+    """Merge the rows of one molecule into the first, and count the changes; return them as text."""
     rows = scan.repeated[number]
     first, changed = int(rows[0]), []
     targets = {name: i for i, name in enumerate(scan.labels.names)}
@@ -178,6 +186,7 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
             full = [row for row in rows.tolist() if column[row].strip()]
         elif scan.conflicting[number, i]:
             column[first], how = _settle(scan, column, rows, i)
+            counts["medians" if column[first] else "conflicts"] += 1
             changed.append(f"{name}: {how}")
             continue
         else:
@@ -186,9 +195,11 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int) -> list[str]:
             if not full and not np.isnan(values).all():
                 shown = ", ".join(column[row].strip() for row in rows[~np.isnan(values)])
                 column[first] = ""
-                changed.append(f"{name}: {shown} conflict: blanked")
+                counts["conflicts"] += 1
+                changed.append(f"{name}: {shown} conflict: emptied")
         if full and full[0] != first:
             column[first] = column[full[0]]
+            counts["filled"] += 1
             changed.append(f"{name}: from {location(scan, full[0])}")
     return changed
 
@@ -200,15 +211,15 @@ def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tu
     values = scan.exact[rows, target]
     shown = ", ".join(column[row].strip() for row in rows)
     if labels.kinds[target] != "regression":
-        return "", f"{shown} conflict: blanked"
+        return "", f"{shown} conflict: emptied"
     if np.ptp(values) > _MAX_RANGE * scan.sd[target]:
-        return "", f"{shown} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): blanked"
+        return "", f"{shown} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): emptied"
     middle = np.median(values)
     if labels.transforms:
         transform = transform_of(labels.transforms[target], labels.names[target])
         middle = middle if transform is None else transform.inverse(middle)
     median = f"{middle:.10g}"
-    return median, f"median {median} of {shown}"
+    return median, f"median {four_digits(float(middle))} of {shown}"
 
 
 def _unlike(scan: Scan, first: int, row: int) -> str:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+from molsepnorm.errors import ConfigError
+from molsepnorm.files.writing import clear_errors, csv_writer, replacing
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = ["Finding", "Group", "Location", "TableReport", "TargetSummary"]
+__all__ = [
+    "Finding",
+    "Group",
+    "Location",
+    "TableReport",
+    "TargetSummary",
+    "counted",
+    "four_digits",
+    "write_targets",
+]
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Finding:
     """A sentence for the user."""
     groups: tuple[Group, ...] = ()
     """The largest groups, in descending order."""
+    options: dict[str, str] = field(default_factory=dict, hash=False)
+    """Options of training that resolve it, such as {"--transform": "ic50_nM=pic50"}."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +118,48 @@ class TableReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
         return asdict(self)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def four_digits(number: float) -> str:
+    """Return a number with four significant digits, for people.
+
+    >>> four_digits(0.6930041), four_digits(123456.7), four_digits(3.42028e-28)
+    ('0.693', '123,457', '3.42e-28')
+    """
+    if 1000 <= abs(number) < 1e9:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"
+
+
+def write_targets(targets: Sequence[TargetSummary], output: Path, source: Path) -> None:
+    """Write a CSV file with a row for each target and full precision.
+
+    The column `classes` has the number of labels of each class, such as "0: 12; 1: 30".
+
+    Raises:
+        ConfigError: `output` is the table that was checked.
+        StorageError: it cannot be written.
+    """
+    if output.exists() and source.exists() and output.samefile(source):
+        raise ConfigError(f"{output} is the table that is checked: choose another name")
+    names = [each.name for each in fields(TargetSummary)]
+    with (
+        replacing(output) as scratch,
+        clear_errors(scratch, "write"),
+        open(scratch, "w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv_writer(file)
+        writer.writerow(names)
+        for target in targets:
+            row = {name: getattr(target, name) for name in names}
+            row["classes"] = "; ".join(f"{name}: {n}" for name, n in target.classes.items())
+            writer.writerow(["" if row[name] is None else row[name] for name in names])

@@ -11,10 +11,15 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
-from molsepnorm.data.datasets.columns import BLANKS, configured_kind, parse_cells
+from molsepnorm.data.datasets.columns import (
+    BLANKS,
+    configured_kind,
+    parse_cells,
+    parse_columns,
+)
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
-from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
+from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import locate, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
@@ -32,7 +37,7 @@ _T = TypeVar("_T")
 class Refusal(NamedTuple):
     """An error that would stop training."""
 
-    what: Literal["targets", "weights", "split"]
+    what: Literal["targets", "weights", "features", "split"]
     reason: str
 
 
@@ -74,14 +79,27 @@ class Scan:
         return pd.factorize(np.array(self.canonical, dtype=object))[0].astype(np.int64)
 
     @cached_property
+    def inputs(self) -> np.ndarray:  # int64 (R,)
+        """Index of each row's molecule with its feature columns, numbered as `molecules`."""
+        cells = [self.molecules]
+        for name in self.config.feature_columns:
+            numbers, bounds, _ = parse_cells(self.table[name])
+            plain = np.isfinite(numbers) & (bounds == 0)
+            texts = self.table[name].str.strip().to_numpy(dtype=object)
+            cells.append(np.where(plain, numbers.astype(str), texts))  # 25 and 25.0 are equal
+        found = pd.factorize(pd.MultiIndex.from_arrays(cells))[0] if cells[1:] else cells[0]
+        return np.where(self.molecules < 0, -1, found).astype(np.int64)
+
+    @cached_property
     def repeated(self) -> list[np.ndarray]:
-        """Rows (int64, ascending) of each of the D molecules that have several."""
+        """Rows (int64, ascending) of each of the D molecules that have several with the same
+        feature columns."""
         rows = self.readable
-        rows = rows[np.bincount(self.molecules[rows])[self.molecules[rows]] > 1]
+        rows = rows[np.bincount(self.inputs[rows])[self.inputs[rows]] > 1]
         if not len(rows):
             return []
-        rows = rows[np.argsort(self.molecules[rows], kind="stable")]
-        return np.split(rows, np.flatnonzero(np.diff(self.molecules[rows])) + 1)
+        rows = rows[np.argsort(self.inputs[rows], kind="stable")]
+        return np.split(rows, np.flatnonzero(np.diff(self.inputs[rows])) + 1)
 
     @cached_property
     def bounds(self) -> np.ndarray:  # int8 (R, T)
@@ -135,7 +153,7 @@ def scan_table(config: DataConfig) -> Scan:
     """
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
-    needed = [config.smiles_column, *(config.targets or [])]
+    needed = [config.smiles_column, *(config.targets or []), *config.feature_columns]
     for name in (*needed, config.weight_column, config.column_of_split):
         if name is not None:
             require_column(table.columns, name, config.table)
@@ -150,6 +168,9 @@ def scan_table(config: DataConfig) -> Scan:
     invalid_labels = _invalid_labels(table, config)
     labels = _labels(_without(table, invalid_labels), config, refusals)
     _try(lambda: read_weights(table, config), "weights", refusals)
+    if config.feature_columns:
+        parsed = parse_columns([table], config)
+        _try(lambda: read_features(parsed, config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     named = config.splits_column is not None or config.splits_file is not None
     used = readable
@@ -191,7 +212,9 @@ def _molecules(
 
 
 def _try(
-    read: Callable[[], _T], what: Literal["targets", "weights", "split"], refusals: list[Refusal]
+    read: Callable[[], _T],
+    what: Literal["targets", "weights", "features", "split"],
+    refusals: list[Refusal],
 ) -> _T | None:
     try:
         return read()
@@ -245,7 +268,10 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
     """Return the columns of mostly numbers, and the rows of their other cells."""
-    taken = (config.smiles_column, config.weight_column, config.column_of_split)
+    taken = (
+        *(config.smiles_column, config.weight_column, config.column_of_split),
+        *config.feature_columns,
+    )
     found = {}
     names = list(table.columns)
     for name in names:

@@ -204,6 +204,14 @@ class ParsedColumn:
         """Return whether all cells are numbers, bounds or blanks, and one is a number."""
         return not self.bad and self._plain > 0
 
+    def any_numbers(self) -> bool:
+        """Return whether a cell is a number, not a bound."""
+        return self._plain > 0
+
+    def could_be_classes(self, most: int) -> bool:
+        """Return whether the numbers are few and whole, or there are at most so many words."""
+        return self.are_few_whole_numbers() and len(self._distinct) <= most
+
     def mostly_numbers(self) -> bool:
         """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
         return 0 < self.bad < self._finite
@@ -233,7 +241,7 @@ class ParsedColumn:
 
     def are_few_whole_numbers(self) -> bool:
         """Return whether there are at most ten distinct numbers, all of them whole."""
-        few = self._few is not None and all(number == round(number) for number in self._few)
+        few = self._few is not None and all(number.is_integer() for number in self._few)
         return few and not self.bounded
 
 

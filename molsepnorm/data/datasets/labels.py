@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -212,11 +213,7 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         kind = "binary" if column.are_yes_no() else "regression"
     if kind == "multiclass":
         return _classes(table, name, config)
-    expected = (
-        "labels are numbers, yes/no, a few class names, or blank if missing. If these are "
-        f"classes: --task-type {name}=multiclass"
-    )
-    values = _numbers(table, name, expected)
+    values = _numbers(table, name, _advice(table, name, config))
     if kind == "binary" and column.first_odd is not None:
         row, text = column.first_odd
         raise DataError(
@@ -224,6 +221,23 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
             "of a binary target must be"
         )
     return kind, values, ()
+
+
+def _advice(table: Columns, name: str, config: DataConfig) -> str:
+    """Return what labels are, and what to do about other cells."""
+    column = table.column(name)
+    advice = "labels are numbers, yes/no, a few class names, or blank if missing"
+    if column.could_be_classes(MAX_CLASSES):
+        advice += f". If these are classes: --task-type {name}=multiclass"
+    if isinstance(table.source, Path) and column.any_numbers():
+        words = ["molsepnorm", "data", "check", str(table.source)]
+        if config.smiles_column != "smiles":
+            words += ["--smiles-column", config.smiles_column]
+        kind = configured_kind(name, config)
+        words += ["--targets", name, *(["--task-type", kind] if kind else [])]
+        words += ["--fix", f"{table.source.name.split('.')[0] or 'table'}_clean.csv"]
+        advice += f". A copy in which these cells are empty: {shlex.join(words)}"
+    return advice
 
 
 def _transform(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rdkit import Chem
     from rdkit.Chem.MolStandardize.rdMolStandardize import TautomerEnumerator
 
-__all__ = ["Level", "standard_smiles", "standardized"]
+__all__ = ["Level", "protomer_key", "standard_smiles", "standardized"]
 
 Level = Literal["none", "salts", "parent", "tautomer"]
 """How far structures are standardised; each level includes the ones before it."""
@@ -86,6 +86,36 @@ def standard_smiles(smiles: str, level: Level) -> str:
         except (RuntimeError, ValueError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise InvalidMolecule(f"RDKit cannot standardise it: {reason:.80}") from error
+
+
+def protomer_key(smiles: str) -> str:
+    """Return a text that is the same for the salts, the charged forms and most tautomers of a
+    compound; few other molecules have it too.
+
+    It is a hash of the largest fragment without bond orders and charges. Tautomers that move a
+    hydrogen from or to a carbon atom have different keys.
+
+    >>> protomer_key("CC(=O)[O-].[Na+]") == protomer_key("CC(=O)O")
+    True
+    >>> protomer_key("Oc1ccccn1") == protomer_key("O=c1cccc[nH]1")
+    True
+
+    Raises:
+        InvalidMolecule: as `canonical_smiles`.
+
+    Source: rdkit.Chem.rdMolHash, HetAtomProtomer.
+    """
+    from rdkit import rdBase
+    from rdkit.Chem import rdMolHash
+    from rdkit.Chem.MolStandardize import rdMolStandardize
+
+    from molsepnorm.molecules.featurize.smiles import canonical_mol
+
+    mol = canonical_mol(smiles)
+    if "." in smiles:
+        with rdBase.BlockLogs():
+            mol = rdMolStandardize.LargestFragmentChooser().choose(mol)
+    return str(rdMolHash.MolHash(mol, rdMolHash.HashFunction.HetAtomProtomer))
 
 
 def _standard_mol(mol: Chem.Mol, level: Level) -> Chem.Mol:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from contextlib import suppress
 from itertools import chain
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from molsepnorm.data.checking.check import check_table
@@ -15,6 +17,7 @@ from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import protomer_key, standardized
 
 ALKANES = ["C" * length for length in range(2, 22)]
 FINE = [(smiles, f"{0.37 * i:.2f}") for i, smiles in enumerate(ALKANES)]
@@ -156,7 +159,7 @@ def test_a_molecule_is_the_same_however_it_is_written(write):
     assert (report.rows, report.molecules, found.count, found.problem) == (25, 22, 2, True)
     assert [(group.what, group.count) for group in found.groups] == [("CCO", 3), ("c1ccccc1", 2)]
     assert _rows(found) == [[20, 21, 22], [23, 24]]
-    assert "5 rows, 1 of them written in several ways" in found.text
+    assert "5 rows; 1 with different SMILES" in found.text
     assert _found(report, "conflicts") is None
 
 
@@ -437,12 +440,15 @@ def test_salts_single_atoms_rare_elements_and_isotopes_are_information(write):
     report = _check(write(rows))
     assert report.problems == ()
     found = {finding.kind: finding for finding in report.information}
-    assert set(found) == {"mixtures", "single-atoms", "elements", "cleared", "largest"}
+    assert set(found) == {
+        *("mixtures", "charged", "single-atoms", "elements", "forms", "cleared", "largest")
+    }
     groups = {
         kind: {group.what: [place.row for place in group.places] for group in finding.groups}
         for kind, finding in found.items()
     }
     assert groups["mixtures"] == {"2 fragments": [20, 29], "3 fragments": [21]}
+    assert groups["charged"] == {"": [20, 23, 24, 29]}
     assert groups["single-atoms"] == {"": [22, 23, 24]}
     assert groups["elements"] == {
         "Na": [20], "Pt": [23], "Se": [25, 26], "*": [28], "Cu": [29]
@@ -462,6 +468,120 @@ def test_salts_single_atoms_rare_elements_and_isotopes_are_information(write):
 )
 def test_atoms_are_those_of_the_graph(write, smiles):
     assert _check(write([(smiles, 1)])).atoms == featurize.get("ogb")(smiles).num_atoms
+
+
+def test_forms_of_one_compound_are_found_with_the_level_that_makes_them_equal(write):
+    """Stereoisomers, constitutional isomers and C-H tautomers are not among them."""
+    rows = [
+        *FINE,
+        *(("CC(=O)Oc1ccccc1C(=O)[O-].[Na+]", 1), ("CC(=O)Oc1ccccc1C(=O)O", 2)),
+        *(("Oc1ccccn1", 1), ("O=c1cccc[nH]1", 2), ("CCN.Cl", 1), ("CCN", 2)),
+        *(("C[C@H](N)O", 1), ("C[C@@H](N)O", 2), ("CC(C)=O", 1), ("CCC=O", 2)),
+    ]
+    path = write(rows)
+    found = _found(_check(path), "forms")
+    assert (found.count, found.problem) == (3, False)
+    assert {group.what: [place.row for place in group.places] for group in found.groups} == {
+        "charged forms, equal with --standardize parent": [20, 21],
+        "tautomers, equal with --standardize tautomer": [22, 23],
+        "salts, equal with --standardize salts": [24, 25],
+    }
+    assert found.options == {"--standardize": "tautomer"}
+    for level, count in (("salts", 1), ("parent", 2), ("tautomer", 3)):
+        report = _check(path, standardize=level)
+        assert _found(report, "duplicates").count == count
+        rest = _found(report, "forms")
+        assert (rest.count if rest else 0) == 3 - count
+
+
+def test_a_salt_has_the_key_of_its_parent(datasets):
+    """The organic salts and charged molecules among the first 1,500 of Tox21."""
+    table = pd.read_csv(datasets / "moleculenet" / "tox21.csv")["smiles"][:1500]
+    organic = table[table.str.contains(r"[.+-]") & ~table.str.contains(r"\[[A-Z][a-z]")]
+    charged = [text for text in organic if not set(re.findall(r"\[(\w)", text)) - {*"CNOnc"}]
+    parents = standardized(charged, "parent")
+    assert len(charged) > 30
+    for text, parent in zip(charged, parents, strict=True):
+        assert protomer_key(text) == protomer_key(parent)
+
+
+# --- bounds and scales ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "transform"),
+    [
+        ("ic50_nM", [1, 10, 1000], "pic50"),
+        ("IC50 (uM)", ["0.01", "<0.005", ">10", "11"], "pic50"),
+        ("ki_nm", [1, 1000], "pic50"),
+        ("dose_mg", [1, 1000], "log10"),
+        ("IC50", [1, 1000], "log10"),
+        ("wavelength_nm", [1, 1000], "log10"),
+        ("ic50_nM", [1, 10, 999], None),
+        ("ic50_nM", [0, 10, 1000], None),
+        ("ic50_nM", [">-1", 1, 1000], None),
+        ("logS", [-3, 1000], None),
+    ],
+)
+def test_numbers_over_three_powers_of_ten_get_the_transform_to_use(write, name, cells, transform):
+    rows = [(smiles, cells[i % len(cells)]) for i, smiles in enumerate(ALKANES)]
+    path = write(rows, f"smiles,{name}")
+    found = _found(_check(path, targets=[name]), "decades")
+    assert (found is not None) == (transform is not None)
+    if found is not None:
+        assert found.options == {"--transform": f"{name}={transform}"}
+        assert not found.problem
+        learned = DataConfig(table=path, targets=[name], transform=found.options["--transform"])
+        assert load(learned, OGB).transforms[0].partition(":")[0] == transform
+        assert _found(check_table(learned), "decades") is None
+
+
+def test_bounds_are_counted_by_column_with_what_training_does(write):
+    rows = [(*row, ">9" if i % 9 == 0 else i, "<1" if i == 5 else i) for i, row in enumerate(FINE)]
+    found = _found(_check(write(rows, "smiles,y,a,b"), targets=["y", "a", "b"]), "bounds")
+    assert (found.count, found.problem) == (4, False)
+    assert [(group.what, group.count) for group in found.groups] == [("a: '>9'", 3), ("b: '<1'", 1)]
+    assert "Training uses them without any option" in found.text
+
+
+def test_a_column_of_bounds_only_is_a_problem(write):
+    path = write([(smiles, ">10" if i % 2 else "<1") for i, smiles in enumerate(ALKANES)])
+    found = _found(_check(path), "only-bounds")
+    assert found.problem
+    assert [(group.what, group.count) for group in found.groups] == [("y: '<1', '>10'", 20)]
+    assert _found(_check(write([*FINE, ("CCO", ">1")])), "only-bounds") is None
+
+
+def test_numbers_with_a_unit_are_named(write):
+    rows = [(smiles, f"{i} uM" if i % 9 == 0 else i) for i, smiles in enumerate(ALKANES)]
+    for settings, kind in (({}, "nearly-numbers"), ({"targets": ["y"]}, "invalid-labels")):
+        found = _found(_check(write(rows), **settings), kind)
+        assert "Some cells have a unit" in found.text
+    words = [(smiles, "low" if i % 9 == 0 else i) for i, smiles in enumerate(ALKANES)]
+    assert "a unit" not in _found(_check(write(words)), "nearly-numbers").text
+
+
+# --- feature columns ------------------------------------------------------------------------------
+
+
+def test_rows_that_differ_in_a_feature_column_are_no_duplicates(write):
+    """25 and 25.0 do not differ."""
+    rows = [(smiles, i + t, t) for i, smiles in enumerate(ALKANES) for t in (25, 37)]
+    path = write([*rows, ("C" * 5, 90, "25.0")], "smiles,y,t")
+    assert _found(_check(path, targets=["y"]), "duplicates").count == 20
+    report = _check(path, targets=["y"], feature_columns=["t"])
+    found = _found(report, "duplicates")
+    assert _rows(found) == [[6, 40]]
+    assert _found(report, "conflicts").count == 1
+    assert "--split-type scaffold" in _found(report, "leak").text
+    assert report.molecules == 20
+
+
+def test_a_feature_column_that_training_refuses_is_a_problem(write):
+    path = write([(*row, "" if i == 3 else 25) for i, row in enumerate(FINE)], "smiles,y,t")
+    report = _check(path, targets=["y"], feature_columns=["t"])
+    assert _kinds(report.problems) == ["features"]
+    assert "line 5" in report.problems[0].text
 
 
 # --- the whole ------------------------------------------------------------------------------------
@@ -509,6 +629,7 @@ def test_the_table_is_not_touched(write, tmp_path, tree):
         {"targets": ["z"]},
         {"ignore_columns": ["z"]},
         {"weight_column": "z"},
+        {"feature_columns": ["z"]},
         {"splits_column": "z"},
     ],
 )

@@ -139,10 +139,10 @@ def test_what_was_decided_of_a_contradiction_is_said(write):
     rows = [(*row, i % 2) for i, row in enumerate(FINE)]
     clean = _clean(write([*rows, ("CCO", "1", "0"), ("OCC", "2", "1")], "smiles,y,active"))
     assert clean.changes[0].reason == (
-        "merged with line 23: y: median 1.5 of 1, 2; active: 0, 1 conflict: blanked"
+        "merged with line 23: y: median 1.5 of 1, 2; active: 0, 1 conflict: emptied"
     )
     far = _clean(write([*rows, ("CCO", "1", ""), ("OCC", "9", "")], "smiles,y,active"))
-    assert "y: 1, 9 are too far apart (2.7 sd): blanked" in far.changes[0].reason
+    assert "y: 1, 9 are too far apart (2.7 sd): emptied" in far.changes[0].reason
 
 
 def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
@@ -152,9 +152,9 @@ def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
     assert clean.table["y"].tolist()[-2:] == ["3", ""]
     rows = _rows(write_clean(clean, tmp_path / "copy.csv", path))
     assert rows[1][:3] == ["20", "line 22", "changed"]
-    assert "y: 'high' is not a label: blanked" in rows[1][3]
+    assert "y: 'high' is not a label: emptied" in rows[1][3]
     assert rows[1][-1] == "high"
-    assert rows[2][3] == "y: 'n.d.' is not a label: blanked"
+    assert rows[2][3] == "y: 'n.d.' is not a label: emptied"
     (change,) = _clean(write([*FINE, ("FC", "low")]), targets=["y"]).changes
     assert change.what == "removed"
     assert change.reason.startswith("the same molecule as line 2, CF, written in another way; y:")
@@ -167,7 +167,7 @@ def test_cells_that_are_no_labels_are_blanked_and_listed(write, tmp_path):
         ((">5", "1"), "1", "y: from line 23"),
         ((">5", ">7"), ">7", "y: from line 23"),
         (("<5", "<7"), "<5", ""),
-        (("<5", ">7"), "", "y: <5, >7 conflict: blanked"),
+        (("<5", ">7"), "", "y: <5, >7 conflict: emptied"),
     ],
 )
 def test_of_bounds_the_tightest_remains_unless_there_is_a_number(write, cells, merged, reason):

@@ -273,9 +273,21 @@ def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
         read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
     assert str(caught.value).startswith(message)
     assert "; labels are numbers, yes/no, " in str(caught.value)
-    assert str(caught.value).endswith("If these are classes: --task-type y=multiclass")
+    infinite = "inf" in bad.lower() or bad == "1e999"
+    assert infinite or "these are classes: --task-type y=multiclass. A copy" in str(caught.value)
+    words = f"--targets y{f' --task-type {kind}' if kind else ''} --fix my_clean.csv"
+    assert str(caught.value).endswith(f"molsepnorm data check my.csv {words}")
     if bad != "1e39":  # which makes a column of numbers with some words, and the choice is open
         assert read({"y": ["1", "", bad, "0", bad], "z": ["1", "2", "3", "4", "5"]}).names == ("z",)
+
+
+def test_classes_are_suggested_only_where_they_are_possible():
+    """Neither for many different numbers nor for more words than a target has classes."""
+    for cells in ([f"{0.3 * i}" for i in range(30)], [f"w{i}" for i in range(149)]):
+        with pytest.raises(DataError, match="is not a number") as caught:
+            read({"y": [*cells, "high"]}, targets=["y"])
+        assert "multiclass" not in str(caught.value)
+        assert ("--fix" in str(caught.value)) == (cells[0] == "0.0")
 
 
 def test_the_place_is_the_row_s_in_the_file():

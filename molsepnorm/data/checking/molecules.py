@@ -1,0 +1,132 @@
+"""Find salts, charged molecules, several forms of a compound, rare elements, large molecules."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from molsepnorm.data.checking.findings import found, group
+from molsepnorm.data.checking.report import Finding, Group, counted
+from molsepnorm.data.checking.scan import Scan
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize.standardize import Level, protomer_key, standardized
+
+__all__ = ["forms", "largest", "molecules"]
+
+_LARGEST = 3  # molecules listed
+_USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
+_BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
+_CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
+_SIGNED = re.compile(r"([+-])(\d*)\]")
+_PROTONATED = re.compile(r"\[[Nn]H\d?\+\]")
+_LEVELS: tuple[Level, ...] = ("none", "salts", "parent", "tautomer")
+
+
+def molecules(scan: Scan) -> Iterator[Finding]:
+    """Yield findings about single structures."""
+    fragments, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
+    charged = []
+    for row in scan.readable.tolist():
+        text, written = scan.canonical[row] or "", scan.smiles[row]
+        if "." in text:
+            fragments[f"{text.count('.') + 1} fragments"].append(row)
+        if "[" in text or "*" in text:
+            symbols = {element.capitalize() for element in _BRACKET.findall(text)}
+            for element in sorted((symbols | {"*"} & set(text)) - _USUAL):
+                elements[element].append(row)
+            if _is_charged(max(text.split("."), key=len)):
+                charged.append(row)
+        if "[" in written:
+            for what, pattern in _CLEARED.items():
+                if pattern.search(written):
+                    cleared[what].append(row)
+    level = _LEVELS.index(scan.config.standardize)
+    salts = "salts and mixtures: {}. The model reads all fragments"
+    charges = "charged molecules: {}. The model reads the charges as they are written"
+    if level < _LEVELS.index("salts"):
+        salts += "; --standardize salts keeps the largest one"
+    if level < _LEVELS.index("parent"):
+        charges += "; --standardize parent neutralises them where protons can be moved"
+    kinds: tuple[tuple[str, str, dict[str, list[int]], Level], ...] = (
+        ("mixtures", salts, fragments, "salts"),
+        ("charged", charges, {"": charged} if charged else {}, "parent"),
+        ("elements", "rare elements in organic molecules: {} (* is any)", elements, "none"),
+        ("cleared", "isotopes or atom-map numbers: {}. The model ignores them", cleared, "none"),
+    )
+    for kind, text, members, needed in kinds:
+        count = len({row for rows in members.values() for row in rows})
+        groups = [group(scan, what, rows) for what, rows in members.items()]
+        options = {"--standardize": needed} if level < _LEVELS.index(needed) else None
+        yield from found(kind, False, count, text.format(counted(count, "row")), groups, options)
+    if scan.labels.names:
+        bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
+        text = f"no label: {counted(len(bare), 'row')}; training does not use such rows"
+        yield from found("unlabelled", False, len(bare), text, [group(scan, "", bare)])
+
+
+def forms(scan: Scan) -> Iterator[Finding]:
+    """Find compounds that are present as salt and free form, with and without charges, or as
+    several tautomers, which the model reads as different molecules.
+
+    Candidates have the same `protomer_key`; they are a compound if `standard_smiles` is the same.
+    """
+    levels = _LEVELS[_LEVELS.index(scan.config.standardize) + 1 :]
+    if not levels or not len(scan.readable):
+        return
+    _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
+    candidates: dict[str, list[int]] = defaultdict(list)
+    for row in scan.readable[firsts].tolist():
+        try:
+            candidates[protomer_key(scan.canonical[row] or "")].append(row)
+        except InvalidMolecule:
+            continue
+    compounds: dict[Level, list[list[int]]] = defaultdict(list)
+    for rows in candidates.values():
+        apart = [rows] if len(rows) > 1 else []
+        for level in levels:
+            rest = []
+            for several in apart:
+                same: dict[str, list[int]] = defaultdict(list)
+                texts = [scan.smiles[row] for row in several]
+                for row, text in zip(several, standardized(texts, level), strict=True):
+                    same[text or f"{row} cannot be standardised"].append(row)
+                compounds[level] += [each for each in same.values() if len(each) > 1]
+                rest.append([each[0] for each in same.values()])
+            apart = [each for each in rest if len(each) > 1]
+    groups: list[Group] = []
+    for level, found_there in compounds.items():
+        what = {"salts": "salts", "parent": "charged forms", "tautomer": "tautomers"}[level]
+        for rows in found_there:
+            groups.append(group(scan, f"{what}, equal with --standardize {level}", rows))
+    count = sum(map(len, compounds.values()))
+    text = (
+        f"forms of one compound: {counted(count, 'case')} in which the model reads a salt, a "
+        "charged form or a tautomer as another molecule, with another prediction"
+    )
+    needed = max(compounds, key=_LEVELS.index, default="")
+    yield from found("forms", False, count, text, groups, {"--standardize": needed})
+
+
+def largest(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
+    """Yield single atoms, and the largest molecules; `sizes` are the atoms of each row."""
+    single = np.flatnonzero(sizes == 1)
+    text = f"single atoms: {counted(len(single), 'row')}"
+    yield from found("single-atoms", False, len(single), text, [group(scan, "", single)])
+    if not len(scan.readable):
+        return
+    _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
+    rows = scan.readable[firsts]
+    rows = rows[np.argsort(-sizes[rows], kind="stable")][:_LARGEST]
+    groups = tuple(group(scan, counted(int(sizes[row]), "atom"), [row], 1) for row in rows)
+    text = f"atoms: median {np.median(sizes[scan.readable]):g}, maximum {sizes[rows[0]]}"
+    yield Finding("largest", False, len(groups), text, groups)
+
+
+def _is_charged(text: str) -> bool:
+    """Return whether a fragment has a net charge, or a proton on a basic nitrogen."""
+    signs = _SIGNED.findall(text)
+    net = sum(int(number or 1) * (1 if sign == "+" else -1) for sign, number in signs)
+    return net != 0 or _PROTONATED.search(text) is not None
