@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -31,8 +31,10 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks.calibration import Calibration, calibration_from_json, kind_fits
 
 __all__ = [
     "README",
@@ -103,6 +105,8 @@ class PropertyModel:
     """Random forests of all `inputs`, whose mean is blended with that of the networks."""
     forest_share: float = 0.0
     """Weight of the forests in the prediction; 0 without forests."""
+    calibration: tuple[Calibration, ...] = ()
+    """What is known about the errors of each target; empty if the model was not calibrated."""
 
     def __post_init__(self) -> None:
         _require_shares(self.weights, len(self.networks))
@@ -112,6 +116,11 @@ class PropertyModel:
                 f"{self.forest_share!s:.40} for "
                 f"{counted(len(self.forests), 'forest')}"
             )
+
+    @property
+    def compares(self) -> bool:
+        """True if a network compares molecules with training molecules."""
+        return any(isinstance(network.head, KernelHead) for network in self.networks)
 
     @property
     def _is_plain(self) -> bool:
@@ -220,6 +229,8 @@ class PropertyModel:
             about["standardize"] = self.standardize
         if self.inputs.width:
             about["inputs"] = asdict(self.inputs)
+        if self.calibration:
+            about["calibration"] = [asdict(each) for each in self.calibration]
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
@@ -253,6 +264,7 @@ class PropertyModel:
             standardize = about.get("standardize", "none")
             if standardize not in get_args(Level):
                 raise ConfigError(f"standardize is '{standardize!s:.80}'")
+            calibration = _calibration(about.get("calibration", []), task)
             for config in configs:
                 _require_fitting(config, configs[0], task)
                 _require_featurizer(folder / _CONFIG, about, config, inputs)
@@ -270,7 +282,7 @@ class PropertyModel:
             return PropertyModel(
                 *(network, featurizer, task, objective, excludes),
                 *(inputs, tuple(partners), shares, standardize),
-                *(forests, about.get("forest_share", 0.0)),
+                *(forests, about.get("forest_share", 0.0), calibration),
             )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
@@ -300,6 +312,15 @@ def _forests(weights: dict[str, Tensor]) -> tuple[Forest, ...]:
             return tuple(forests)
         found = {name.removeprefix(prefix): weights.pop(name) for name in own}
         forests.append(Forest.from_tensors(found))
+
+
+def _calibration(content: Sequence[Mapping[str, Any]], task: Task) -> tuple[Calibration, ...]:
+    """Return the calibration of each target, after checking that it fits."""
+    found = tuple(calibration_from_json(each) for each in content)
+    fitting = all(kind_fits(*pair) for pair in zip(task.targets, found, strict=False))
+    if found and (len(found) != len(task.targets) or not fitting):
+        raise ConfigError("the calibration does not fit the targets")
+    return found
 
 
 def _require_shares(weights: Sequence[float], count: int) -> None:
@@ -395,6 +416,7 @@ class _Description:
     standardize: Level = "none"
     inputs: ExtraInputs = NO_INPUTS
     forest_share: float = 0.0
+    calibration: list[Calibration] = field(default_factory=list)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -19,6 +19,10 @@ _LEVELS = 4
 """Counts of a fingerprint above this number are compared as this number."""
 
 
+_NEAREST = 5
+"""Number of training molecules that the distance of a molecule depends on."""
+
+
 class KernelHead(nn.Module):
     r"""Kernel ridge regression of standardised embeddings; `training.probe` fits it.
 
@@ -63,11 +67,25 @@ class KernelHead(nn.Module):
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
         """Return the outputs for the embeddings and counts (B, R + counts)."""
+        return self._compare(read) @ self.weight.T + self.bias
+
+    def with_distance(self, read: Tensor) -> Tensor:  # (B, outputs + 1)
+        """Return the outputs, and how far each molecule is from the training molecules.
+
+        The distance is 1 minus the mean kernel of the five nearest, relative to that of a molecule
+        with itself: 0 to 1.
+        """
+        kernel = self._compare(read)
+        nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
+        own = 1.5 if self.num_counts else 1.0
+        return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
+
+    def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
         embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.num_counts:
             kernel = kernel + tanimoto(counts, self.counts) / 2
-        return kernel @ self.weight.T + self.bias
+        return kernel
 
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,16 +19,18 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.kernel_head import KernelHead
 
 __all__ = [
     "Precision",
+    "Predicted",
     "autocast",
     "features_of",
     "infer",
     "on_device",
     "pick_device",
     "predict",
-    "predict_each",
+    "predict_with_signals",
     "products_in",
 ]
 
@@ -98,23 +102,62 @@ def infer(
     return outputs
 
 
+class Predicted(NamedTuple):
+    """Predictions of a model for G molecules, and signals of their errors."""
+
+    values: np.ndarray
+    """float32 [G, O], on the scale that is learned."""
+    spread: np.ndarray | None
+    """float32 [G, O]: standard deviation of the networks' predictions; None for one network."""
+    distance: np.ndarray | None
+    """float32 [G]: see `KernelHead.with_distance`; the mean over the networks with such a head.
+    None if there is none."""
+
+
 def predict(
     model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
 ) -> np.ndarray:  # float32 (G, O)
     """Return the model's predictions for molecules, on the scale that is learned."""
-    mean = model.mean(predict_each(model, tensors, graphs, precision))
-    return model.blended(mean, features_of(tensors, graphs))
+    return predict_with_signals(model, tensors, graphs, precision, distance=False).values
+
+
+def predict_with_signals(
+    model: PropertyModel,
+    tensors: GraphTensors,
+    graphs: np.ndarray,
+    precision: Precision = "fp32",
+    distance: bool = True,
+) -> Predicted:
+    """Return the model's predictions for molecules, with their spread and, if wanted, distance."""
+    each, distances, shares = [], [], []
+    for network, share in zip(model.networks, model.weights, strict=True):
+        if distance and isinstance(network.head, KernelHead):
+            outputs = infer(
+                *(network, tensors, graphs), precision=precision, call=partial(_far, network)
+            )
+            distances.append(outputs[:, -1].numpy())
+            shares.append(share)
+            outputs = outputs[:, :-1]
+        else:
+            outputs = infer(network, tensors, graphs, precision=precision)
+        each.append(model.task.predictions(outputs).numpy())
+    mean = model.mean(each)
+    spread = None
+    if model.partners:
+        spread = np.sqrt(model.mean([(one - mean) ** 2 for one in each]))
+    return Predicted(
+        model.blended(mean, features_of(tensors, graphs) if model.forests else None),
+        spread,
+        np.average(distances, axis=0, weights=shares) if sum(shares) else None,
+    )
+
+
+def _far(network: Graphormer, batch: GraphBatch) -> torch.Tensor:  # (B, O + 1)
+    assert isinstance(network.head, KernelHead)
+    return network.head.with_distance(network.embed(batch))
 
 
 def features_of(tensors: GraphTensors, graphs: np.ndarray) -> np.ndarray | None:  # (G, F)
     """Return the molecule-level features of some molecules; None if there are none."""
     index = torch.from_numpy(graphs).to(tensors.num_atoms.device)
     return None if tensors.features is None else tensors.features[index].cpu().numpy()
-
-
-def predict_each(
-    model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
-) -> list[np.ndarray]:  # float32 (G, O) each
-    """Return the predictions of each of the model's networks."""
-    outputs = (infer(each, tensors, graphs, precision=precision) for each in model.networks)
-    return [model.task.predictions(each).numpy() for each in outputs]

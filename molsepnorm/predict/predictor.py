@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError, MolsepnormError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.inference import Precision, pick_device
+from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.work import (
     Embed,
     Embeddings,
@@ -58,6 +59,8 @@ class Prediction:
     """Standard deviation of the predictions of the model's networks, by target, of a multi-class
     target that of the most probable class; empty for a model of one network. With a transform it is
     that of the learned value, under its name."""
+    uncertainty: dict[str, float | str] = field(default_factory=dict)
+    """Columns of uncertainty by name, see `uncertainty_columns`; empty unless they are wanted."""
 
 
 class Predictor:
@@ -81,9 +84,12 @@ class Predictor:
             on a GPU encodes a part for this process. Where the system cannot fork, a script needs
             `if __name__ == "__main__":`.
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
+        level: add intervals or sets of classes that hold the label with this probability, such as
+            0.9; None for predictions alone.
 
     Raises:
-        ConfigError: there is no such device, or `processes` is below 1.
+        ConfigError: there is no such device; `processes` is below 1; or the model has no intervals
+            at this level.
     """
 
     def __init__(
@@ -92,26 +98,39 @@ class Predictor:
         device: str = "cpu",
         processes: int = 1,
         precision: Precision = "fp32",
+        level: float | None = None,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes must be 1 or more; got {processes}")
+        if level is not None:
+            require_calibrated(model, level)
         self.model = model
         self.device = pick_device(device)
         self.processes = processes
         self.precision: Precision = precision
         self.targets = model.task.names
+        self.level = level
         self._prepare = Prepare(model, self.device)
-        self._run = Run(model, self.device, precision)
+        self._run = Run(model, self.device, precision, distances=level is not None)
         self._run_here = self.device.type != "cpu"
         model.to(self.device)
         for network in model.networks:
             network.eval()
 
     @property
-    def columns(self) -> list[str]:
-        """Names of the columns of all targets, see `Outcome.columns`."""
-        none = self._run(Prepared([], []))
-        return [*chain.from_iterable(none.columns(self.model.task))]
+    def columns(self) -> dict[str, np.dtype]:
+        """Type of the columns of all targets by name, see `tables`."""
+        every = self.tables(self._run(Prepared([], [])))
+        return {name: values.dtype for each in every for name, values in each.items()}
+
+    def tables(self, outcome: Outcome) -> list[dict[str, np.ndarray]]:
+        """Return the columns of each target by name: those of `Outcome.columns`, and with `level`
+        those of `uncertainty_columns`."""
+        tables = outcome.columns(self.model.task)
+        if self.level is None:
+            return tables
+        added = uncertainty_columns(self.model, outcome, self.level)
+        return [own | its for own, its in zip(tables, added, strict=True)]
 
     @staticmethod
     def from_pretrained(
@@ -119,13 +138,16 @@ class Predictor:
         device: str = "cpu",
         processes: int = 1,
         precision: Precision = "fp32",
+        level: float | None = None,
     ) -> Predictor:
         """Load the model from a run's folder or a model folder, or by the name of a shipped one.
 
         Raises:
             ModelError: the folder is missing, incomplete, damaged or of a newer molsepnorm.
+            ConfigError: as for a model.
         """
-        return Predictor(PropertyModel.from_pretrained(folder), device, processes, precision)
+        model = PropertyModel.from_pretrained(folder)
+        return Predictor(model, device, processes, precision, level)
 
     def predict(self, smiles: Iterable[str], columns: Cells | None = None) -> list[Prediction]:
         """Return the predictions in the order of the SMILES.
@@ -260,6 +282,10 @@ class Predictor:
             for target, columns in zip(task.targets, task.tables(outcome.values), strict=True)
         ]
         spreads = {name: each.tolist() for name, each in outcome.spreads(task).items()}
+        sure: dict[str, list[float | str]] = {}
+        if self.level is not None:
+            for columns in uncertainty_columns(self.model, outcome, self.level):
+                sure |= {name: each.tolist() for name, each in columns.items()}
         for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
             values, probabilities = {}, {}
             for target, rows in tables:
@@ -270,7 +296,8 @@ class Predictor:
                     probabilities[target.name] = dict(zip(target.classes, others, strict=True))
             if error is None:
                 spread = {name: each[row] for name, each in spreads.items()}
-                yield Prediction(text, values, None, probabilities, spread)
+                own = {name: each[row] for name, each in sure.items()}
+                yield Prediction(text, values, None, probabilities, spread, own)
             else:
                 yield Prediction(text, None, error)
 

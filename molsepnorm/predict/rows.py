@@ -67,15 +67,13 @@ def predict_rows(
     table = TableRows(chunks, smiles_column, source, on_invalid, names)
     if table.columns is None:
         return 0, 0
-    task = predictor.model.task
     added = [*predictor.columns, ERROR]
     table.check(added)
-    classes = {f"{target.name}_pred" for target in task.targets if target.kind == "multiclass"}
-    numbers = set(predictor.columns) - classes
+    numbers = {name for name, dtype in predictor.columns.items() if dtype != object}
     place = table.columns.index(smiles_column)
     with open_table(out, [*table.header, *added], numbers, place) as write:
         for outcome in predictor.outcomes(*table.read()):
-            tables = [columns.values() for columns in outcome.columns(task)]
+            tables = [columns.values() for columns in predictor.tables(outcome)]
             predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
             for error, *new in zip(outcome.errors, *predicted, strict=True):
                 write([*table.take(error), *new, error or ""])

@@ -30,7 +30,7 @@ from molsepnorm.molecules.encodings.encoding import (
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.inference import Precision, infer, predict_each
+from molsepnorm.predict.inference import Precision, infer, predict_with_signals
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -80,6 +80,8 @@ class Outcome:
     finite."""
     spread: np.ndarray | None = None
     """float32 [R, O]: standard deviation of the networks' predictions; None for one network."""
+    distance: np.ndarray | None = None
+    """float32 [R]: see `inference.Predicted`."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
@@ -208,22 +210,33 @@ class Run:
     model: PropertyModel
     device: torch.device
     precision: Precision = "fp32"
+    distances: bool = False
+    """Whether the distance from the training molecules is computed, if the model compares molecules
+    with them."""
 
     def __call__(self, prepared: Prepared) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs
         values, spread = np.full((2, *shape), np.nan, dtype=np.float32)
+        distance = np.full(len(prepared.errors), np.nan, dtype=np.float32)
         for rows, encoded in prepared.groups:
             tensors = GraphTensors.of(encoded, self.device)
-            each = predict_each(self.model, tensors, np.arange(len(rows)), self.precision)
-            mean = self.model.mean(each)
-            spread[rows] = np.sqrt(self.model.mean([(one - mean) ** 2 for one in each]))
-            values[rows] = self.model.blended(mean, encoded.features)
+            found = predict_with_signals(
+                *(self.model, tensors, np.arange(len(rows)), self.precision), self.distances
+            )
+            values[rows] = found.values
+            if found.spread is not None:
+                spread[rows] = found.spread
+            if found.distance is not None:
+                distance[rows] = found.distance
         finite, errors = np.isfinite(values), list(prepared.errors)
         failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
         for row in failed:
             errors[row] = errors[row] or self._not_finite(finite[row])
-        values[failed] = spread[failed] = np.nan
-        return Outcome(values, errors, spread if self.model.partners else None)
+        values[failed] = spread[failed] = distance[failed] = np.nan
+        return Outcome(
+            *(values, errors, spread if self.model.partners else None),
+            distance if self.distances and self.model.compares else None,
+        )
 
     def _not_finite(self, finite: np.ndarray) -> str:
         """Return why a row has no prediction, given which of its outputs (O,) are finite."""

@@ -26,6 +26,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
+from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
@@ -236,9 +237,11 @@ def _finish(
     forests = baseline.fit_baseline(
         *(config, splits, joined.task, joined.inputs, callback, seconds, threads)
     )
-    joined.to("cpu")
     if config.run.blend is not None:
         joined, found = baseline.blend(joined, found, forests, dataset, callback)
+    folds = list(zip(models, val, strict=True)) if _by_folds(config) else []
+    joined, calibrated = calibrate(joined, dataset, graphs, folds)
+    joined.to("cpu")
     found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {
         **members[0],
@@ -251,6 +254,7 @@ def _finish(
         ],
         **found.scores,
         **about_split(config.data, splits),
+        "calibration": calibrated,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}
     metrics |= run.earlier(metrics["epochs"])
@@ -314,6 +318,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         inputs=inputs,
         forests=forests,
         forest_share=forest_share,
+        calibration=(),
     )
 
 

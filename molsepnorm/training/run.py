@@ -26,6 +26,7 @@ from molsepnorm.predict.inference import on_device
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
 from molsepnorm.training.budget import epochs_within
+from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
@@ -328,6 +329,11 @@ def _finish(
     )
     if config.run.blend is not None:
         best, results = baseline.blend(best, results, forest, dataset, callback)
+    calibrated = {}
+    if task.targets:
+        best.to(trainer.device)
+        best, calibrated = calibrate(best, dataset, trainer.graphs)
+        best.to("cpu")
         trainer.folder.keep(best)
     results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
@@ -345,6 +351,7 @@ def _finish(
         **results.scores,
         **about_split(config.data, [dataset]),
         **trainer.folder.earlier(progress.epoch),
+        **({"calibration": calibrated} if calibrated else {}),
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak

@@ -1,0 +1,271 @@
+"""Intervals of predicted values, and calibrated probabilities with sets of classes.
+
+Both are fitted to molecules that were not trained on, and hold for molecules that are drawn like
+these. Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, for
+prediction regions from the order statistics of scores (split conformal prediction; Mondrian, that
+is, by class); Platt, "Probabilistic outputs for support vector machines", 1999.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.tasks.target import Target
+
+__all__ = [
+    "Calibration",
+    "ClassSets",
+    "Intervals",
+    "calibration_from_json",
+    "kind_fits",
+    "quantile",
+]
+
+_MAX_SCORES = 1000
+"""Maximum number of scores that are kept, a random sample of all."""
+_DIGITS = 7  # significant digits of scores
+_FOLDS = 5
+_PRIOR = 1e-3  # penalty of the squared slope
+_MAX_SLOPE = 20.0
+_SMALL = 1e-6  # of the largest residual; a smaller one is taken as this
+_TINY = 1e-7  # the smallest probability that has a logit
+
+
+def quantile(scores: Sequence[float], level: float) -> float:
+    """Return the ⌈(n + 1) level⌉-th smallest of n sorted scores; infinity if there is none.
+
+    If one more score is exchangeable with the n scores, it is at most the quantile with a
+    probability of at least `level`, and below `level` + 1 / (n + 1) if no two scores are equal.
+
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.8), quantile([1.0, 2.0, 3.0, 4.0], 0.9)
+    (4.0, inf)
+    """
+    rank = math.ceil((len(scores) + 1) * level - 1e-9)  # 0.9 of ten is the ninth, not the tenth
+    return scores[rank - 1] if rank <= len(scores) else math.inf
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Errors of a regression target, on the scale that is learned.
+
+    The standard deviation of an error is exp(intercept + slope × signal). The scores are absolute
+    errors divided by it.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
+
+    scores: tuple[float, ...]
+    """Sorted."""
+    intercept: float
+    slope: float = 0.0
+    signal: str | None = None
+    """Name of the signal; None if all molecules have the same standard deviation."""
+
+    @property
+    def highest_level(self) -> float:
+        """The highest level at which intervals are finite."""
+        return len(self.scores) / (len(self.scores) + 1)
+
+    @staticmethod
+    def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray]) -> Intervals:
+        """Fit the errors of n molecules that were not trained on.
+
+        Of the signals, the one whose errors have the highest likelihood in cross-validation is
+        used, or none. An error grows with its signal or does not depend on it.
+
+        Args:
+            residuals: [n], prediction minus label.
+            signals: [n] by name; a signal that is not finite everywhere is not used.
+        """
+        sizes = np.abs(residuals.astype(np.float64))
+        sizes = np.maximum(sizes, _SMALL * max(sizes.max(initial=0.0), _SMALL))
+        usable: dict[str | None, np.ndarray] = {None: np.zeros(len(sizes))}
+        if len(sizes) >= 2 * _FOLDS:
+            usable |= {name: each for name, each in signals.items() if np.isfinite(each).all()}
+        losses = {name: _cross_validated(sizes, each) for name, each in usable.items()}
+        name = min(losses, key=lambda each: losses[each])
+        intercept, slope = _scale(sizes, usable[name])
+        if not slope:
+            name = None
+        scores = sizes / np.exp(intercept + slope * usable[name])
+        return Intervals(_kept(scores), intercept, slope, name)
+
+    def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
+        """Return the standard deviation of the error of each molecule.
+
+        Args:
+            signals: [n] by name.
+            molecules: n.
+        """
+        if self.signal is None:
+            return np.full(molecules, math.exp(self.intercept))
+        return np.exp(self.intercept + self.slope * signals[self.signal])
+
+    def half_widths(self, sd: np.ndarray, level: float) -> np.ndarray:
+        """Return half of the width of the interval that holds a label with probability `level`.
+
+        Raises:
+            ConfigError: there are too few scores for this level.
+        """
+        factor = quantile(self.scores, level)
+        if math.isinf(factor):
+            raise ConfigError(
+                f"an interval at level {level:g} needs {_needed(level):,} labelled validation "
+                f"molecules, and the model was calibrated with {len(self.scores):,}: choose a "
+                f"level of {math.floor(100 * self.highest_level) / 100:g} or less"
+            )
+        return factor * sd
+
+
+@dataclass(frozen=True)
+class ClassSets:
+    """Calibrated probabilities of the classes of a target, and scores of each class.
+
+    The logits are multiplied by a slope; an offset is added to that of class 1 of two. The score of
+    a molecule is 1 minus the calibrated probability of its class.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
+
+    scores: tuple[tuple[float, ...], ...]
+    """Sorted, of the molecules of each class."""
+    slope: float = 1.0
+    offset: float = 0.0
+
+    @staticmethod
+    def fit(labels: np.ndarray, predictions: np.ndarray) -> ClassSets:
+        """Fit the predictions for n molecules that were not trained on.
+
+        Args:
+            labels: int [n], the classes.
+            predictions: [n, K], the probability of each class, or [n, 1], that of class 1.
+        """
+        from scipy.optimize import minimize
+
+        classes = max(predictions.shape[1], 2)
+        binary = classes == 2 and predictions.shape[1] == 1
+
+        def loss(parameters: np.ndarray) -> float:
+            # slope and offset stay near 1 and 0 where a few molecules say otherwise
+            slope, offset = math.exp(parameters[0]), parameters[1]
+            chosen = _probabilities(predictions, slope, offset)[np.arange(len(labels)), labels]
+            return float(-np.log(chosen.clip(_TINY)).sum() + (parameters**2).sum() / 2)
+
+        slope, offset = 1.0, 0.0
+        if len(np.unique(labels)) > 1:
+            bounds = [(-3, 3), (-5, 5) if binary else (0, 0)]
+            found = minimize(loss, np.zeros(2), bounds=bounds).x
+            slope, offset = math.exp(found[0]), float(found[1])
+        calibrated = _probabilities(predictions, slope, offset)
+        scores = (_kept(1 - calibrated[labels == each, each]) for each in range(classes))
+        return ClassSets(tuple(scores), slope, offset)
+
+    def probabilities(self, predictions: np.ndarray) -> np.ndarray:  # (n, K)
+        """Return the calibrated probability of each class, from predictions as in `fit`."""
+        return _probabilities(predictions, self.slope, self.offset)
+
+    def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:  # bool (n, K)
+        """Return which classes the set of each molecule holds: its own class with probability
+        `level`, whatever its class is.
+
+        A class with too few scores for the level is in every set.
+
+        Args:
+            probabilities: [n, K], calibrated.
+            level: between 0 and 1.
+        """
+        limits = np.array([quantile(each, level) for each in self.scores])
+        return 1 - probabilities <= limits + 1e-9
+
+
+Calibration: TypeAlias = Intervals | ClassSets
+
+
+def calibration_from_json(content: Mapping[str, Any]) -> Calibration:
+    """Return the calibration whose `dataclasses.asdict` was written to a JSON file.
+
+    Raises:
+        ConfigError: a number is not finite, or the scores are not sorted.
+    """
+    if "intercept" in content:
+        found: Calibration = Intervals(**{**content, "scores": tuple(content["scores"])})
+        lists, numbers = [found.scores], [found.intercept, found.slope]
+    else:
+        scores = tuple(tuple(each) for each in content["scores"])
+        found = ClassSets(**{**content, "scores": scores})
+        lists, numbers = [*found.scores], [found.slope, found.offset]
+    if not all(math.isfinite(each) for each in (*numbers, *(s for part in lists for s in part))):
+        raise ConfigError("a number of the calibration is not finite")
+    if any(list(part) != sorted(part) for part in lists):
+        raise ConfigError("the scores of the calibration are not sorted")
+    return found
+
+
+def kind_fits(target: Target, calibration: Calibration) -> bool:
+    """Return whether a calibration is one of the target's kind and number of classes."""
+    if target.kind == "regression":
+        return isinstance(calibration, Intervals)
+    return isinstance(calibration, ClassSets) and len(calibration.scores) == max(target.width, 2)
+
+
+def _cross_validated(sizes: np.ndarray, signal: np.ndarray) -> float:
+    """Return the mean negative log-likelihood of left-out errors."""
+    fold = np.random.default_rng(0).permutation(len(sizes)) % _FOLDS
+    losses = []
+    for left_out in range(min(_FOLDS, len(sizes))):
+        others = fold != left_out
+        if not others.any():
+            continue
+        intercept, slope = _scale(sizes[others], signal[others])
+        log_sd = intercept + slope * signal[~others]
+        losses.append((log_sd + (sizes[~others] / np.exp(log_sd)) ** 2 / 2).mean())
+    return float(np.mean(losses)) if losses else 0.0
+
+
+def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
+    """Return intercept and slope of the log standard deviation with the highest likelihood."""
+    from scipy.optimize import minimize_scalar
+
+    def intercept(slope: float) -> float:
+        return math.log(np.mean((sizes / np.exp(slope * signal)) ** 2)) / 2 if len(sizes) else 0.0
+
+    def loss(slope: float) -> float:
+        return intercept(slope) + slope * float(signal.mean()) + _PRIOR * slope**2
+
+    if not len(sizes) or np.ptp(signal) == 0:
+        return intercept(0.0), 0.0
+    slope = float(minimize_scalar(loss, bounds=(0.0, _MAX_SLOPE), method="bounded").x)
+    if loss(0.0) <= loss(slope):
+        slope = 0.0
+    return intercept(slope), slope
+
+
+def _probabilities(predictions: np.ndarray, slope: float, offset: float) -> np.ndarray:  # (n, K)
+    """Return probabilities whose logits are scaled, and shifted for two classes."""
+    values = predictions.astype(np.float64)
+    if values.shape[1] == 1:
+        values = np.concatenate([1 - values, values], axis=1)
+        shift = np.array([0.0, offset])
+    else:
+        shift = np.zeros(values.shape[1])
+    logits = slope * np.log(values.clip(_TINY)) + shift
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def _kept(scores: np.ndarray) -> tuple[float, ...]:
+    """Return the scores to keep, sorted and rounded."""
+    if len(scores) > _MAX_SCORES:
+        scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
+    return tuple(float(f"{each:.{_DIGITS}g}") for each in np.sort(scores))
+
+
+def _needed(level: float) -> int:
+    """Return the smallest n with ⌈(n + 1) level⌉ ≤ n."""
+    return math.ceil(level / (1 - level) - 1e-9)

@@ -1,0 +1,124 @@
+"""`calibrate`: the errors of a trained model, from its validation molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict.inference import Predicted, predict_with_signals
+from molsepnorm.predict.uncertainty import error_signals
+from molsepnorm.tasks import Task
+from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals
+
+__all__ = ["LEVEL", "calibrate", "calibration_scores"]
+
+LEVEL = 0.9
+"""Level of the intervals whose coverage is written to `metrics.json`."""
+
+
+def calibrate(
+    model: PropertyModel,
+    dataset: Dataset,
+    tensors: GraphTensors,
+    members: Sequence[tuple[PropertyModel, np.ndarray]] = (),
+) -> tuple[PropertyModel, dict[str, Any]]:
+    """Return the model with intervals and calibrated probabilities, and their scores.
+
+    They are fitted to the validation molecules, which also choose the epoch, and scored on the test
+    molecules.
+
+    Args:
+        model: the trained model.
+        dataset: its data.
+        tensors: all molecules, on the device of the model.
+        members: for an ensemble by folds, the model of each fold and its validation molecules,
+            int64 [n]. By default the validation molecules are those of the data set.
+
+    Returns:
+        The model, and by target: `level`, `coverage` and `width` of the intervals of the test
+        molecules, or the mean number of classes in their sets; the `signal` that the errors depend
+        on; and the number of labelled validation `molecules`.
+    """
+    parts = members or [(model, dataset.splits["val"])]
+    found = [predict_with_signals(each, tensors, graphs) for each, graphs in parts]
+    graphs = np.concatenate([graphs for _, graphs in parts])
+    labels = dataset.exact_labels[graphs]
+    joined = _joined(found)
+    if members:  # the spread of a member is not that of all members together
+        joined = joined._replace(spread=None)
+    calibration = fit_calibration(model.task, labels, joined)
+    calibrated = replace(model, calibration=calibration)
+    test = dataset.splits["test"]
+    predicted = predict_with_signals(model, tensors, test)
+    scores = calibration_scores(calibrated, dataset.exact_labels[test], predicted)
+    for entry, column in zip(scores.values(), labels.T, strict=True):
+        entry["molecules"] = int((~np.isnan(column)).sum())
+    return calibrated, scores
+
+
+def fit_calibration(
+    task: Task, labels: np.ndarray, predicted: Predicted
+) -> tuple[Calibration, ...]:
+    """Return the calibration of each target, from labels (G, T) and predictions."""
+    found: list[Calibration] = []
+    signals = error_signals(task, predicted.spread, predicted.distance)
+    for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
+        values = predicted.values[:, columns]
+        rows = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
+        own = labels[rows, i]
+        if target.kind == "regression":
+            residuals = values[rows, 0] - own
+            found.append(Intervals.fit(residuals, {n: v[rows] for n, v in signals[i].items()}))
+        else:
+            found.append(ClassSets.fit(own.astype(int), values[rows]))
+    return tuple(found)
+
+
+def calibration_scores(
+    model: PropertyModel, labels: np.ndarray, predicted: Predicted, level: float = LEVEL
+) -> dict[str, dict[str, Any]]:
+    """Return coverage and width of the intervals or sets of some molecules, by target.
+
+    Args:
+        model: the model, with its calibration.
+        labels: (G, T).
+        predicted: its predictions for the molecules.
+        level: the level of the intervals.
+    """
+    task, scores = model.task, {}
+    signals = error_signals(task, predicted.spread, predicted.distance)
+    for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
+        calibration, values = model.calibration[i], predicted.values[:, columns].astype(float)
+        rows = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
+        own, values = labels[rows, i], values[rows]
+        entry: dict[str, Any] = {"level": level, "coverage": None}
+        if isinstance(calibration, Intervals):
+            entry |= {"width": None, "signal": calibration.signal}
+            if len(own) and level <= calibration.highest_level:
+                sd = calibration.sd({n: v[rows] for n, v in signals[i].items()}, len(own))
+                half = calibration.half_widths(sd, level)
+                entry["coverage"] = float((np.abs(values[:, 0] - own) <= half).mean())
+                entry["width"] = float(2 * half.mean())
+        elif len(own):
+            held = calibration.sets(calibration.probabilities(values), level)
+            entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
+            entry["classes"] = float(held.sum(axis=1).mean())
+        scores[target.name] = entry
+    return scores
+
+
+def _joined(parts: Sequence[Predicted]) -> Predicted:
+    """Return the predictions for several groups of molecules as one."""
+
+    def together(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+        present = [each for each in arrays if each is not None]
+        return np.concatenate(present) if len(present) == len(arrays) else None
+
+    values, spread, distance = zip(*parts, strict=True)
+    return Predicted(np.concatenate(values), together(spread), together(distance))

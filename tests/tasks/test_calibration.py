@@ -1,0 +1,163 @@
+"""Intervals, calibrated probabilities and sets of classes."""
+
+import math
+from dataclasses import asdict
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.tasks.calibration import (
+    ClassSets,
+    Intervals,
+    calibration_from_json,
+    quantile,
+)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9, 10, 19, 60])
+@pytest.mark.parametrize("level", ["1/2", "4/5", "9/10", "19/20"])
+def test_the_coverage_of_exchangeable_scores_is_exact(n, level):
+    """Each of n + 1 numbers in turn is compared with the quantile of the others."""
+    numbers = np.random.default_rng(n).permutation(n + 1).astype(float)
+    level = Fraction(level)
+    covered = sum(
+        numbers[i] <= quantile(sorted(np.delete(numbers, i)), float(level)) for i in range(n + 1)
+    )
+    expected = min(math.ceil((n + 1) * level), n + 1)
+    assert Fraction(int(covered), n + 1) == Fraction(expected, n + 1) >= level
+
+
+def test_the_interval_is_the_order_statistic_of_the_errors():
+    residuals = np.array([1.0, -2, 3, -4, 5, -6, 7, -8, 9])
+    found = Intervals.fit(residuals, {})
+    sd = found.sd({}, 2)
+    assert found.signal is None
+    np.testing.assert_allclose(sd, np.sqrt((residuals**2).mean()), rtol=1e-6)
+    np.testing.assert_allclose(found.half_widths(sd, 0.5), 5, rtol=1e-6)
+    np.testing.assert_allclose(found.half_widths(sd, 0.9), 9, rtol=1e-6)
+
+
+def test_a_level_that_few_molecules_cannot_give_is_refused():
+    found = Intervals.fit(np.arange(1.0, 10), {})
+    message = "at level 0.95 needs 19 labelled .* with 9: choose a level of 0.9 or less"
+    with pytest.raises(ConfigError, match=message):
+        found.half_widths(np.ones(1), 0.95)
+    assert found.highest_level == 0.9
+    with pytest.raises(ConfigError, match="needs 9 labelled .* with 0"):
+        Intervals.fit(np.empty(0), {}).half_widths(np.ones(1), 0.9)
+
+
+def drawn(n, seed):
+    """Errors whose standard deviation is exp(2 x), x, and a signal that says nothing."""
+    random = np.random.default_rng(seed)
+    x = random.random(n)
+    return random.normal(size=n) * np.exp(2 * x), x, random.random(n)
+
+
+def test_the_signal_that_errors_depend_on_is_found():
+    residuals, x, noise = drawn(400, 0)
+    found = Intervals.fit(residuals, {"noise": noise, "x": x})
+    assert found.signal == "x" and found.slope == pytest.approx(2, abs=0.3)
+    found = Intervals.fit(residuals, {"x": -x})
+    assert found.signal is None and found.slope == 0  # errors may not shrink with a signal
+    assert Intervals.fit(residuals, {"x": np.where(x > 0.9, np.nan, x)}).signal is None
+
+
+def test_intervals_that_follow_a_signal_cover_near_and_far_molecules():
+    """One width for all covers too many near molecules, and too few far ones."""
+    residuals, x, _ = drawn(1000, 1)
+    errors, far, _ = drawn(20_000, 2)
+    coverage = {}
+    for name, signals in {"one width": {}, "signal": {"x": x}}.items():
+        found = Intervals.fit(residuals, signals)
+        half = found.half_widths(found.sd({"x": far}, len(far)), 0.9)
+        held = np.abs(errors) <= half
+        coverage[name] = held.mean(), held[far < 0.3].mean(), held[far > 0.7].mean()
+    np.testing.assert_allclose(coverage["signal"], 0.9, atol=0.02)
+    assert coverage["one width"][1] > 0.99 and coverage["one width"][2] < 0.75
+
+
+def test_equal_predictions_and_labels_have_intervals():
+    found = Intervals.fit(np.zeros(20), {"x": np.arange(20.0)})
+    assert (found.half_widths(found.sd({}, 3), 0.9) > 0).all()
+    assert np.isfinite(found.half_widths(found.sd({}, 3), 0.9)).all()
+
+
+@pytest.mark.parametrize("slope, offset", [(0.5, 0.0), (1.0, 1.5), (2.0, -1.0)])
+def test_logits_are_scaled_and_shifted_to_calibrated_ones(slope, offset):
+    random = np.random.default_rng(3)
+    logits = random.normal(size=5000) * 2
+    labels = (random.random(5000) < expit(slope * logits + offset)).astype(int)
+    found = ClassSets.fit(labels, expit(logits)[:, None])
+    assert found.slope == pytest.approx(slope, rel=0.1)
+    assert found.offset == pytest.approx(offset, abs=0.15)
+    probabilities = found.probabilities(expit(logits)[:, None])
+    assert probabilities.shape == (5000, 2)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    np.testing.assert_allclose(
+        probabilities[:, 1], expit(found.slope * logits + found.offset), rtol=1e-6
+    )
+
+
+def test_three_classes_have_one_slope():
+    random = np.random.default_rng(4)
+    logits = random.normal(size=(5000, 3)) * 2
+    shares = softmax(logits / 2, axis=1)
+    labels = (random.random((5000, 1)) > shares.cumsum(1)).sum(1).clip(max=2)
+    found = ClassSets.fit(labels, softmax(logits, axis=1))
+    assert found.slope == pytest.approx(0.5, rel=0.1) and found.offset == 0
+    assert len(found.scores) == 3
+
+
+def test_sets_hold_every_class_as_often_as_the_level_says():
+    """Also a class of one in twenty, which sets without regard to the class would leave out."""
+    random = np.random.default_rng(5)
+
+    def draw(n):
+        labels = (random.random(n) < 0.05).astype(int)
+        return labels, expit(random.normal(size=n) + 2 * labels - 3)[:, None]
+
+    found = ClassSets.fit(*draw(20_000))
+    labels, predictions = draw(40_000)
+    held = found.sets(found.probabilities(predictions), 0.9)
+    for each in (0, 1):
+        assert held[labels == each, each].mean() == pytest.approx(0.9, abs=0.03)
+
+
+def test_a_class_that_was_not_seen_is_in_every_set():
+    found = ClassSets.fit(np.zeros(30, int), np.full((30, 1), 0.2))
+    assert (found.slope, found.offset) == (1.0, 0.0)
+    assert found.sets(found.probabilities(np.array([[0.01]])), 0.9)[0, 1]
+
+
+def test_few_molecules_hardly_change_a_probability():
+    found = ClassSets.fit(np.array([0, 1]), np.array([[0.6], [0.4]]))
+    assert 0.3 < found.probabilities(np.array([[0.4]]))[0, 1] < 0.6
+
+
+def test_they_survive_json():
+    residuals, x, _ = drawn(50, 6)
+    for each in (
+        Intervals.fit(residuals, {"x": x}),
+        ClassSets.fit(np.arange(50) % 2, np.random.default_rng(0).random((50, 1))),
+    ):
+        assert calibration_from_json(asdict(each)) == each
+    assert len(Intervals.fit(np.random.default_rng(0).normal(size=5000), {}).scores) == 1000
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        ({"scores": [2.0, 1.0], "intercept": 0.0}, "not sorted"),
+        ({"scores": [1.0, math.nan], "intercept": 0.0}, "not finite"),
+        ({"scores": [1.0], "intercept": math.inf}, "not finite"),
+        ({"scores": [[1.0], [2.0, 1.0]]}, "not sorted"),
+        ({"scores": [[1.0], []], "slope": math.nan}, "not finite"),
+    ],
+)
+def test_a_changed_calibration_is_refused(content, problem):
+    with pytest.raises(ConfigError, match=problem):
+        calibration_from_json(content)

@@ -1,0 +1,140 @@
+"""Models learn from the validation molecules how large their errors are."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import molsepnorm
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict import Predictor
+from molsepnorm.tasks.calibration import ClassSets, Intervals
+from molsepnorm.training import join, train
+
+BOTH = {"data.targets": ["y", "active"], "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
+
+
+@pytest.fixture
+def run(configure, tmp_path):
+    train(configure(BOTH), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def held_out(run, table, split):
+    """Return the rows of the table in a split of the run."""
+    (splits,) = json.loads((run / "splits.json").read_text())
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [rows[line] for line in splits[split]]
+
+
+def test_the_scores_are_the_errors_of_the_validation_molecules(run, table):
+    model = PropertyModel.from_pretrained(run)
+    numbers, classes = model.calibration
+    assert isinstance(numbers, Intervals) and isinstance(classes, ClassSets)
+    rows = held_out(run, table, "val")
+    predicted = Predictor(model).predict([row["smiles"] for row in rows])
+    errors = [
+        abs(each.values["y"] - float(row["y"]))
+        for row, each in zip(rows, predicted, strict=True)
+        if row["y"]
+    ]
+    assert numbers.signal is None  # too few molecules to choose one
+    np.testing.assert_allclose(
+        np.array(numbers.scores) * np.exp(numbers.intercept), sorted(errors), rtol=1e-4
+    )
+    labelled = [row["active"] for row in rows if row["active"]]
+    assert [len(each) for each in classes.scores] == [labelled.count("0"), labelled.count("1")]
+
+
+def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
+    """At level 0.9, which eight or more validation molecules do not always allow."""
+    entry = json.loads((run / "metrics.json").read_text())["calibration"]
+    assert {*entry} == {"y", "active"}
+    rows = held_out(run, table, "test")
+    count = entry["y"]["molecules"]
+    assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores)
+    if count < 9:
+        assert entry["y"]["coverage"] is None
+        return
+    found = Predictor.from_pretrained(run, level=0.9).predict([row["smiles"] for row in rows])
+    inside = [
+        each.uncertainty["y_low"] <= float(row["y"]) <= each.uncertainty["y_high"]
+        for row, each in zip(rows, found, strict=True)
+        if row["y"]
+    ]
+    assert entry["y"]["coverage"] == pytest.approx(np.mean(inside))
+
+
+def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
+    plain, sure = Predictor.from_pretrained(run), Predictor.from_pretrained(run, level=0.5)
+    assert sure.columns == [
+        *("y_pred", "y_std", "y_low", "y_high"),
+        *("active_pred", "active_calibrated", "active_set"),
+    ]
+    smiles = ["CCO", "nonsense", "CCCCCl"]
+    one, other = plain.predict(smiles), sure.predict(smiles)
+    assert [each.values for each in one] == [each.values for each in other]
+    assert one[0].uncertainty == other[1].uncertainty == {}
+    found = other[0].uncertainty
+    middle = (found["y_low"] + found["y_high"]) / 2
+    assert middle == pytest.approx(other[0].values["y"]) and found["y_std"] > 0
+    assert 0 < found["active_calibrated"] < 1 and found["active_set"] in ("0", "1", "0|1", "none")
+
+
+def test_higher_levels_give_wider_intervals_and_larger_sets(run):
+    model = PropertyModel.from_pretrained(run)
+    width, classes = [], []
+    for level in (0.3, 0.6, 0.85):
+        found = Predictor(model, level=level).predict(["CCO", "CCCN"])[1].uncertainty
+        width.append(found["y_high"] - found["y_low"])
+        classes.append(len(found["active_set"].replace("none", "")))
+    assert width == sorted(width) and width[0] < width[-1] and classes == sorted(classes)
+
+
+def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_columns, tmp_path):
+    values = [10.0**power for power in range(1, 6)]
+    settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}
+    config = with_columns({"ic50_nM": values}, {**settings, "run.epochs": 1})
+    train(config, tmp_path / "run")
+    (found,) = Predictor.from_pretrained(tmp_path / "run", level=0.5).predict(["CCO"])
+    sure = found.uncertainty
+    assert sure["ic50_nM_low"] < found.values["ic50_nM"] < sure["ic50_nM_high"]
+    assert sure["ic50_nM_low"] == pytest.approx(10 ** (9 - sure["ic50_nM_pic50_high"]), rel=1e-5)
+    assert sure["ic50_nM_pic50_std"] > 0 and "ic50_nM_std" not in sure
+
+
+@pytest.mark.parametrize("kind", ["seeds", "folds"])
+def test_an_ensemble_is_calibrated_as_a_whole(configure, tmp_path, kind):
+    settings = {**BOTH, "run.ensemble": 2, "run.ensemble_by": kind}
+    result = train(configure(settings), tmp_path / "run")
+    numbers, _ = result.model.calibration
+    assert result.metrics["calibration"]["y"]["molecules"] == len(numbers.scores) > 0
+    own = PropertyModel.from_pretrained(tmp_path / "run" / "members" / "1")
+    assert own.calibration != result.model.calibration
+
+
+def test_a_model_without_calibration_says_so(run, tmp_path):
+    model = PropertyModel.from_pretrained(run)
+    with pytest.raises(ConfigError, match="has no intervals: they are fitted to the validation"):
+        Predictor(join([model, model]), level=0.9)
+    for level in (0, 1, 90):
+        with pytest.raises(ConfigError, match=f"between 0 and 1, such as 0.9; got {level}"):
+            Predictor(model, level=level)
+    with pytest.raises(ConfigError, match="at level 0.999 needs 999 labelled validation"):
+        Predictor(model, level=0.999)
+
+
+def test_fine_tuning_does_not_keep_the_errors_of_its_start(run, configure):
+    started = molsepnorm.PropertyModel.from_pretrained(run)
+    seen = []
+
+    class Keep(molsepnorm.training.Callback):
+        def on_start(self, config, dataset, model, folder):
+            seen.append(model.calibration)
+
+    settings = {**BOTH, "finetune.start": str(run), "finetune.probe": False}
+    train(configure(settings), callback=Keep())
+    assert started.calibration and seen == [()]
