@@ -1,0 +1,169 @@
+"""Measure intervals and calibrated probabilities of models of MoleculeNet's tables.
+
+    MOLSEPNORM_DATA=/path/to/datasets python benchmarks/moleculenet/intervals.py results.jsonl \
+        --sets esol freesolv --splits random scaffold --seeds 0 1 2 3 4 --epochs 0
+
+Each run trains a model with its own split (`fixed` is the scaffold split of the file), and is a
+line of the file of results; runs that are in the file are skipped. With targets in several columns,
+the figures are means over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]
+
+import numpy as np  # noqa: E402
+from environment import commit, machine  # noqa: E402
+from scipy.stats import norm, spearmanr  # noqa: E402
+from sklearn.metrics import log_loss  # noqa: E402
+from table import line, mean_sd  # noqa: E402
+
+from moleculenet.sets import SETS, SPLITS_COLUMN, readable_rows  # noqa: E402
+from molsepnorm.predict import Predictor  # noqa: E402
+from molsepnorm.tasks.calibration import Intervals  # noqa: E402
+from molsepnorm.training import load_config, train  # noqa: E402
+
+__all__ = ["class_figures", "run", "value_figures"]
+
+LEVELS = (0.8, 0.9, 0.95)
+_GRID = np.arange(0.05, 1, 0.05)
+_BINS = 10
+_TINY = 1e-7
+
+
+def run(name: str, split: str, seed: int, epochs: int | None) -> dict[str, Any]:
+    """Train a model, and return the figures of its test molecules."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "molecules.csv"
+        rows = readable_rows(SETS[name])
+        rows.to_csv(data, index=False)
+        settings: dict[str, Any] = {"data.targets": list(SETS[name].targets), "run.seed": seed}
+        settings |= {"run.baseline": False, "run.threads": 1}
+        settings |= {} if epochs is None else {"run.epochs": epochs}
+        if split == "fixed":
+            settings["data.splits_column"] = SPLITS_COLUMN
+        else:
+            settings |= {"data.split_type": split, "data.fold": seed}
+        result = train(load_config(data, overrides=settings), Path(folder) / "run")
+        (splits,) = json.loads((Path(folder) / "run" / "splits.json").read_text())
+        held_out = rows.iloc[splits["test"]]
+        assert result.model is not None
+        model, smiles = result.model, held_out["smiles"].tolist()
+        every: dict[str, list[float]] = {}
+        found = {}
+        for level in LEVELS:
+            try:
+                found[level] = Predictor(model, level=level).predict(smiles)
+            except Exception as error:
+                print(f"{name} {split} {seed}: {error}", file=sys.stderr)
+        for target, calibration in zip(SETS[name].targets, model.calibration, strict=True):
+            labels = held_out[target].to_numpy(float)
+            present = ~np.isnan(labels)
+            figures = {}
+            for level, predictions in found.items():
+                chosen = [each for each, use in zip(predictions, present, strict=True) if use]
+                values = np.array([each.values[target] for each in chosen], dtype=float)
+                sure = [each.uncertainty for each in chosen]
+                if isinstance(calibration, Intervals):
+                    ends = np.array([[e[f"{target}_low"], e[f"{target}_high"]] for e in sure])
+                    sd = np.array([each[f"{target}_std"] for each in sure])
+                    inside = (ends[:, 0] <= labels[present]) & (labels[present] <= ends[:, 1])
+                    figures[f"coverage {level:g}"] = float(inside.mean())
+                    figures[f"width {level:g}"] = float(np.diff(ends, axis=1).mean())
+                    figures |= value_figures(values - labels[present], sd)
+                else:
+                    sets = [set(each[f"{target}_set"].split("|")) - {"none"} for each in sure]
+                    own = [str(int(label)) for label in labels[present]]
+                    held = [label in each for label, each in zip(own, sets, strict=True)]
+                    figures[f"coverage {level:g}"] = float(np.mean(held))
+                    figures[f"classes {level:g}"] = float(np.mean([len(each) for each in sets]))
+                    calibrated = np.array([each[f"{target}_calibrated"] for each in sure])
+                    figures |= class_figures(labels[present].astype(int), values, calibrated)
+            for key, value in figures.items():
+                every.setdefault(key, []).append(value)
+        signals = sorted(
+            {c.signal or "none" for c in model.calibration if isinstance(c, Intervals)}
+        )
+    return {key: statistics.fmean(values) for key, values in every.items()} | {
+        "signal": ", ".join(signals)
+    }
+
+
+def value_figures(errors: np.ndarray, sd: np.ndarray) -> dict[str, float]:
+    """Return how well standard deviations (n,) describe errors (n,).
+
+    `spearman` of size and standard deviation; `nll`, the negative log-likelihood of normal errors;
+    `ence`, the expected normalised calibration error in ten groups of equal size (Levi et al.,
+    arXiv 1905.11659); and `area`, the mean distance between level and coverage of normal intervals
+    (Kuleshov et al., arXiv 1807.00263).
+    """
+    sizes = np.abs(errors)
+    groups = [each for each in np.array_split(np.argsort(sd), _BINS) if len(each)]
+    spread = [np.sqrt((sd[each] ** 2).mean()) for each in groups]
+    actual = [np.sqrt((errors[each] ** 2).mean()) for each in groups]
+    covered = [(sizes <= norm.ppf((1 + level) / 2) * sd).mean() for level in _GRID]
+    constant = np.ptp(sd) == 0
+    return {
+        "spearman": 0.0 if constant else float(spearmanr(sizes, sd)[0]),
+        "nll": float(-norm.logpdf(errors, scale=sd).mean()),
+        "ence": float(np.mean([abs(s - a) / s for s, a in zip(spread, actual, strict=True)])),
+        "area": float(np.abs(np.array(covered) - _GRID).mean()),
+    }
+
+
+def class_figures(
+    labels: np.ndarray, predictions: np.ndarray, calibrated: np.ndarray
+) -> dict[str, float]:
+    """Return the log loss and the expected calibration error (ten groups of equal size), before and
+    after calibration, of labels (n,) and probabilities of class 1 (n,)."""
+    found = {}
+    for name, values in {"": predictions, " calibrated": calibrated}.items():
+        groups = [each for each in np.array_split(np.argsort(values), _BINS) if len(each)]
+        gaps = [len(each) * abs(values[each].mean() - labels[each].mean()) for each in groups]
+        found[f"log loss{name}"] = float(log_loss(labels, values.clip(_TINY, 1), labels=[0, 1]))
+        found[f"ece{name}"] = float(sum(gaps) / len(labels))
+    return found
+
+
+def main() -> None:
+    """Run what is missing, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", type=Path, help="file of results, a line of JSON for each run")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=[])
+    parser.add_argument("--splits", nargs="+", default=["fixed"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--epochs", type=int, help="0 for the probe alone")
+    options = parser.parse_args()
+    text = options.results.read_text().splitlines() if options.results.exists() else []
+    runs = [json.loads(each) for each in text]
+    for name in options.sets:
+        for split in options.splits:
+            for seed in options.seeds if split != "fixed" else options.seeds[:1]:
+                key = {"set": name, "split": split, "seed": seed, "epochs": options.epochs}
+                if any(key.items() <= each.items() for each in runs):
+                    continue
+                found = run(name, split, seed, options.epochs)
+                runs.append({**key, **found, "commit": commit(), "machine": machine()})
+                with options.results.open("a") as file:
+                    file.write(json.dumps(runs[-1]) + "\n")
+    kinds = {(each["set"], each["split"], each["epochs"]) for each in runs}
+    for key in sorted(kinds, key=str):
+        own = [each for each in runs if (each["set"], each["split"], each["epochs"]) == key]
+        names = [name for name, value in own[0].items() if isinstance(value, float)]
+        cells = (f"{n} {mean_sd({e['seed']: e[n] for e in own if n in e}, 3)}" for n in names)
+        print(line([f"{key[0]}, {key[1]}, epochs {key[2]}", *cells]))
+
+
+if __name__ == "__main__":
+    main()
