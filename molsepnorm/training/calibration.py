@@ -15,6 +15,7 @@ from molsepnorm.predict.inference import Predicted, predict_with_signals
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals
+from molsepnorm.training.objectives import Results
 
 __all__ = ["LEVEL", "calibrate", "calibration_scores"]
 
@@ -26,6 +27,7 @@ def calibrate(
     model: PropertyModel,
     dataset: Dataset,
     tensors: GraphTensors,
+    results: Results,
     members: Sequence[tuple[PropertyModel, np.ndarray]] = (),
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with intervals and calibrated probabilities, and their scores.
@@ -37,27 +39,33 @@ def calibrate(
         model: the trained model.
         dataset: its data.
         tensors: all molecules, on the device of the model.
+        results: its predictions.
         members: for an ensemble by folds, the model of each fold and its validation molecules,
-            int64 [n]. By default the validation molecules are those of the data set.
+            int64 [n].
 
     Returns:
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
         molecules, or the mean number of classes in their sets; the `signal` that the errors depend
         on; and the number of labelled validation `molecules`.
     """
-    parts = members or [(model, dataset.splits["val"])]
-    found = [predict_with_signals(each, tensors, graphs) for each, graphs in parts]
-    graphs = np.concatenate([graphs for _, graphs in parts])
-    labels = dataset.exact_labels[graphs]
-    joined = _joined(found)
+    if results.predictions is None or results.graphs is None:
+        return model, {}
+
+    def predicted(split: str, parts: Sequence[tuple[PropertyModel, np.ndarray]]) -> Predicted:
+        # the results hold the predictions of forests, whose inputs the tensors may lack
+        networks = [(replace(each, forests=(), forest_share=0.0), graphs) for each, graphs in parts]
+        found = _joined([predict_with_signals(each, tensors, graphs) for each, graphs in networks])
+        return found._replace(values=results.predictions[split])
+
+    graphs, labels = results.graphs, dataset.exact_labels
+    val = predicted("val", members or [(model, graphs["val"])])
     if members:  # the spread of a member is not that of all members together
-        joined = joined._replace(spread=None)
-    calibration = fit_calibration(model.task, labels, joined)
-    calibrated = replace(model, calibration=calibration)
-    test = dataset.splits["test"]
-    predicted = predict_with_signals(model, tensors, test)
-    scores = calibration_scores(calibrated, dataset.exact_labels[test], predicted)
-    for entry, column in zip(scores.values(), labels.T, strict=True):
+        val = val._replace(spread=None)
+    fitted = fit_calibration(model.task, labels[graphs["val"]], val)
+    calibrated = replace(model, calibration=fitted)
+    test = predicted("test", [(model, graphs["test"])])
+    scores = calibration_scores(calibrated, labels[graphs["test"]], test)
+    for entry, column in zip(scores.values(), labels[graphs["val"]].T, strict=True):
         entry["molecules"] = int((~np.isnan(column)).sum())
     return calibrated, scores
 

@@ -240,7 +240,7 @@ def _finish(
     if config.run.blend is not None:
         joined, found = baseline.blend(joined, found, forests, dataset, callback)
     folds = list(zip(models, val, strict=True)) if _by_folds(config) else []
-    joined, calibrated = calibrate(joined, dataset, graphs, folds)
+    joined, calibrated = calibrate(joined, dataset, graphs, found, folds)
     joined.to("cpu")
     found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {

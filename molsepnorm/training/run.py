@@ -329,12 +329,8 @@ def _finish(
     )
     if config.run.blend is not None:
         best, results = baseline.blend(best, results, forest, dataset, callback)
-    calibrated = {}
-    if task.targets:
-        best.to(trainer.device)
-        best, calibrated = calibrate(best, dataset, trainer.graphs)
-        best.to("cpu")
-        trainer.folder.keep(best)
+    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
+    trainer.folder.keep(best.to("cpu"))
     results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
         "data": dataset.name,
