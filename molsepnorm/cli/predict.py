@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TextIO, cast
 import click
 
 from molsepnorm.cli.console import escaped
-from molsepnorm.cli.options import GroupedCommand, models_option, output_option
+from molsepnorm.cli.options import GroupedCommand, models_option, option, output_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
     check_sources,
@@ -26,6 +26,8 @@ from molsepnorm.files.tables import check_output
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
 
+_LEVEL = 0.9
+
 
 @click.command(cls=GroupedCommand)
 @models_option
@@ -34,12 +36,26 @@ if TYPE_CHECKING:
     "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx. [default: CSV to standard "
     "output]"
 )
+@option(
+    "--uncertainty",
+    is_flag=True,
+    help="Add the standard deviation of the error and an interval of each value, or a calibrated "
+    "probability and the possible classes.",
+)
+@option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="With --uncertainty: the share of molecules whose value the interval contains. "
+    "[default: 0.9]",
+)
 def predict(
     model_folders: tuple[Path, ...],
     smiles: tuple[str, ...],
     source: Path | None,
     smiles_column: str,
     output: Path | None,
+    uncertainty: bool,
+    level: float | None,
     on_invalid: Literal["keep", "fail"],
     device: str,
     precision: Precision,
@@ -50,18 +66,25 @@ def predict(
     Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their order and
     all columns, and adds <target>_pred. Failed rows have the reason in the column error. Several
     models are averaged; <target>_spread is the standard deviation of their predictions.
+    --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
+    <target>_set.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1
     molsepnorm predict --model runs/zinc-1 --input my.csv --output predicted.csv
     molsepnorm predict --model runs/logS-1 --model runs/logS-2 --input my.csv
+    molsepnorm predict --model runs/logS-1 --input my.csv --uncertainty --level 0.8
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
     check_sources(smiles, source)
+    if level is not None and not uncertainty:
+        raise click.UsageError("--level is the level of intervals: add --uncertainty")
+    if uncertainty and level is None:
+        level = _LEVEL
     with stop_on_signal(lambda: False):
         if output is not None:
             check_output(output)
-        predictor = load_predictor(model_folders, device, processes, precision)
+        predictor = load_predictor(model_folders, device, processes, precision, level)
         from molsepnorm.predict import predict_rows
 
         features = predictor.model.inputs.names

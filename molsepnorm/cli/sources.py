@@ -89,12 +89,17 @@ def check_sources(smiles: tuple[str, ...], source: Path | None) -> None:
 
 
 def load_predictor(
-    folders: Sequence[Path], device: str, processes: int | None, precision: Precision
+    folders: Sequence[Path],
+    device: str,
+    processes: int | None,
+    precision: Precision,
+    level: float | None = None,
 ) -> Predictor:
     """Load a model, or the mean of several; the default number of processes is the number of cores.
 
     Raises:
-        ConfigError: a model is named twice, or the models cannot be averaged.
+        ConfigError: a model is named twice, the models cannot be averaged, or the model has no
+            intervals at this level.
     """
     # Importing the libraries makes about 100,000 objects that live until the process ends. To
     # search them for garbage takes a quarter of the time of predicting one SMILES.
@@ -108,7 +113,7 @@ def load_predictor(
             announce_unfinished(folder)
         models = [PropertyModel.from_pretrained(folder) for folder in folders]
         model = models[0] if len(models) == 1 else _mean(folders, models)
-        return Predictor(model, device, processes or usable_cores(), precision)
+        return Predictor(model, device, processes or usable_cores(), precision, level)
     finally:
         gc.freeze()
         gc.enable()

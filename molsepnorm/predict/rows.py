@@ -69,7 +69,7 @@ def predict_rows(
         return 0, 0
     added = [*predictor.columns, ERROR]
     table.check(added)
-    numbers = {name for name, dtype in predictor.columns.items() if dtype != object}
+    numbers = {name for name, dtype in predictor.columns.items() if dtype.kind != "O"}
     place = table.columns.index(smiles_column)
     with open_table(out, [*table.header, *added], numbers, place) as write:
         for outcome in predictor.outcomes(*table.read()):

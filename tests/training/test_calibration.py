@@ -70,7 +70,7 @@ def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
 
 def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
     plain, sure = Predictor.from_pretrained(run), Predictor.from_pretrained(run, level=0.5)
-    assert sure.columns == [
+    assert [*sure.columns] == [
         *("y_pred", "y_std", "y_low", "y_high"),
         *("active_pred", "active_calibrated", "active_set"),
     ]
