@@ -17,7 +17,7 @@ from molsepnorm.cli.options import (
 )
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import check_sources, load_predictor, molecules_of, source_options
-from molsepnorm.errors import StorageError
+from molsepnorm.errors import StorageError, counted
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
@@ -80,7 +80,8 @@ def explain(
 
         chosen = chosen_targets(predictor.targets, targets)
         require_format(output, chosen)
-        name, chunks = molecules_of(smiles, source, smiles_column)
+        features = predictor.model.inputs.names
+        name, chunks = molecules_of(smiles, source, smiles_column, features)
         found = explain_rows(
             predictor,
             chunks,
@@ -93,4 +94,4 @@ def explain(
         write_explanations(found, output, model_folder.name or str(model_folder), chosen)
     failed = sum(each.error is not None for each in found)
     failures = f"; {failed:,} could not be explained, see the reasons there" if failed else ""
-    say(f"{len(found):,} molecules written to {output}{failures}", err=True)
+    say(f"{counted(len(found), 'molecule')} written to {output}{failures}", err=True)

@@ -101,7 +101,8 @@ def uncertainty_columns(
         chosen = values.argmax(axis=1) if target.kind == "multiclass" else np.ones(len(values), int)
         calibrated = np.take_along_axis(probabilities, chosen[:, None], axis=1)[:, 0]
         held = calibration.sets(probabilities, level)
-        sets = np.array([_SEPARATOR.join(names[row]) or _NOTHING for row in held], dtype=object)
+        chosen_names = (names[held[row]] for row in range(len(held)))
+        sets = np.array([_SEPARATOR.join(each) or _NOTHING for each in chosen_names], dtype=object)
         sets[~valid] = ""
         tables.append(
             {

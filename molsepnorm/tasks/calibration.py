@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -193,14 +194,16 @@ def calibration_from_json(content: Mapping[str, Any]) -> Calibration:
     Raises:
         ConfigError: a number is not finite, or the scores are not sorted.
     """
+    lists: Sequence[Sequence[float]]
+    found: Calibration
     if "intercept" in content:
-        found: Calibration = Intervals(**{**content, "scores": tuple(content["scores"])})
-        lists, numbers = [found.scores], [found.intercept, found.slope]
+        found = intervals = Intervals(**{**content, "scores": tuple(content["scores"])})
+        lists, numbers = [intervals.scores], [intervals.intercept, intervals.slope]
     else:
         scores = tuple(tuple(each) for each in content["scores"])
-        found = ClassSets(**{**content, "scores": scores})
-        lists, numbers = [*found.scores], [found.slope, found.offset]
-    if not all(math.isfinite(each) for each in (*numbers, *(s for part in lists for s in part))):
+        found = sets = ClassSets(**{**content, "scores": scores})
+        lists, numbers = sets.scores, [sets.slope, sets.offset]
+    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(lists)])):
         raise ConfigError("a number of the calibration is not finite")
     if any(list(part) != sorted(part) for part in lists):
         raise ConfigError("the scores of the calibration are not sorted")
