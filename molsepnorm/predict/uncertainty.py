@@ -84,7 +84,7 @@ def uncertainty_columns(
     pairs = zip(task.targets, task.columns(), model.calibration, signals, strict=True)
     for target, columns, calibration, its in pairs:
         values = outcome.values[:, columns].astype(np.float64)
-        valid = np.isfinite(values).all(axis=1)
+        valid = np.asarray(np.isfinite(values).all(axis=1))
         if isinstance(calibration, Intervals):
             sd = np.where(valid, calibration.sd(its, len(values)), np.nan)
             half = calibration.half_widths(sd, level)
@@ -101,8 +101,7 @@ def uncertainty_columns(
         chosen = values.argmax(axis=1) if target.kind == "multiclass" else np.ones(len(values), int)
         calibrated = np.take_along_axis(probabilities, chosen[:, None], axis=1)[:, 0]
         held = calibration.sets(probabilities, level)
-        chosen_names = (names[held[row]] for row in range(len(held)))
-        sets = np.array([_SEPARATOR.join(each) or _NOTHING for each in chosen_names], dtype=object)
+        sets = np.array([_SEPARATOR.join(names[row]) or _NOTHING for row in held], dtype=object)
         sets[~valid] = ""
         tables.append(
             {
