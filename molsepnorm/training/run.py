@@ -16,7 +16,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
-from molsepnorm.errors import ConfigError, MolsepnormError
+from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
@@ -282,8 +282,8 @@ def _seen(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
     if not found:
         return 0, ""
     return len(found), (
-        f"{start} was trained on {len(found):,} molecule(s) of the validation and test splits, "
-        f"such as {found[0]}, so the scores are too optimistic. Give such rows to the training "
+        f"{start} was trained on {counted(len(found), 'molecule')} of the validation and test "
+        f"splits, such as {found[0]}, so the scores are too optimistic. Give such rows to the training "
         "split (--splits-column), or remove them."
     )
 

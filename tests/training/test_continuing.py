@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -57,7 +57,7 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     known = scored & {canonical_smiles(row.partition(",")[0]) for row in trained}
     assert known
     (said,) = (each for each in spy.said if "was trained on" in each)
-    assert f"{start} was trained on {len(known)} molecule(s) of the validation and test" in said
+    assert f"{start} was trained on {counted(len(known), 'molecule')} of the validation" in said
     table.rename(tmp_path / "gone.csv")
     metrics = train(folder=tmp_path / "run", resume=True).metrics
     assert metrics["molecules_trained_on_before"] == len(known)
