@@ -283,8 +283,8 @@ def _seen(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
         return 0, ""
     return len(found), (
         f"{start} was trained on {counted(len(found), 'molecule')} of the validation and test "
-        f"splits, such as {found[0]}, so the scores are too optimistic. Give such rows to the training "
-        "split (--splits-column), or remove them."
+        f"splits, such as {found[0]}, so the scores are too optimistic. Give such rows to the "
+        "training split (--splits-column), or remove them."
     )
 
 

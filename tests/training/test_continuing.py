@@ -43,7 +43,7 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     trained = [_rows(table)[row] for row in split_rows(start)["train"]]
     more = tmp_path / "more.csv"
     new = [f"{'C' * n}Br,{n}.5,1" for n in range(1, 16)]
-    again = [f"[CH3]{row[1:]}" if row.startswith("CC") else row for row in trained[:9]]
+    again = [f"[CH3]{row[1:]}" for row in trained[:9]]  # every molecule begins with a carbon
     more.write_text("\n".join(["smiles,y,active", *new, *again]) + "\n")
     config = configure({**ONE, "data.table": more, "finetune.start": str(start)})
     spy = Spy()
