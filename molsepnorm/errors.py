@@ -68,7 +68,7 @@ class OpenChoice(ConfigError):
 
     Args:
         message: what has to be chosen, and why.
-        options: command-line options, each one a list of words, of which one has to be given.
+        options: command-line options as lists of words; the user has to give one of them.
     """
 
     def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:

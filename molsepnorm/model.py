@@ -106,7 +106,7 @@ class PropertyModel:
     forest_share: float = 0.0
     """Weight of the forests in the prediction; 0 without forests."""
     calibration: tuple[Calibration, ...] = ()
-    """What is known about the errors of each target; empty if the model was not calibrated."""
+    """Size of the errors of each target; empty if the model was not calibrated."""
 
     def __post_init__(self) -> None:
         _require_shares(self.weights, len(self.networks))

@@ -211,8 +211,7 @@ class Run:
     device: torch.device
     precision: Precision = "fp32"
     distances: bool = False
-    """Whether the distance from the training molecules is computed, if the model compares molecules
-    with them."""
+    """Compute the distance from the training molecules, if a network compares molecules with them."""
 
     def __call__(self, prepared: Prepared) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs

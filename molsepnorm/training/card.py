@@ -39,7 +39,7 @@ CONTENTS = {
     "checkpoints/*": "state of training, with further copies of the network",
     "members/*": "the runs of an ensemble, each with the same files",
 }
-"""What each file of a run folder holds, by the pattern of its name."""
+"""Content of each file of a run folder, by the pattern of its name."""
 
 _MAX_TARGETS = 12
 """Maximum number of targets whose scores are listed one by one."""

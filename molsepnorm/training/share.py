@@ -41,9 +41,9 @@ class Shared:
 
     path: Path
     included: dict[str, str]
-    """What each file in the archive holds, by its name."""
+    """Content of each file in the archive, by its name."""
     left_out: dict[str, str]
-    """What each file of the run that is not in the archive holds, by its name."""
+    """Content of each file of the run that is not in the archive, by its name."""
     revealed: tuple[str, ...]
     """Sentences on what the model file holds about the training molecules."""
     searched: int

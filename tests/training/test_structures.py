@@ -55,7 +55,7 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
 
 
 def test_each_array_has_its_own_file(own_cache, small_tasks):
-    """What is missing is computed, and nothing else."""
+    """Only missing arrays are computed."""
     structure_targets(SMILES)
     before = {path: path.read_bytes() for path in own_cache.iterdir()}
     found = structure_features(SMILES, ("counts", "descriptors"))

@@ -66,7 +66,7 @@ class Dataset:
     """The rows of a table that are rejected or merged, with their position, their cells and the
     reason; None for other sources, and for data that are not trained on."""
     positions: tuple[str, np.ndarray] | None = None
-    """What is counted in the file (line, row or record), and the position of every row of the
+    """The word for a row of the file (line, row or record), and the position of every row of the
     source, int64, counted from 1; None for a source without a file of its own."""
     smiles: Sequence[str] | None = None
     """SMILES of every row of the source, where it has them; standardised if structures are."""

@@ -52,7 +52,7 @@ _POSITIONS: dict[Kind, tuple[str, int]] = {
     "smi": ("line", 1),
     "xlsx": ("row", 2),
 }
-"""What is counted in a file, and the position of its first row."""
+"""The word for a row of a file, and the position of the first row."""
 _PACKINGS: dict[str, Packing] = {
     ".gz": "gzip",
     ".bz2": "bzip2",

@@ -42,7 +42,7 @@ def test_an_invalid_smiles_has_no_fingerprint():
 
 @pytest.mark.parametrize("pairs", [1 << 20, 7, 1])
 def test_similarities_are_those_of_rdkit(monkeypatch, pairs):
-    """Whether or not all pairs fit into one block."""
+    """Also if not all pairs fit into one block."""
     monkeypatch.setattr(fingerprints, "_PAIRS", pairs)
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     texts = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
