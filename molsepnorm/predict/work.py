@@ -211,7 +211,7 @@ class Run:
     device: torch.device
     precision: Precision = "fp32"
     distances: bool = False
-    """Compute the distance from the training molecules, if a network compares molecules with them."""
+    """Compute the distance from the training molecules, where a network compares molecules."""
 
     def __call__(self, prepared: Prepared) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs
