@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.nn import Graphormer
-from molsepnorm.training.run import architecture
+from molsepnorm.training.architecture import architecture
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")

@@ -131,7 +131,7 @@ def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.3, 0.3), (1.2, -0.1, -0.1), (nan,) * 3])
 def test_weights_of_networks_must_sum_to_one(tmp_path, weights):
     model = _joined()
-    with pytest.raises(ConfigError, match=r"the mean over 3 network\(s\) needs as many weights"):
+    with pytest.raises(ConfigError, match=r"the mean over 3 networks needs as many weights"):
         dataclasses.replace(model, weights=weights)
     model.save_pretrained(tmp_path)
     _change(tmp_path / "config.json", lambda about: about.update(weights=list(weights)))

@@ -20,11 +20,11 @@ from molsepnorm.nn.kernels.fused_attention import DEVICES
 from molsepnorm.predict.inference import Precision
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.run import architecture
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECIPE = Path(__file__).parents[2] / "configs" / "zinc-slim-paper.yaml"

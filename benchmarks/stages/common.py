@@ -13,7 +13,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import load_config
-from molsepnorm.training.run import architecture
+from molsepnorm.training.architecture import architecture
 from stages import Settings
 
 SLIM_ENCODING = EncodingSpec(bond_sizes=(3,))

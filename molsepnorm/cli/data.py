@@ -155,7 +155,7 @@ def prepare(source: str | None, **options: Any) -> None:
     from molsepnorm.data import datasets
     from molsepnorm.files.writing import cache_folder
     from molsepnorm.model import encoding_of
-    from molsepnorm.training.run import architecture
+    from molsepnorm.training.architecture import architecture
 
     if source is not None:
         if options["dataset"] or options["data"]:

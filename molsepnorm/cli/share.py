@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from molsepnorm.cli.console import one_line, say
-from molsepnorm.cli.options import FILE
+from molsepnorm.cli.options import FILE, option
 
 
 @click.command()
 @click.argument("run", type=FILE)
 @click.argument("archive", type=FILE)
-@click.option("--models", is_flag=True, help="Include the models of an ensemble's members.")
-@click.option("--force", is_flag=True, help="Replace an existing archive.")
+@option("--models", is_flag=True, help="Include the models of an ensemble's members.")
+@option("--force", is_flag=True, help="Replace an existing archive.")
 def share(run: Path, archive: Path, models: bool, force: bool) -> None:
     """Pack a trained model for others, without structures, labels and paths.
 

@@ -98,7 +98,7 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     """Return the SMILES that a run was trained on; all but the test molecules, if each member of an
     ensemble had another validation split."""
-    from molsepnorm.training.run import architecture
+    from molsepnorm.training.architecture import architecture
 
     data = config.data
     if data.splits_file is not None:  # the run folder has a copy

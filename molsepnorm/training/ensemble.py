@@ -26,6 +26,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
@@ -35,7 +36,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives.supervised import predicted_splits, score
-from molsepnorm.training.run import architecture, train_one, with_epochs
+from molsepnorm.training.run import train_one, with_epochs
 
 __all__ = ["join", "train"]
 
@@ -82,8 +83,8 @@ def train(
         raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
     if resume and (found := run.finished_metrics()) and epochs in (None, found["epochs"]):
         callback.on_warning(
-            f"{run.path} is finished after {found['epochs']} epoch(s). A higher --epochs trains it "
-            "for longer."
+            f"{run.path} is finished after {counted(found['epochs'], 'epoch')}. A higher --epochs "
+            "trains it for longer."
         )
     if resume and run.members.exists():
         config = load_config(config=run.config)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import load_config, table_recipe
-from molsepnorm.training.run import architecture, train_on
+from molsepnorm.training.run import train_on
 
 if TYPE_CHECKING:
     import pandas as pd

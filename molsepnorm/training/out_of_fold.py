@@ -17,11 +17,11 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
 from molsepnorm.model import SUPERVISED, encoding_of
 from molsepnorm.tasks import Task, json_scores
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.run import architecture
 
 __all__ = ["OOF", "corrected_difference", "is_nested", "require_trainable", "write_out_of_fold"]
 

@@ -16,6 +16,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.model import encoding_of
 from molsepnorm.tasks.metrics import mean_and_sd
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.ensemble import train
@@ -26,7 +27,6 @@ from molsepnorm.training.out_of_fold import (
     require_trainable,
     write_out_of_fold,
 )
-from molsepnorm.training.run import architecture
 
 __all__ = ["Replicates", "train_replicates"]
 

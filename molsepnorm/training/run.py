@@ -18,13 +18,12 @@ from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
-from molsepnorm.molecules import featurize
-from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -42,7 +41,7 @@ from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective
 from molsepnorm.training.settings import seconds_of
 
-__all__ = ["architecture", "train_on", "train_one", "with_epochs"]
+__all__ = ["train_on", "train_one", "with_epochs"]
 
 
 def train_one(
@@ -112,17 +111,6 @@ def train_on(
             "seed each, and join their models with molsepnorm.training.join"
         )
     return _train(config, lambda world: dataset, folder, resume, model, callback, score)
-
-
-def architecture(config: TrainConfig) -> GraphormerConfig:
-    """Return the configured network, with the feature sizes of the configured data."""
-    sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(
-        config.model,
-        atom_sizes=sizes.atoms,
-        bond_sizes=sizes.bonds,
-        molecule_features=len(sizes.molecule),
-    )
 
 
 @contextmanager

@@ -18,13 +18,14 @@ from molsepnorm.data.tables import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.tasks.metrics import METRICS, Metric
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.finetuning import open_start
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.run import architecture, train_on
+from molsepnorm.training.run import train_on
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.tuning.report import write_files
 from molsepnorm.tuning.result import TrialRecord, Tuning

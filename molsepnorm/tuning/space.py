@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.config import TrainConfig, config_folder, read_yaml
 from molsepnorm.training.finetuning import is_architecture
-from molsepnorm.training.run import architecture
 from molsepnorm.training.settings import shown
 
 __all__ = ["Range", "Space", "make_space", "value_of"]

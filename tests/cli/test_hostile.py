@@ -123,15 +123,12 @@ def test_errors_shorten_very_long_values(run):
 
 
 def test_an_output_that_is_a_folder_is_refused():
-    from molsepnorm.cli.predict import _opened
     from molsepnorm.errors import StorageError
+    from molsepnorm.files.tables import check_output
 
     for place in (".", "..", "/"):
-        with (
-            pytest.raises(StorageError, match="there is a folder of that name"),
-            _opened(Path(place)),
-        ):
-            pass
+        with pytest.raises(StorageError, match="there is a folder of that name"):
+            check_output(Path(place))
 
 
 def test_a_first_line_longer_than_csv_fields_is_read():

@@ -393,6 +393,8 @@ SINGLE = [
 @pytest.mark.parametrize(("name", "option"), SINGLE)
 def test_an_option_that_takes_one_value_is_refused_if_given_twice(refused, name, option):
     """Before anything is read: the values need not be valid. All spellings are one option."""
+    command = dict(_all_commands())[name]
+    given = ["x"] * sum(isinstance(each, click.Argument) for each in command.params)
     long = max(option.opts, key=len)
     spellings = (option.opts[0], option.opts[-1])
     if option.is_flag:
@@ -400,7 +402,7 @@ def test_an_option_that_takes_one_value_is_refused_if_given_twice(refused, name,
     else:
         args = (spellings[0], "one", spellings[1], "two")
         expected = f"{long} was given twice: one and two"
-    assert refused(*name.split(), *args).endswith(expected)
+    assert refused(*name.split(), *given, *args).endswith(expected)
 
 
 def test_three_values_are_counted(refused):

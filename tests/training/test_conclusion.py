@@ -19,9 +19,9 @@ from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training import comparisons as module
 from molsepnorm.training import train
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.comparisons import about_split, comparisons
 from molsepnorm.training.conclusion import conclusion
-from molsepnorm.training.run import architecture
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
 

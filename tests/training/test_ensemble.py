@@ -15,7 +15,7 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import Callback, evaluate, join, load_config, train, train_on
-from molsepnorm.training.run import architecture
+from molsepnorm.training.architecture import architecture
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
 SHORT = {"run.epochs": 1}

@@ -15,9 +15,9 @@ from molsepnorm.errors import DataError, ModelError
 from molsepnorm.model import encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.run import architecture
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]

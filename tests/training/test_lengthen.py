@@ -99,7 +99,7 @@ def test_a_finished_run_says_so(configure, tmp_path, tree):
         assert again.metrics == result.metrics
         (said,) = spy.said
         assert said.endswith(
-            "run is finished after 1 epoch(s). A higher --epochs trains it for longer."
+            "run is finished after 1 epoch. A higher --epochs trains it for longer."
         )
     assert tree(tmp_path / "run") == before
 

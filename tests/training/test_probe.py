@@ -547,7 +547,7 @@ def test_no_epochs_give_the_probe_alone(configure, pretrained, tmp_path, rows_of
 
 def test_no_epochs_give_the_probe_alone_in_memory(configure, pretrained):
     from molsepnorm.data import datasets
-    from molsepnorm.training.run import architecture
+    from molsepnorm.training.architecture import architecture
 
     config = configure({"finetune.start": pretrained, "run.epochs": 0})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

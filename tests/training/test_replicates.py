@@ -273,7 +273,7 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
             *([0], 2, {"data.split_type": "time", "data.time_column": "y"}),
             "the column 'y' defines the split, so there is one split and no replicates",
         ),
-        ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 split\(s\)"),
+        ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 splits"),
     ],
 )
 def test_invalid_seeds_and_splits_are_refused(

@@ -23,9 +23,9 @@ from molsepnorm.nn import Graphormer
 from molsepnorm.nn.kernels import attention
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, TrainConfig, load_config, step, train
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.run import architecture
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.blocks": 2}
 RICH = {

@@ -125,7 +125,7 @@ def test_training_on_another_target_encodes_nothing_again(tmp_path, monkeypatch,
     train("--data", str(tmp_path / "two.csv"), "--output", str(tmp_path / "c"))
     assert encodings == [30]
     predicted = (tmp_path / "b" / "predictions_test.csv").read_text()
-    assert predicted.startswith("row,smiles,b,b_pred")
+    assert predicted.startswith("line,smiles,b,b_pred")
 
 
 ZINC = EncodingSpec((3,))

@@ -93,8 +93,9 @@ def test_an_invalid_smiles_can_be_an_error(files, tmp_path):
 
 
 def test_a_column_that_is_missing_in_one_file(files, tmp_path):
-    (tmp_path / "other.csv").write_text("SMILES\nCC\n")
-    with pytest.raises(ConfigError, match=r"other\.csv has no column 'smiles'. Did you mean 'SMI"):
+    (tmp_path / "other.csv").write_text("smile\nCC\n")
+    message = r"other\.csv has no column 'smiles'. Did you mean 'smile'"
+    with pytest.raises(ConfigError, match=message):
         load([files[0], tmp_path / "other.csv"])
 
 

@@ -298,7 +298,7 @@ def test_damaged_tables_of_the_full_set_are_named(tmp_path, damage):
     elif damage == "not gzip":
         path.write_bytes(b"<html>404</html>")
     elif damage == "no column":
-        _full(tmp_path, header=("SMILES", "label"))
+        _full(tmp_path, header=("molecule", "label"))
     else:
         with gzip.open(path, "wt") as file:
             file.write("smiles,y\nCC,high\n")

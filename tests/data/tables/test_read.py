@@ -65,8 +65,8 @@ def test_pieces_together_are_the_whole(tmp_path, kind, rows):
 def test_the_index_leads_to_the_place(tmp_path, kind):
     path = write(tmp_path / f"x.{kind}", 5)
     (piece,) = read_chunks(path)
-    first = {"sdf": "molecule 1", "par": "row 1"}.get(kind[:3], "line 2")
-    last = {"sdf": "molecule 5", "par": "row 5"}.get(kind[:3], "line 6")
+    first = {"sdf": "record 1", "par": "row 1"}.get(kind[:3], "line 2")
+    last = {"sdf": "record 5", "par": "row 5"}.get(kind[:3], "line 6")
     assert [locate(path, i) for i in piece.index[[0, -1]]] == [
         f"{path}, {first}",
         f"{path}, {last}",

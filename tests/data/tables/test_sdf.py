@@ -140,7 +140,7 @@ def test_molecules_are_counted_through_all_pieces(tmp_path, rows):
     (tmp_path / "x.sd").write_text(TWO * 2 + "$$$$\n" + TWO)
     pieces = read_chunks(tmp_path / "x.sd", rows=rows)
     places = [locate("x.sd", i) for piece in pieces for i in piece.index]
-    assert places == [f"x.sd, molecule {n}" for n in range(1, 8)]
+    assert places == [f"x.sd, record {n}" for n in range(1, 8)]
 
 
 @pytest.mark.parametrize("text", ["<html>404</html>\n", "smiles,y\nCCO,1\n", "\0\xff" * 999])

@@ -20,12 +20,12 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, StopWhen, load_config, train
+from molsepnorm.training.architecture import architecture
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives import pretext as module
 from molsepnorm.training.objectives.pretext import robust_scaling
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
-from molsepnorm.training.run import architecture
 
 NETWORK = {
     "data.featurizer": "zinc",
