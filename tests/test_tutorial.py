@@ -1,0 +1,70 @@
+"""The commands of docs/tutorial-assay.md, in their order, as a reader would paste them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from molsepnorm.cli import main
+
+TOP = Path(__file__).parents[1]
+MOLECULES = 60  # of data/demo.csv that are predicted
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder that looks like the checkout, with a short demo.csv to predict."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "make_assay.py").write_text((TOP / "data" / "make_assay.py").read_text())
+    demo = (TOP / "data" / "demo.csv").read_text()
+    (tmp_path / "data" / "demo.csv").write_text(demo)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_work_in_their_order(checkout):
+    text = (TOP / "docs" / "tutorial-assay.md").read_text(encoding="utf-8")
+    commands = [each.strip() for each in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)]
+    assert len(commands) == 10
+    printed = {}
+    for command in commands:
+        program, *args = shlex.split(command)
+        if program == "python":
+            subprocess.run([sys.executable, *args], check=True)
+            lines = (checkout / "data" / "demo.csv").read_text().splitlines(keepends=True)
+            (checkout / "data" / "demo.csv").write_text("".join(lines[: MOLECULES + 1]))
+            continue
+        assert program == "molsepnorm"
+        result = CliRunner().invoke(main, args)
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+        printed[args[0]] = result.output
+    assert "2 cells with an invalid label emptied" in printed["data"]
+    assert "The network is better than the trivial baseline" in printed["train"]
+    assert "none of 240 SMILES of the run" in printed["share"]
+    predicted = pd.read_csv("predicted.csv")
+    assert len(predicted) == MOLECULES
+    assert (predicted["ic50_nM_low"] < predicted["ic50_nM_pred"]).all()
+    assert (predicted["ic50_nM_pred"] < predicted["ic50_nM_high"]).all()
+    ranked = pd.read_csv("ranked.csv")
+    assert ranked["ic50_nM_high"].is_monotonic_increasing and len(ranked) == 12
+    assert "<svg" in Path("ranked.html").read_text(encoding="utf-8")
+    out_of_fold = pd.read_csv("runs/assay-cv/oof_predictions.csv")
+    assert len(out_of_fold) == len(pd.read_csv("clean.csv"))
+
+
+def test_the_table_has_what_the_tutorial_names(checkout):
+    subprocess.run([sys.executable, "data/make_assay.py", "assay.csv"], check=True)
+    table = pd.read_csv("assay.csv", dtype=str)
+    cells, smiles = table["ic50_nM"], table["smiles"]
+    assert len(table) == 256 and cells.str.startswith(">").sum() == 40
+    assert {"n.d.", "12.5 nM"} < {*cells} and smiles.str.contains(r"\.Cl").sum() > 4
+    assert table["compound_id"].duplicated().sum() > 10
+    subprocess.run([sys.executable, "data/make_assay.py", "again.csv"], check=True)
+    assert Path("again.csv").read_bytes() == Path("assay.csv").read_bytes()
