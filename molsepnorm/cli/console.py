@@ -63,16 +63,17 @@ def make_table(title: str, *headings: str) -> Table:
     """Return an empty table; a column whose heading begins with > is aligned right.
 
     No cell is cut: a table that is wider than the terminal is printed without lines, or, if that is
-    still too wide, as a few lines of text for each row.
+    still too wide, as a few lines of text for each row. Columns whose `no_wrap` is set to False wrap
+    at spaces instead.
     """
     from rich.table import Table
 
     class Fitting(Table):
         def __rich_console__(self, console: Console, options: Any) -> Any:
-            unlimited, box = options.update(max_width=10_000), self.box
-            if self.__rich_measure__(console, unlimited).minimum > options.max_width:
+            box = self.box
+            if _width(self) > options.max_width:
                 self.box = None
-            if self.__rich_measure__(console, unlimited).minimum > options.max_width:
+            if _width(self) > options.max_width:
                 yield from _stacked(self, options.max_width)
             else:
                 yield from super().__rich_console__(console, options)
@@ -85,6 +86,19 @@ def make_table(title: str, *headings: str) -> Table:
             name, justify="left" if name == heading else "right", no_wrap=True, overflow="fold"
         )
     return table
+
+
+def _width(table: Table) -> int:
+    """Return the smallest width at which no cell is cut."""
+    from rich.cells import cell_len
+
+    width = len(table.columns) + 1 if table.box else 0
+    for column in table.columns:
+        cells = [str(cell) for cell in column.cells] + [str(column.header)] * table.show_header
+        if not column.no_wrap:
+            cells = [word for cell in cells for word in cell.split()]
+        width += max(map(cell_len, cells), default=0) + 2
+    return width
 
 
 def _stacked(table: Table, width: int) -> Iterator[Text]:

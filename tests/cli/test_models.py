@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
+import pytest
+
 from molsepnorm.model import PropertyModel
 from molsepnorm.pretrained import resolve
 
@@ -92,3 +94,13 @@ def test_a_model_without_exclusions_has_no_leak(ok, tiny, small_zinc, tmp_path):
     evaluate = ("evaluate", "--model", tmp_path / "run", *data)
     assert "leak" not in json.loads(ok(*evaluate, "--json"))
     assert "too optimistic" not in ok(*evaluate)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_cell_of_a_card_is_cut(ok, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = " ".join(ok("models", "molsepnorm-small").split())
+    for part in ("trained on", "must not be scored on", "ogbg-molhiv, training split, structures"):
+        assert part in text
+    listed = " ".join(ok("models").split())
+    assert "molsepnorm-small" in listed and "…" not in listed
