@@ -63,8 +63,8 @@ def make_table(title: str, *headings: str) -> Table:
     """Return an empty table; a column whose heading begins with > is aligned right.
 
     No cell is cut: a table that is wider than the terminal is printed without lines, or, if that is
-    still too wide, as a few lines of text for each row. Columns whose `no_wrap` is set to False wrap
-    at spaces instead.
+    still too wide, as a few lines of text for each row. A column whose `no_wrap` is set to False
+    wraps at spaces instead.
     """
     from rich.table import Table
 
