@@ -48,6 +48,11 @@ _LEVEL = 0.9
     help="With --uncertainty: the share of molecules whose value the interval contains. "
     "[default: 0.9]",
 )
+@option(
+    "--digits",
+    type=click.IntRange(min=1, max=17),
+    help="Significant digits of predicted numbers. [default: 6, and all of them in Parquet]",
+)
 def predict(
     model_folders: tuple[Path, ...],
     smiles: tuple[str, ...],
@@ -56,6 +61,7 @@ def predict(
     output: Path | None,
     uncertainty: bool,
     level: float | None,
+    digits: int | None,
     on_invalid: Literal["keep", "fail"],
     device: str,
     precision: Precision,
@@ -97,6 +103,7 @@ def predict(
                 smiles_column=smiles_column,
                 source=name,
                 on_invalid=on_invalid,
+                digits=digits,
             )
     if output or failed:
         report(rows, failed, output, "predicted")

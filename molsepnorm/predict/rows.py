@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.files.tables import check_output
 from molsepnorm.molecules.featurize.cxsmiles import announce_losses
 from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor, require_feature_columns
@@ -25,6 +26,8 @@ Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[str]]"
 ERROR = "error"
 """Name of the column with the reasons why rows failed."""
 
+_DIGITS, _ALL_DIGITS = 6, 9  # the latter identify every float32
+
 
 def predict_rows(
     predictor: Predictor,
@@ -34,23 +37,26 @@ def predict_rows(
     smiles_column: str,
     source: str,
     on_invalid: Literal["keep", "fail"] = "keep",
+    digits: int | None = None,
 ) -> tuple[int, int]:
     """Write a table with predictions, keeping its rows, their order and all columns.
 
     The new columns are <target>_pred for each target, its value on the scale that is learned for a
     target with a transform (such as <target>_pic50_pred), <target>_prob_<class> for each class of a
     multi-class target, <target>_spread if the model has several networks (see `Prediction`), and
-    `error`, the reason why a row failed. Numbers have six digits.
+    `error`, the reason why a row failed.
 
     Args:
         predictor: the predictor.
         chunks: parts of the table, from `tables.read_chunks` or as mappings from a column's name to
             its cells. They are read as they are needed.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
-            for CSV. The values are the same in all formats.
+            for CSV.
         smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
+        digits: significant digits of numbers; by default six, and in Parquet nine, which are all
+            digits of float32.
 
     Returns:
         The number of rows, and the number of rows that failed.
@@ -71,10 +77,14 @@ def predict_rows(
     table.check(added)
     numbers = {name for name, dtype in predictor.columns.items() if dtype.kind != "O"}
     place = table.columns.index(smiles_column)
+    if digits is None:
+        is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
+        digits = _ALL_DIGITS if is_parquet else _DIGITS
     with open_table(out, [*table.header, *added], numbers, place) as write:
         for outcome in predictor.outcomes(*table.read()):
             tables = [columns.values() for columns in predictor.tables(outcome)]
-            predicted = [_cells(values, outcome.errors) for values in chain.from_iterable(tables)]
+            every = chain.from_iterable(tables)
+            predicted = [_cells(each, outcome.errors, digits) for each in every]
             for error, *new in zip(outcome.errors, *predicted, strict=True):
                 write([*table.take(error), *new, error or ""])
     return table.rows, table.failed
@@ -184,10 +194,10 @@ def _location(source: str, label: Any, line: int) -> str:
     return locate(source, label)
 
 
-def _cells(values: np.ndarray, errors: Sequence[str | None]) -> list[str]:
-    """Return cells, empty for rows that failed and for NaN."""
+def _cells(values: np.ndarray, errors: Sequence[str | None], digits: int) -> list[str]:
+    """Return cells, empty for rows that failed and for NaN; numbers with so many digits."""
     if values.dtype == object:
         cells = values.tolist()
     else:
-        cells = ["" if value != value else f"{value:.6g}" for value in values.tolist()]
+        cells = ["" if value != value else f"{value:.{digits}g}" for value in values.tolist()]
     return ["" if error is not None else cell for cell, error in zip(cells, errors, strict=True)]

@@ -8,6 +8,7 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
@@ -44,9 +45,12 @@ def predictor() -> Predictor:
         return Predictor(PropertyModel(Graphormer(config), "zinc", Task(targets, "mae")))
 
 
-def _predict(predictor: Predictor, out: Path | io.StringIO) -> tuple[int, int]:
+def _predict(
+    predictor: Predictor, out: Path | io.StringIO, digits: int | None = 6
+) -> tuple[int, int]:
+    table = {"smiles_column": "smiles", "source": "rows", "digits": digits}
     with pytest.warns(UserWarning, match="enhanced stereochemistry"):
-        return predict_rows(predictor, [ROWS], out, smiles_column="smiles", source="rows")
+        return predict_rows(predictor, [ROWS], out, **table)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,18 @@ def test_every_format_has_the_same_values(predictor, expected, tmp_path, suffix)
             assert row["odd <name>"].strip() == right["odd <name>"].strip()
         else:
             assert row == {**right, **{name: row[name] for name in _numbers([row])[0]}}
+
+
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
+def test_parquet_has_all_digits_and_others_as_many_as_are_wanted(predictor, tmp_path):
+    (exact, *_) = predictor.predict(ROWS["smiles"])
+    values = {}
+    for name, digits in (("x.parquet", None), ("x.csv", None), ("y.csv", 3)):
+        _predict(predictor, tmp_path / name, digits)
+        values[name] = float(read_table(tmp_path / name)["y_pred"][0])
+    assert np.float32(values["x.parquet"]) == np.float32(exact.values["y"])
+    assert values["x.csv"] == float(f"{exact.values['y']:.6g}") != values["x.parquet"]
+    assert values["y.csv"] == float(f"{exact.values['y']:.3g}") != values["x.csv"]
 
 
 def test_numbers_are_numbers_in_parquet_and_excel(predictor, expected, tmp_path):
