@@ -14,11 +14,11 @@ from molsepnorm.data.checking.report import (
     Group,
     TableReport,
     TargetSummary,
-    counted,
     four_digits,
 )
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
+from molsepnorm.errors import counted
 
 _MAX_TARGETS = 30  # maximum number of targets that are listed
 _MAX_ROWS = 3  # maximum number of rows listed for each group

@@ -363,24 +363,6 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def folds_comparison(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that compares the network with its forest over the folds; None if there is
-    no forest, or the difference is undefined."""
-    metric = METRICS[_headline(summary)]
-    found = summary.get("baseline_difference", {}).get(metric.name)
-    if found is None or found["difference"] is None or found["interval_95"] is None:
-        return None
-    difference = found["difference"]
-    better = difference >= 0 if metric.higher_is_better else difference <= 0
-    low, high = sorted((1 if difference >= 0 else -1) * end for end in found["interval_95"])
-    sentence = (
-        f"The network is {'better' if better else 'worse'} than a random forest by "
-        f"{abs(difference):.3f} {metric.label}, the mean over the folds (95 % interval {low:.3f} "
-        f"to {high:.3f}, with the correction of Nadeau and Bengio for overlapping training sets)."
-    )
-    return f"{sentence} The difference is not clear." if low <= 0 else sentence
-
-
 def _headline(summary: Mapping[str, Any]) -> str:
     """Return the metric that selects the epochs, or the first score if that is the loss."""
     name = summary["chosen_by"]

@@ -64,14 +64,9 @@ def benchmark(
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
-    from molsepnorm.cli.display import (
-        SeriesDisplay,
-        folds_comparison,
-        folds_table,
-        label_notes,
-        series_table,
-    )
+    from molsepnorm.cli.display import SeriesDisplay, folds_table, label_notes, series_table
     from molsepnorm.training import train_replicates
+    from molsepnorm.training.conclusion import conclusion_of_folds
 
     display = SeriesDisplay(quiet=as_json)
     series = _train_all(
@@ -88,7 +83,7 @@ def benchmark(
     for line in label_notes(summary.get("labels", {}) if pooled is None else pooled["labels"]):
         display.console.print(line)
     if pooled is not None:
-        if sentence := folds_comparison(summary):
+        if sentence := conclusion_of_folds(summary):
             display.console.print(sentence)
         display.console.print(f"Out-of-fold predictions: {series.folder / pooled['file']}")
     display.console.print(

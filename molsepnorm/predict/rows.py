@@ -73,9 +73,10 @@ def predict_rows(
     table = TableRows(chunks, smiles_column, source, on_invalid, names)
     if table.columns is None:
         return 0, 0
-    added = [*predictor.columns, ERROR]
+    columns = predictor.columns
+    added = [*columns, ERROR]
     table.check(added)
-    numbers = {name for name, dtype in predictor.columns.items() if dtype.kind != "O"}
+    numbers = {name for name, dtype in columns.items() if dtype.kind != "O"}
     place = table.columns.index(smiles_column)
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"

@@ -18,7 +18,7 @@ __all__ = ["error_signals", "require_calibrated", "uncertainty_columns"]
 
 _SEPARATOR = "|"
 _NOTHING = "none"  # the set without a class
-_SMALL = 1e-3  # of a target's scale; a smaller spread tells nothing more
+_SMALL = 1e-3  # of a target's scale: keeps the logarithm of the spread finite
 
 
 def error_signals(
@@ -48,6 +48,7 @@ def require_calibrated(model: PropertyModel, level: float) -> None:
     """Raise a `ConfigError` if the model has no intervals at a level between 0 and 1."""
     if not 0 < level < 1:
         raise ConfigError(f"a level is between 0 and 1, such as 0.9; got {level:g}")
+    model.require_targets()
     if not model.calibration:
         raise ConfigError(
             "this model has no intervals: they are fitted to the validation molecules when a model "

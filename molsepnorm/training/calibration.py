@@ -17,10 +17,9 @@ from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals
 from molsepnorm.training.objectives import Results
 
-__all__ = ["LEVEL", "calibrate", "calibration_scores"]
+__all__ = ["calibrate"]
 
-LEVEL = 0.9
-"""Level of the intervals whose coverage is written to `metrics.json`."""
+_LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 
 
 def calibrate(
@@ -61,18 +60,16 @@ def calibrate(
     val = predicted("val", members or [(model, graphs["val"])])
     if members:  # the spread of a member is not that of all members together
         val = val._replace(spread=None)
-    fitted = fit_calibration(model.task, labels[graphs["val"]], val)
+    fitted = _fit(model.task, labels[graphs["val"]], val)
     calibrated = replace(model, calibration=fitted)
     test = predicted("test", [(model, graphs["test"])])
-    scores = calibration_scores(calibrated, labels[graphs["test"]], test)
+    scores = _scores(calibrated, labels[graphs["test"]], test)
     for entry, column in zip(scores.values(), labels[graphs["val"]].T, strict=True):
         entry["molecules"] = int((~np.isnan(column)).sum())
     return calibrated, scores
 
 
-def fit_calibration(
-    task: Task, labels: np.ndarray, predicted: Predicted
-) -> tuple[Calibration, ...]:
+def _fit(task: Task, labels: np.ndarray, predicted: Predicted) -> tuple[Calibration, ...]:
     """Return the calibration of each target, from labels (G, T) and predictions."""
     found: list[Calibration] = []
     signals = error_signals(task, predicted.spread, predicted.distance)
@@ -88,33 +85,27 @@ def fit_calibration(
     return tuple(found)
 
 
-def calibration_scores(
-    model: PropertyModel, labels: np.ndarray, predicted: Predicted, level: float = LEVEL
+def _scores(
+    model: PropertyModel, labels: np.ndarray, predicted: Predicted
 ) -> dict[str, dict[str, Any]]:
-    """Return coverage and width of the intervals or sets of some molecules, by target.
-
-    Args:
-        model: the model, with its calibration.
-        labels: (G, T).
-        predicted: its predictions for the molecules.
-        level: the level of the intervals.
-    """
+    """Return coverage and width of the intervals or sets of some molecules, by target, from their
+    labels (G, T) and predictions."""
     task, scores = model.task, {}
     signals = error_signals(task, predicted.spread, predicted.distance)
     for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         calibration, values = model.calibration[i], predicted.values[:, columns].astype(float)
         rows = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
         own, values = labels[rows, i], values[rows]
-        entry: dict[str, Any] = {"level": level, "coverage": None}
+        entry: dict[str, Any] = {"level": _LEVEL, "coverage": None}
         if isinstance(calibration, Intervals):
             entry |= {"width": None, "signal": calibration.signal}
-            if len(own) and level <= calibration.highest_level:
+            if len(own) and calibration.highest_level >= _LEVEL:
                 sd = calibration.sd({n: v[rows] for n, v in signals[i].items()}, len(own))
-                half = calibration.half_widths(sd, level)
+                half = calibration.half_widths(sd, _LEVEL)
                 entry["coverage"] = float((np.abs(values[:, 0] - own) <= half).mean())
                 entry["width"] = float(2 * half.mean())
         elif len(own):
-            held = calibration.sets(calibration.probabilities(values), level)
+            held = calibration.sets(calibration.probabilities(values), _LEVEL)
             entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
             entry["classes"] = float(held.sum(axis=1).mean())
         scores[target.name] = entry

@@ -79,6 +79,7 @@ def model_card(
         "Inputs": _inputs(model),
         "Model": _model(model, config),
         "Scores": _scores(metrics),
+        "Uncertainty": _uncertainty(metrics),
         "Domain": _domain(dataset, metrics),
         "Use": _use(model),
         "Licence": _licence(config),
@@ -251,6 +252,24 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"\n{_cell(' '.join(sentences))}"
     if leak := metrics.get("leak"):
         yield f"\nThe scores are too optimistic: {_cell(leak)}."
+
+
+def _uncertainty(metrics: Mapping[str, Any]) -> Iterator[str]:
+    rows = []
+    for name, found in metrics.get("calibration", {}).items():
+        is_number = "width" in found
+        size = found.get("width" if is_number else "classes")
+        kind = "interval" if is_number else "set of classes"
+        signal = found.get("signal") or "" if is_number else "class"
+        numbers = (_number(found["coverage"]), _number(size), f"{found['molecules']:,}")
+        rows.append([name, kind, f"{found['level']:g}", *numbers, signal])
+    if not rows:
+        yield "The model has no intervals."
+        return
+    yield "`predict --uncertainty` adds intervals or sets of classes, which are fitted to the"
+    yield "validation split. Coverage and size are those of the test split.\n"
+    headings = ["target", "kind", "level", "coverage", "width or classes", "validation molecules"]
+    yield from _table([*headings, "depends on"], rows[:_MAX_TARGETS])
 
 
 def _domain(dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from molsepnorm.tasks.metrics import METRICS
 
-__all__ = ["conclusion", "significant"]
+__all__ = ["conclusion", "conclusion_of_folds", "significant"]
 
 _FEW = 50  # test molecules below which a score is called uncertain
 _WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
@@ -72,6 +72,27 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     for name in names:
         sentences += _uncertainty(metrics, name)
     return sentences
+
+
+def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
+    """Return a sentence that compares the network with its forest over the folds; None if there is
+    no forest, or the difference is undefined.
+
+    Args:
+        summary: the content of `summary.json`.
+    """
+    name = summary["chosen_by"]
+    if name not in summary["test"]:  # the loss, which is not among the scores
+        name = next(iter(summary["test"]))
+    found = summary.get("baseline_difference", {}).get(name)
+    if found is None or found["difference"] is None or found["interval_95"] is None:
+        return None
+    gain = _Gain.of(name, found)
+    return (
+        f"The network is {gain.word} than a random forest, {METRICS[name].label} on average over "
+        f"the folds: {gain}, with the correction of Nadeau and Bengio for overlapping training "
+        "sets."
+    )
 
 
 def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import locate, read_table
+from molsepnorm.data.tables import positions, read_table
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
@@ -171,7 +171,7 @@ def _write(
     folds = np.append(fold_of, -1)[graph_of]
     values = np.concatenate([predictions, np.full((1, task.outputs), np.nan, np.float32)])[graph_of]
     errors = {entry.row: entry.reason for entry in dataset.rejected}
-    lines = [int(locate(source, each).rpartition(" ")[2]) for each in table.index]
+    _, lines = positions(source, table.index.to_numpy())
     added: dict[str, Sequence[Any] | np.ndarray] = {"fold": [f if f >= 0 else "" for f in folds]}
     added |= {name: column for part in task.tables(values) for name, column in part.items()}
     added["error"] = [

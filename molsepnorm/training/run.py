@@ -318,7 +318,9 @@ def _finish(
     if config.run.blend is not None:
         best, results = baseline.blend(best, results, forest, dataset, callback)
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
-    trainer.folder.keep(best.to("cpu"))
+    best.to("cpu")
+    if calibrated:
+        trainer.folder.keep(best)
     results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
         "data": dataset.name,

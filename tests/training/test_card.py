@@ -32,8 +32,8 @@ def card_of(folder: Path) -> str:
 
 
 def cells(card: str, first: str) -> list[str]:
-    """The cells of the row of a table that begins with a text."""
-    (line,) = [each for each in card.splitlines() if each.startswith(f"| {first} |")]
+    """The cells of the first row of a table that begins with a text."""
+    line = next(each for each in card.splitlines() if each.startswith(f"| {first} |"))
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -93,6 +93,21 @@ def test_the_scores_are_those_of_metrics_json(run):
         f"{metrics['test_constant']['rmse']:.4g}",
         f"{metrics['baseline']['test']['rmse']:.4g}",
     ]
+
+
+def test_the_uncertainty_is_that_of_metrics_json(run):
+    section = card_of(run.folder).partition("## Uncertainty")[2]
+    for name, row in ("ic50_nM", "ic50_nM"), ("a|b", "a\\|b"):
+        found = run.metrics["calibration"][name]
+        size = found["width" if name == "ic50_nM" else "classes"]
+        numbers = ["" if each is None else f"{each:.4g}" for each in (found["coverage"], size)]
+        line = f"| {row} | {'interval' if name == 'ic50_nM' else 'set of classes'} | 0.9 | "
+        assert f"\n{line}{' | '.join(numbers)} | {found['molecules']} |" in section
+    assert "no intervals" not in section
+    plain = {name: each for name, each in run.metrics.items() if name != "calibration"}
+    config = load_config(config=run.folder / "config.yaml")
+    dataset = load(config.data, run.model.encoding)
+    assert "no intervals" in model_card(run.model, config, dataset, plain)
 
 
 def test_the_card_has_no_structure_path_or_user(run, tmp_path):

@@ -17,13 +17,13 @@ from molsepnorm.data.checking.report import (
     Group,
     TableReport,
     TargetSummary,
-    counted,
     four_digits,
 )
 from molsepnorm.data.checking.scan import Scan, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import WORDS
 from molsepnorm.data.datasets.times import describe_times
+from molsepnorm.errors import counted
 
 __all__ = ["check_table", "report_of"]
 

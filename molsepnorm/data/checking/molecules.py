@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from molsepnorm.data.checking.findings import found, group
-from molsepnorm.data.checking.report import Finding, Group, counted
+from molsepnorm.data.checking.report import Finding, Group
 from molsepnorm.data.checking.scan import Scan
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import Level, protomer_key, standardized
 
 __all__ = ["forms", "largest", "molecules"]

@@ -17,7 +17,6 @@ __all__ = [
     "Location",
     "TableReport",
     "TargetSummary",
-    "counted",
     "four_digits",
     "write_targets",
 ]
@@ -118,15 +117,6 @@ class TableReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
         return asdict(self)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "row"), counted(1200, "row")
-    ('1 row', '1,200 rows')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def four_digits(number: float) -> str:
