@@ -35,6 +35,11 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 _TIMEOUT = timedelta(hours=12)  # the first process may prepare a large data set
 
+_LEFT: list[Any] = []
+"""The process groups that were left. Freeing one waits for its threads, which may wait for Python's
+lock to release a tensor. Python frees a group without the lock, but a DDP object holds it, so the
+process would hang for ever if a DDP object were the last to refer to the group."""
+
 
 class _LostProcess(MolsepnormError):
     """Another process has ended."""
@@ -268,12 +273,18 @@ def _let_groups_end_before_python() -> None:
     """
     # default arguments of its functions hold the group that exists when DDP imports it: none now
     importlib.import_module("torch.distributed.nn.functional")
-    atexit.unregister(gc.collect)
-    atexit.register(gc.collect)  # DDP objects are in reference cycles
+    atexit.unregister(_release)
+    atexit.register(_release)
+
+
+def _release() -> None:
+    gc.collect()  # DDP objects are in reference cycles
+    _LEFT.clear()
 
 
 def _leave() -> None:
     if dist.is_initialized():  # joining itself may have failed
+        _LEFT.append(dist.group.WORLD)
         dist.destroy_process_group()
 
 

@@ -57,6 +57,35 @@ Callbacks.on_step = on_step
 main()
 """
 
+MANY_TRAININGS = """
+import faulthandler, os, sys, torch
+from torch import distributed, nn
+from molsepnorm.training.distributed import DistributedContext
+
+faulthandler.dump_traceback_later(60, exit=True)
+init = distributed.init_process_group
+
+def joined(number):  # by a file, since torchrun's store serves one group
+    ranks = {"rank": int(os.environ["RANK"]), "world_size": 2}
+    file = f"file://{sys.argv[1]}/{number}"
+    distributed.init_process_group = lambda *args, **kwargs: init(
+        *args, **kwargs, init_method=file, **ranks
+    )
+    return DistributedContext.join("cpu")
+
+def train(number):
+    with joined(number) as world:
+        network = nn.parallel.DistributedDataParallel(nn.Linear(64, 64))
+        network(torch.randn(8, 64)).sum().backward()
+        world.on_main_process(lambda: "done")
+        return network
+
+for number in range(40):
+    network = train(number)
+    del network  # the last that refers to the group
+print("finished")
+"""
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -165,3 +194,10 @@ def test_an_error_is_printed_once(place: Path, config: TrainConfig) -> None:
         assert done.stderr.count("Error: ") == done.stderr.count("ChildFailedError: ") + 1
         assert done.stderr.count(message) == 1
         assert OURS not in done.stderr
+
+
+def test_processes_never_hang_when_a_training_ends(tmp_path: Path) -> None:
+    """Freeing a network must not wait for a thread that waits for Python's lock."""
+    (tmp_path / "many.py").write_text(MANY_TRAININGS)
+    done = torchrun(tmp_path / "many.py", tmp_path)
+    assert done.stdout.count("finished") == 2, done.stderr
