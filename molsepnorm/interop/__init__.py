@@ -1,1 +1,2 @@
-"""Exchange with other libraries: PyTorch Geometric transforms and weights of other Graphormers."""
+"""Exchange with other libraries: scikit-learn's estimators, transforms of PyTorch Geometric, and
+weights of other Graphormers."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import encoding_of
+from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import load_config, table_recipe
@@ -34,6 +34,7 @@ def fit(
     overrides: Mapping[str, Any] | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
+    model: PropertyModel | None = None,
     callback: Callback | None = None,
 ) -> TrainingResult:
     """Train a model on molecules and labels in memory; without a folder, no file is written.
@@ -60,7 +61,8 @@ def fit(
         feature_columns: columns of G numbers or words that are inputs, such as a temperature, by
             name. `Predictor.predict` takes the same columns.
         splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
-            left out. By default `data.split` and `data.split_type` decide.
+            left out. Without "test", the model is not scored, and the result has no metrics. By
+            default `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
         config: a YAML file of settings. By default the recipe for tables, which fine-tunes a model
             that comes with molsepnorm unless the overrides set an architecture.
@@ -69,6 +71,8 @@ def fit(
             "run.epochs": 50}. `data.on_invalid` is "fail" here unless set to "skip".
         folder: the run folder, for checkpoints and results; see `train`.
         resume: continue the run in `folder`, with the same molecules, labels and settings.
+        model: a trained model of the same architecture to start from, in place of the one that
+            `finetune.start` names.
         callback: see `train`.
 
     Returns:
@@ -101,4 +105,10 @@ def fit(
         splits=splits,
         bond_offset=bond_offset,
     )
-    return train_on(settings, dataset, folder, resume=resume, callback=callback)
+    return train_on(
+        *(settings, dataset, folder),
+        resume=resume,
+        model=model,
+        score=len(dataset.splits["test"]) > 0,
+        callback=callback,
+    )

@@ -118,6 +118,29 @@ def test_integers_are_classes_if_the_settings_say_so():
     assert task.targets[0].classes == ("0", "1", "2")
 
 
+def test_without_a_test_split_nothing_is_scored():
+    """The model is the same as with one."""
+    parts = {"train": range(40), "val": range(40, 48)}
+    result = fit(SMILES, Y, splits=parts, overrides=SMALL)
+    scored = fit(SMILES, Y, splits={**parts, "test": range(48, 54)}, overrides=SMALL)
+    assert result.metrics == {}
+    for name, weight in scored.model.network.state_dict().items():
+        assert weight.equal(result.model.network.state_dict()[name])
+
+
+def test_a_trained_model_is_a_start():
+    parts = {"train": range(40), "val": range(40, 48)}
+    start = fit(SMILES, Y, splits=parts, overrides=SMALL).model
+    still = {**SMALL, "run.epochs": 1, "optim.lr": 1e-12}
+    again, fresh = (
+        fit(SMILES, Y, splits=parts, overrides=still, model=each).model for each in (start, None)
+    )
+    name = next(name for name in start.network.state_dict() if name.endswith("weight"))
+    weights = [each.network.state_dict()[name] for each in (start, again, fresh)]
+    assert weights[1].numpy() == pytest.approx(weights[0].numpy(), abs=1e-6)
+    assert not np.allclose(weights[2].numpy(), weights[0].numpy(), atol=1e-3)
+
+
 class Seen(molsepnorm.training.Callback):
     def on_start(self, config, dataset, model, folder):
         self.dataset = dataset
@@ -207,7 +230,8 @@ GRAPHS = [featurize.get("zinc")(text) for text in SMILES]
         (SMILES, Y, {"splits": {"train": [0, 99]}}, DataError, "'train': there is no row 99"),
         (SMILES, Y, {"splits": {"train": [0, 1, 1]}}, DataError, "row 1 is in 'train' already"),
         (SMILES, Y, {"splits": [0, 1]}, ConfigError, "splits must be a dictionary"),
-        (SMILES, Y, {"splits": {"train": [0, 1], "val": [2]}}, DataError, "0 test molecules"),
+        (SMILES, Y, {"splits": {"train": [0, 1], "test": [2]}}, DataError, "0 val molecules"),
+        (SMILES, Y, {"splits": {"train": [0], "val": [2], "test": []}}, DataError, "1 train mol"),
         (SMILES, Y, {"overrides": {"run.epoch": 1}}, ConfigError, "unknown setting 'run.epoch'"),
         (SMILES, Y, {"overrides": {"data.featurizer": "rdkit"}}, ConfigError, "data.featurizer"),
         (GRAPHS, Y, {}, ConfigError, "molecule 0: atom features do not fit the sizes"),

@@ -24,13 +24,14 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["label_table", "memory_dataset"]
+__all__ = ["GRAPH", "MOL", "SMILES", "kind_of", "label_table", "memory_dataset"]
 
-_SMILES, _MOL, _GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
+SMILES, MOL, GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
+"""Names of the types of molecules."""
 _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognise theirs
-    "builtins.str": _SMILES,
-    "rdkit.Chem.rdchem.Mol": _MOL,
-    "molsepnorm.molecules.molecule.MolGraph": _GRAPH,
+    "builtins.str": SMILES,
+    "rdkit.Chem.rdchem.Mol": MOL,
+    "molsepnorm.molecules.molecule.MolGraph": GRAPH,
     "torch_geometric.data.data.Data": _DATA,
 }
 _WEIGHTS = "weights"
@@ -96,7 +97,7 @@ def memory_dataset(
     """
     require_several(molecules, "molecules")
     listed = list(molecules)
-    kind = _kind_of(listed)
+    kind = kind_of(listed)
     weighted = config.model_copy(update={"weight_column": None})
     table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
     _require_length("y", len(table), len(listed))
@@ -119,9 +120,9 @@ def memory_dataset(
     columns = parse_columns([table], weighted, np.float32)
     cells, found = read_features(columns, config), read_labels(columns, weighted)
     texts: list[str] | None = None
-    if kind == _SMILES:
+    if kind == SMILES:
         texts = list(map(str, listed))
-    elif kind == _MOL:
+    elif kind == MOL:
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 
         texts = list(map(mol_to_smiles, listed))
@@ -165,8 +166,12 @@ def _require_length(name: str, rows: int, molecules: int) -> None:
         raise ConfigError(f"{name} has {rows:,} rows, and there are {molecules:,} molecules")
 
 
-def _kind_of(molecules: Sequence[Any]) -> str:
-    """Return the type of the molecules, which must all be of one type."""
+def kind_of(molecules: Sequence[Any]) -> str:
+    """Return the name of the type of the molecules.
+
+    Raises:
+        ConfigError: they are of several types or of another type, or there are none.
+    """
     kinds: list[str] = []
     for number, molecule in enumerate(molecules):
         names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)

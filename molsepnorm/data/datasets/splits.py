@@ -86,7 +86,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     """Return the molecules of splits that are given as rows of the source.
 
     Args:
-        splits: rows under the name of each split, one of `WORDS`.
+        splits: rows under the name of each split, one of `WORDS`. The test split may be missing.
         rows: row in the source of each of the G molecules in the store.
         num_rows: number of rows of the source.
 
@@ -98,7 +98,9 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
     named = _read_entry(listed, "splits", "the list of molecules", num_rows)
-    return _look_up(named, rows, num_rows, "splits", "splits")
+    words = {WORDS.get(name.strip().lower()) for name in listed}
+    needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
+    return _look_up(named, rows, num_rows, "splits", "splits", needed)
 
 
 def _read_column(
@@ -194,13 +196,20 @@ def _parse_rows(listed: Any, where: str) -> Iterator[int]:
         yield row
 
 
-def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
+def _look_up(
+    named: _Rows,
+    rows: np.ndarray,
+    num_rows: int,
+    where: str,
+    remedy: str,
+    needed: Mapping[str, int] = MIN_SIZES,
+) -> _Splits:
     """Convert rows of the source to indices into the store, without rows that were rejected."""
     index = np.full(num_rows, -1)
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
     splits = {split: found[found >= 0] for split, found in splits.items()}
-    for split, minimum in MIN_SIZES.items():
+    for split, minimum in needed.items():
         if len(splits[split]) < minimum:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(

@@ -1,0 +1,388 @@
+"""scikit-learn's estimators: `GraphormerRegressor` and `GraphormerClassifier` on molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from molsepnorm.data.datasets.memory import GRAPH, MOL, kind_of, label_table
+from molsepnorm.errors import ConfigError, DataError, require_several
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.sdf import mol_to_smiles
+from molsepnorm.predict import Predictor
+from molsepnorm.training.fit import fit
+
+__all__ = ["GraphormerClassifier", "GraphormerRegressor"]
+
+Molecules: TypeAlias = "Sequence[Any] | np.ndarray | pd.Series | pd.DataFrame"
+"""G SMILES, RDKit molecules or `MolGraph`: a list, an array (G,) or (G, 1), a pandas Series, or a
+DataFrame of one column."""
+
+_MAX_SEED = 2**31 - 1
+
+
+class _Graphormer(BaseEstimator):
+    """What both estimators share."""
+
+    model_: PropertyModel
+
+    def __init__(
+        self,
+        *,
+        start: str | None = None,
+        epochs: int | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        validation_fraction: float = 0.1,
+        on_invalid: Literal["raise", "nan"] = "raise",
+        warm_start: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
+        device: str = "cpu",
+        processes: int = 1,
+    ) -> None:
+        self.start = start
+        self.epochs = epochs
+        self.overrides = overrides
+        self.validation_fraction = validation_fraction
+        self.on_invalid = on_invalid
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.processes = processes
+
+    def _fit(
+        self,
+        molecules: list[Any],
+        labels: pd.DataFrame,
+        settings: dict[str, Any],
+        groups: np.ndarray | None,
+        sample_weight: Any,
+        validation: tuple[list[Any], pd.DataFrame] | None,
+    ) -> None:
+        """Train on labels that are numbers or the names of classes.
+
+        Args:
+            molecules, labels: those of `fit`.
+            settings: settings of the labels.
+            groups: (G,) classes that both parts of a drawn split have in equal shares, if any.
+            sample_weight: as in `fit`.
+            validation: the molecules and labels that choose the epoch; drawn if None.
+        """
+        if len(molecules) != len(labels):
+            raise ConfigError(f"X has {len(molecules):,} molecules, and y has {len(labels):,} rows")
+        seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
+        if validation is None:
+            train, val = self._drawn(len(molecules), groups, seed)
+        else:
+            others, table = validation
+            train = np.arange(len(molecules))
+            val = np.arange(len(molecules), len(molecules) + len(others))
+            if sample_weight is not None:
+                sample_weight = np.concatenate([np.ravel(sample_weight), np.ones(len(others))])
+            molecules = molecules + others
+            labels = pd.concat([labels, table], ignore_index=True)
+        result = fit(
+            molecules,
+            labels,
+            weights=sample_weight,
+            splits={"train": train.tolist(), "val": val.tolist()},
+            overrides={
+                "run.seed": seed,
+                "run.device": self.device,
+                "data.on_invalid": {"raise": "fail", "nan": "skip"}[self.on_invalid],
+                **({} if self.start is None else {"finetune.start": self.start}),
+                **({} if self.epochs is None else {"run.epochs": self.epochs}),
+                **settings,
+                **(self.overrides or {}),
+            },
+            model=self.model_ if self.warm_start and hasattr(self, "model_") else None,
+        )
+        assert result.model is not None
+        self.model_ = result.model
+
+    def _drawn(
+        self, molecules: int, groups: np.ndarray | None, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if not 0 < self.validation_fraction < 1:
+            raise ConfigError(
+                "validation_fraction is the share of the molecules that choose the epoch, between "
+                f"0 and 1; got {self.validation_fraction}"
+            )
+        count = max(1, round(self.validation_fraction * molecules))
+        if molecules - count < 2:
+            raise DataError(
+                f"{molecules} molecules are too few: training needs 2 and validation "
+                f"{count}. Pass more, or X_val and y_val"
+            )
+        if groups is not None:
+            sizes = np.unique(groups, return_counts=True)[1]
+            if sizes.min() < 2 or count < len(sizes):
+                groups = None  # no equal shares
+        train, val = train_test_split(
+            np.arange(molecules), test_size=count, random_state=seed, stratify=groups
+        )
+        return train, val
+
+    def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
+        """Return the predictions on the scale that is learned; NaN for an invalid molecule.
+
+        Raises:
+            DataError: a molecule is invalid, unless `on_invalid` is "nan".
+        """
+        check_is_fitted(self, "model_")
+        listed = _listed(X)
+        outputs = self.model_.task.outputs
+        if not listed:
+            return np.zeros((0, outputs))
+        predictor = Predictor(self.model_, self.device, self.processes)
+        if (kind := kind_of(listed)) == GRAPH:
+            return predictor.predict_graphs(listed).astype(np.float64)
+        parts = list(predictor.outcomes(map(mol_to_smiles, listed) if kind == MOL else listed))
+        if self.on_invalid == "raise":
+            errors = enumerate(error for part in parts for error in part.errors)
+            for row, error in errors:
+                if error is not None:
+                    raise DataError(
+                        f"molecule {row}: {error}. Fix or remove it, or set on_invalid='nan' to "
+                        "have NaN for such molecules"
+                    )
+        return np.concatenate([part.values for part in parts]).astype(np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.target_tags.multi_output = True
+        tags.no_validation = True
+        return tags
+
+
+_PARAMETERS = """
+    Training starts from a pre-trained model that comes with molsepnorm. The molecules that choose
+    the epoch are a part of those passed to `fit`, or are passed beside them; nothing is held out
+    for a test, which is left to scikit-learn's tools.
+
+    Args:
+        start: name or folder of the model to start from, "none" for random weights; None for the
+            default.
+        epochs: number of epochs; None for the default of the size of the table, 0 for the probe
+            without training.
+        overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.
+        validation_fraction: share of the molecules that choose the epoch.
+        on_invalid: "raise" an error for a molecule that cannot be read, or leave it out in `fit`
+            and predict NaN for it.
+        warm_start: start from the weights of the last `fit`, if there was one.
+        random_state: seed of the split, the order of the batches and the new weights.
+        device: as in `Predictor`.
+        processes: processes of `predict`.
+
+    Attributes:
+        model_: the trained `PropertyModel`."""
+
+
+def _documented(kind: type) -> type:
+    kind.__doc__ = f"{kind.__doc__}\n{_PARAMETERS}\n"
+    return kind
+
+
+@_documented
+class GraphormerRegressor(RegressorMixin, _Graphormer):
+    """Predicts numbers from molecules.
+
+    >>> from molsepnorm.interop.sklearn import GraphormerRegressor
+    >>> smiles = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "Cl")]
+    >>> model = GraphormerRegressor(epochs=0).fit(smiles, [len(text) / 10 for text in smiles])
+    >>> model.predict(["CCCCO", "CCN"]).shape
+    (2,)
+    """
+
+    def fit(
+        self,
+        X: Molecules,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Molecules | None = None,
+        y_val: Any = None,
+    ) -> GraphormerRegressor:
+        """Train on molecules and their labels, float (G,) or (G, T); NaN is a missing label.
+
+        Args:
+            X: see `Molecules`.
+            y: the labels.
+            sample_weight: (G,) weights of the molecules in the loss.
+            X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
+        """
+        molecules, labels = _listed(X), _numbers(y)
+        validation = _validation(X_val, y_val, lambda other: _numbers(other, labels.columns))
+        settings = {"data.task_type": "regression"}
+        self._fit(molecules, labels, settings, None, sample_weight, validation)
+        self.n_outputs_ = labels.shape[1]
+        return self
+
+    def predict(self, X: Molecules) -> np.ndarray:
+        """Return the predictions, float64 (G,), or (G, T) for T targets; NaN where a molecule is
+        invalid and `on_invalid` is "nan"."""
+        values = self._values(X)
+        tables = self.model_.task.tables(values)
+        found = np.stack([next(iter(each.values())) for each in tables], axis=1)
+        return found[:, 0] if self.n_outputs_ == 1 else found
+
+
+@_documented
+class GraphormerClassifier(ClassifierMixin, _Graphormer):
+    """Predicts classes from molecules."""
+
+    classes_: np.ndarray | list[np.ndarray]
+
+    def fit(
+        self,
+        X: Molecules,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Molecules | None = None,
+        y_val: Any = None,
+    ) -> GraphormerClassifier:
+        """Train on molecules and their classes.
+
+        Args:
+            X: see `Molecules`.
+            y: (G,) two or more classes, or (G, T) of several targets, in which NaN and None are
+                missing labels. `classes_` holds the classes in sorted order, in a list with an
+                array for each target if there are several.
+            sample_weight: (G,) weights of the molecules in the loss.
+            X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
+        """
+        molecules, table = _listed(X), label_table(y)
+        found = [_classes(table[name], name) for name in table]
+        settings = {
+            "data.task_type": {
+                name: "binary" if len(each) == 2 else "multiclass"
+                for name, each in zip(table, found, strict=True)
+            },
+            "data.classes": {
+                name: [str(number) for number in range(len(each))]
+                for name, each in zip(table, found, strict=True)
+                if len(each) > 2
+            },
+        }
+
+        def encode(other: Any) -> pd.DataFrame:
+            labels = label_table(other, None if other is y else list(table.columns))
+            return pd.DataFrame(
+                {
+                    name: _encoded(labels[name], name, each)
+                    for name, each in zip(table, found, strict=True)
+                }
+            )
+
+        labels = encode(y)
+        groups = labels.iloc[:, 0].to_numpy() if labels.shape[1] == 1 else None
+        validation = _validation(X_val, y_val, encode)
+        self._fit(molecules, labels, settings, groups, sample_weight, validation)
+        self.classes_ = found[0] if len(found) == 1 else found
+        return self
+
+    def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
+        """Return the probability of each class, float64 (G, K), a list of these for several
+        targets; NaN where a molecule is invalid and `on_invalid` is "nan"."""
+        values = self._values(X)
+        parts = [values[:, columns] for columns in self.model_.task.columns()]
+        found = [
+            np.concatenate([1 - each, each], axis=1) if each.shape[1] == 1 else each
+            for each in parts
+        ]
+        return found[0] if len(found) == 1 else found
+
+    def predict(self, X: Molecules) -> np.ndarray:
+        """Return the most probable class, (G,), or (G, T) for T targets. Where a molecule is
+        invalid and `on_invalid` is "nan", it is NaN, in an array of floats or objects."""
+        probabilities = self.predict_proba(X)
+        if isinstance(probabilities, np.ndarray):
+            return _chosen(probabilities, np.asarray(self.classes_))
+        pairs = zip(probabilities, self.classes_, strict=True)
+        return np.stack([_chosen(each, classes) for each, classes in pairs], axis=1)
+
+
+def _listed(X: Molecules) -> list[Any]:
+    """Return molecules as a list, with an empty SMILES, which cannot be read, for missing ones.
+
+    Raises:
+        ConfigError: they have another shape.
+    """
+    if isinstance(X, (pd.DataFrame, np.ndarray)):
+        if X.ndim > 1 and (X.ndim > 2 or X.shape[1] != 1):
+            raise ConfigError(
+                "X must hold one molecule for each row, such as a list of SMILES or an array (G,) "
+                f"or (G, 1); got an array {X.shape}"
+            )
+        X = np.asarray(X).ravel().tolist()
+    require_several(X, "X")
+    return ["" if _is_missing(each) else each for each in X]
+
+
+def _is_missing(molecule: Any) -> bool:
+    """Return whether it is None, pandas' NA or NaN, as in a column of SMILES with empty cells."""
+    return molecule is None or molecule is pd.NA or isinstance(molecule, float)
+
+
+def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
+    table = label_table(y, None if targets is None else list(targets))
+    try:
+        return table.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            "y has values that are not numbers: GraphormerClassifier is for classes"
+        ) from None
+
+
+def _validation(
+    X_val: Molecules | None, y_val: Any, labels: Callable[[Any], pd.DataFrame]
+) -> tuple[list[Any], pd.DataFrame] | None:
+    if (X_val is None) != (y_val is None):
+        raise ConfigError("X_val and y_val go together: pass both or neither")
+    if X_val is None:
+        return None
+    molecules, table = _listed(X_val), labels(y_val)
+    if len(molecules) != len(table):
+        raise ConfigError(
+            f"X_val has {len(molecules):,} molecules, and y_val has {len(table):,} rows"
+        )
+    return molecules, table
+
+
+def _classes(column: pd.Series, name: str) -> np.ndarray:
+    found = np.unique(column[column.notna()].to_numpy())
+    if len(found) < 2:
+        raise DataError(f"target '{name}' has {len(found)} classes: two or more can be learnt")
+    return found
+
+
+def _encoded(column: pd.Series, name: str, classes: np.ndarray) -> pd.Series:
+    """Return the numbers of the classes, as texts if there are more than two."""
+    present = column.notna().to_numpy()
+    own = column.to_numpy()[present]
+    if new := sorted({*own.tolist()} - {*classes.tolist()}, key=str):
+        raise DataError(f"target '{name}': the class {new[0]} of y_val is not in y")
+    numbers = np.full(len(column), np.nan)
+    numbers[present] = np.searchsorted(classes, own)
+    if len(classes) == 2:
+        return pd.Series(numbers)
+    return pd.Series([None if np.isnan(each) else str(int(each)) for each in numbers], dtype=object)
+
+
+def _chosen(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    valid = np.isfinite(probabilities).all(axis=1)
+    found = classes[np.where(valid[:, None], probabilities, 0.0).argmax(axis=1)]
+    if valid.all():
+        return found
+    found = found.astype(float if found.dtype.kind in "biuf" else object)
+    found[~valid] = np.nan
+    return found

@@ -1,0 +1,244 @@
+"""`GraphormerRegressor` and `GraphormerClassifier`, used as scikit-learn's tools use them."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
+
+import molsepnorm
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.interop.sklearn import GraphormerClassifier, GraphormerRegressor
+from molsepnorm.molecules.featurize.smiles import read_smiles
+
+ENDS = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
+SMILES = [f"{'C' * n}{end}" for n in range(1, 7) for end in ENDS]
+Y = [n / 2 + value for n in range(1, 7) for value in ENDS.values()]
+CLASSES = ["amine" if "N" in text else "other" for text in SMILES]
+THREE = ["N" if "N" in text else "ring" if "c1" in text else "chain" for text in SMILES]
+TINY = {
+    "model.layers": 1,
+    "model.width": 16,
+    "model.ffn_width": 16,
+    "model.heads": 2,
+    "run.batch_size": 8,
+}
+regressor = partial(GraphormerRegressor, epochs=2, overrides=TINY)
+classifier = partial(GraphormerClassifier, epochs=2, overrides=TINY)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> GraphormerRegressor:
+    return regressor().fit(SMILES, Y)
+
+
+def test_predictions_are_those_of_the_predictor(fitted):
+    rows = molsepnorm.Predictor(fitted.model_).predict(SMILES)
+    expected = [row.values["y"] for row in rows]
+    assert fitted.predict(SMILES) == pytest.approx(expected, abs=1e-6)
+    assert fitted.score(SMILES, Y) == pytest.approx(
+        1 - np.square(np.subtract(expected, Y)).mean() / np.var(Y), abs=1e-4
+    )
+
+
+def test_all_training_rows_are_used_and_none_is_held_out_for_a_test(monkeypatch):
+    seen = {}
+    plain = molsepnorm.interop.sklearn.fit
+
+    def fit(*args, **kwargs):
+        seen.update(kwargs["splits"])
+        return plain(*args, **kwargs)
+
+    monkeypatch.setattr("molsepnorm.interop.sklearn.fit", fit)
+    regressor().fit(SMILES, Y)
+    assert {name: len(rows) for name, rows in seen.items()} == {"train": 32, "val": 4}
+    assert sorted(seen["train"] + seen["val"]) == list(range(36))
+    regressor().fit(SMILES, Y, X_val=["CCO", "CCN"], y_val=[1.0, 2.0])
+    assert seen == {"train": list(range(36)), "val": [36, 37]}
+    classifier(validation_fraction=0.5).fit(SMILES, CLASSES)
+    halves = [sum(CLASSES[row] == "amine" for row in seen[part]) for part in ("train", "val")]
+    assert halves == [3, 3]
+
+
+@pytest.mark.parametrize("kind", ["array", "column", "series", "frame", "mols", "graphs"])
+def test_molecules_of_every_kind_give_equal_predictions(fitted, kind):
+    featurizer = molsepnorm.featurize.get(fitted.model_.featurizer)
+    molecules = {
+        "array": np.array(SMILES),
+        "column": np.array(SMILES, dtype=object)[:, None],
+        "series": pd.Series(SMILES, index=range(100, 136)),
+        "frame": pd.DataFrame({"smiles": SMILES}),
+        "mols": list(map(read_smiles, SMILES)),
+        "graphs": list(map(featurizer, SMILES)),
+    }[kind]
+    assert fitted.predict(molecules) == pytest.approx(fitted.predict(SMILES), abs=1e-5)
+    again = regressor().fit(molecules, Y).predict(SMILES)
+    assert again == pytest.approx(fitted.predict(SMILES), abs=1e-3)
+
+
+def test_tools_of_scikit_learn(fitted):
+    folds = KFold(3, shuffle=True, random_state=0)
+    scores = cross_val_score(regressor(), np.array(SMILES), Y, cv=folds, n_jobs=2)
+    train, test = next(folds.split(SMILES))
+    own = regressor().fit(np.array(SMILES)[train], np.array(Y)[train])
+    assert scores[0] == pytest.approx(
+        own.score(np.array(SMILES)[test], np.array(Y)[test]), abs=1e-4
+    )
+    search = GridSearchCV(regressor(), {"epochs": [0, 2]}, cv=2, error_score="raise")
+    with pytest.raises(ConfigError, match="epochs"):  # the probe needs a start
+        search.fit(SMILES, Y)
+    search = GridSearchCV(regressor(), {"epochs": [1, 3]}, cv=2, error_score="raise")
+    assert search.fit(SMILES, Y).best_params_["epochs"] in (1, 3)
+    trimmed = make_pipeline(
+        FunctionTransformer(lambda X: [each.strip() for each in X]), regressor()
+    )
+    spaced = [f" {each} " for each in SMILES]
+    assert trimmed.fit(spaced, Y).predict(spaced) == pytest.approx(fitted.predict(SMILES), abs=1e-5)
+    probabilities = cross_val_predict(
+        classifier(), SMILES, CLASSES, cv=2, method="predict_proba", n_jobs=2
+    )
+    assert probabilities.shape == (36, 2)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+
+
+def test_a_stack_reads_smiles():
+    counts = FunctionTransformer(lambda X: np.array([[len(each)] for each in X]))
+    members = [("graphormer", regressor()), ("length", make_pipeline(counts, Ridge()))]
+    stack = StackingRegressor(members, cv=2).fit(np.array(SMILES), Y)
+    assert stack.predict(np.array(SMILES)).shape == (36,)
+
+
+def test_clones_and_pickles(fitted):
+    other = clone(fitted)
+    assert other.get_params() == fitted.get_params()
+    assert not hasattr(other, "model_")
+    restored = pickle.loads(pickle.dumps(fitted))
+    assert restored.predict(SMILES).tolist() == fitted.predict(SMILES).tolist()
+
+
+def test_equal_seeds_give_equal_models_and_others_do_not(fitted):
+    same, other = (regressor(random_state=seed).fit(SMILES, Y) for seed in (0, 1))
+    assert same.predict(SMILES).tolist() == fitted.predict(SMILES).tolist()
+    assert other.predict(SMILES).tolist() != fitted.predict(SMILES).tolist()
+
+
+def test_invalid_molecules(fitted):
+    row = ["CCO", "C1CC", "CCN"]
+    with pytest.raises(DataError, match=r"^molecule 1: .*on_invalid='nan'"):
+        fitted.predict(row)
+    with pytest.raises(DataError, match="molecule 1"):
+        regressor().fit(["CCO", "C1CC", *SMILES], [0.0, 0.0, *Y])
+    lenient = regressor(on_invalid="nan", random_state=3).fit(
+        [*SMILES, "C1CC", None], [*Y, 0.0, 1.0]
+    )
+    found = lenient.predict([*row, None, float("nan")])
+    assert np.isnan(found).tolist() == [False, True, False, True, True]
+    named = classifier(on_invalid="nan").fit(SMILES, CLASSES)
+    assert [type(each) for each in named.predict(row)] == [str, float, str]
+    assert np.isnan(named.predict_proba(row)).all(axis=1).tolist() == [False, True, False]
+
+
+def test_several_targets_with_missing_labels():
+    labels = np.array([Y, Y, Y]).T.copy()
+    labels[::3, 1] = np.nan
+    model = regressor().fit(SMILES, labels)
+    assert model.predict(SMILES).shape == (36, 3)
+    named = pd.DataFrame({"logP": Y, "logS": Y})
+    assert regressor().fit(SMILES, named).model_.task.names == ("logP", "logS")
+    yes = np.array([[text == "amine" for text in CLASSES]] * 2, dtype=float).T
+    yes[0, 0] = np.nan
+    both = classifier().fit(SMILES, yes)
+    assert [each.tolist() for each in both.classes_] == [[0, 1], [0, 1]]
+    assert [each.shape for each in both.predict_proba(SMILES)] == [(36, 2)] * 2
+    assert both.predict(SMILES).shape == (36, 2)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [CLASSES, THREE, ["N" in text for text in SMILES], [9 - len(set(t)) % 3 for t in SMILES]],
+)
+def test_classes_keep_their_order_and_type(labels):
+    """Training on the labels of all molecules tells them apart by the right column."""
+    model = GraphormerClassifier(epochs=0).fit(SMILES, labels)
+    assert model.classes_.tolist() == sorted(set(labels))
+    found = model.predict(SMILES)
+    assert type(found.tolist()[0]) is type(labels[0])
+    columns = model.predict_proba(SMILES)
+    own = columns[np.arange(36), np.searchsorted(model.classes_, labels)]
+    assert own.mean() > 1 / len(model.classes_) + 0.15
+    assert found.tolist() == model.classes_[columns.argmax(axis=1)].tolist()
+
+
+def test_a_warm_start_continues(fitted):
+    model = regressor(warm_start=True, epochs=1)
+    first = model.fit(SMILES, Y).model_
+    second = model.fit(SMILES, Y).model_
+    cold = clone(model).fit(SMILES, Y).model_
+    weights = [each.network.state_dict() for each in (first, second, cold)]
+    name = next(name for name in weights[0] if name.endswith("weight"))
+    assert weights[0][name].equal(weights[2][name])
+    assert not weights[0][name].equal(weights[1][name])
+
+
+def test_weights_of_molecules_count():
+    """Molecules without weight do not change the model."""
+    lied = [value + 100 for value in Y[:12]] + Y[12:]
+    weights = np.array([0.0] * 12 + [1.0] * 24)
+    others = {"X_val": SMILES[12:16], "y_val": Y[12:16]}
+    found = regressor().fit(SMILES, lied, weights, **others).predict(SMILES[12:])
+    assert np.abs(found - np.mean(Y[12:])).mean() < 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["CCO"], [1.0]), "too few"),
+        ((SMILES, Y[:-1]), "36 molecules, and y has 35 rows"),
+        ((np.zeros((4, 2)), [1.0] * 4), r"one molecule for each row.*\(4, 2\)"),
+        (("CCO", [1.0]), "X"),
+        ((SMILES, CLASSES), "GraphormerClassifier is for classes"),
+        (([1, 2, 3, 4], [1.0] * 4), "molecule 0: int"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        regressor().fit(*arguments)
+
+
+def test_classes_that_do_not_fit_are_refused():
+    with pytest.raises(DataError, match="1 classes"):
+        classifier().fit(SMILES, ["a"] * 36)
+    with pytest.raises(DataError, match="the class c of y_val is not in y"):
+        classifier().fit(SMILES, CLASSES, X_val=["CCO", "C"], y_val=["c", "amine"])
+    with pytest.raises(ConfigError, match="X_val and y_val go together"):
+        classifier().fit(SMILES, CLASSES, X_val=["CCO"])
+    with pytest.raises(ConfigError, match="validation_fraction"):
+        regressor(validation_fraction=1.5).fit(SMILES, Y)
+
+
+@pytest.mark.parametrize("estimator", [GraphormerRegressor(), GraphormerClassifier()])
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_estimator_cloneable",
+        "check_parameters_default_constructible",
+        "check_no_attributes_set_in_init",
+        "check_get_params_invariance",
+        "check_set_params",
+        "check_estimator_repr",
+        "check_mixin_order",
+    ],
+)
+def test_scikit_learns_checks_of_estimators(estimator, check):
+    """All of its checks that need no data; the others train on numbers, not on molecules."""
+    getattr(estimator_checks, check)(type(estimator).__name__, estimator)
