@@ -19,10 +19,13 @@ __all__ = ["AddShortestPathEncoding"]
 class AddShortestPathEncoding(BaseTransform):
     """Adds degrees, hop distances and canonical shortest paths to a molecule's `Data`.
 
+    The tensors are for networks of your own. This package's `Graphormer` reads the batches of
+    `molsepnorm.interop.pyg.Collate` instead, which store each pair of atoms as one integer.
+
     - `degree`: int64 [N], clipped.
     - `pair_index`: int64 [2, N²], every ordered pair of atoms, (0, 0), (0, 1), …
-    - `pair_distance`: int64 [N²], clipped; 0 for an atom and itself, −1 in different fragments.
-    - `pair_path`: int64 [N², L], the bond labels along the path from the first atom to the second,
+    - `pair_distance`: int16 [N²], clipped; 0 for an atom and itself, −1 in different fragments.
+    - `pair_path`: int16 [N², L], the bond labels along the path from the first atom to the second,
       padded with −1. If there are several shortest paths, it is the one with the lexicographically
       smallest labels, which does not depend on the order of the atoms. A label combines all
       features of a bond; the first one changes fastest.
@@ -79,8 +82,8 @@ class AddShortestPathEncoding(BaseTransform):
         codes = encoded.pairs
         data.degree = torch.from_numpy(encoded.degrees.astype(np.int64))
         data.pair_index = torch.cartesian_prod(atoms, atoms).T.contiguous()
-        data.pair_distance = torch.from_numpy(encoded.paths.depths[codes].astype(np.int64))
-        bonds = encoded.paths.bonds_of_all().astype(np.int64)[:, : self.spec.max_path_length]
+        data.pair_distance = torch.from_numpy(encoded.paths.depths[codes].astype(np.int16))
+        bonds = encoded.paths.bonds_of_all().astype(np.int16)[:, : self.spec.max_path_length]
         padding = ((0, 0), (0, self.spec.max_path_length - bonds.shape[1]))
         data.pair_path = torch.from_numpy(np.pad(bonds, padding, constant_values=NO_BOND)[codes])
         return data
