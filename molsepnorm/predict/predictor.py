@@ -66,6 +66,12 @@ class Prediction:
     """Columns of the applicability domain by name, see `domain_columns`; a label that the nearest
     training molecule lacks is None. Empty unless they are wanted."""
 
+    def _repr_html_(self) -> str:
+        """Return a small table with a drawing of the molecule, for notebooks."""
+        from molsepnorm.predict.notebook import prediction_html
+
+        return prediction_html(self)
+
 
 class Predictor:
     """Predicts from SMILES. A row with an invalid SMILES, or with a prediction that is not finite,
@@ -194,6 +200,48 @@ class Predictor:
         self.model.require_targets()
         rows = self.rows(smiles, columns)
         return (outcome for _, outcome in self._parts(rows, self._prepare_all, self._run))
+
+    def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
+        """Return a pandas table with a row for each SMILES, in their order.
+
+        Its columns are `smiles`, those that `predict_rows` adds, under the same names, and `error`.
+        Rows that failed have missing values and the reason in `error`. Numbers are not rounded, and
+        `in_domain` is true or false.
+
+        >>> predictor.to_frame(["CCO", "not a molecule"])                 # doctest: +SKIP
+                   smiles  logS_pred                   error
+        0             CCO       0.41                    None
+        1  not a molecule        NaN  RDKit cannot read ...
+
+        Args:
+            smiles, columns: as for `predict`.
+
+        Raises:
+            ConfigError: as for `predict`.
+        """
+        import pandas as pd
+
+        self.model.require_targets()
+        texts, errors = [], list[str | None]()
+        parts = {name: [np.empty(0, dtype)] for name, dtype in self.columns.items()}
+        for part, outcome in self._parts(self.rows(smiles, columns), self._prepare_all, self._run):
+            texts += smiles_of(part)
+            errors += outcome.errors
+            for table in self.tables(outcome):
+                for name, values in table.items():
+                    parts[name].append(values)
+        failed = np.array([error is not None for error in errors], dtype=bool)
+        frame = pd.DataFrame({"smiles": pd.Series(texts, dtype=object)})
+        for name, arrays in parts.items():
+            values = np.concatenate(arrays)
+            column = pd.Series(values, dtype=values.dtype)
+            if column.dtype == bool:
+                column = column.astype("boolean")
+            if column.dtype == object:
+                column = column.mask((column == "").to_numpy(), None)
+            frame[name] = column.mask(failed)
+        frame["error"] = pd.Series(errors, dtype=object)
+        return frame
 
     def embed(
         self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
