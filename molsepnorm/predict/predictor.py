@@ -126,7 +126,7 @@ class Predictor:
         self.targets = model.task.names
         self.level = level
         self._prepare = Prepare(model, self.device)
-        self._prepare_all = Prepare(model, self.device, molecules=self._molecules)
+        self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
         self._run = Run(model, self.device, precision, distances=level is not None)
         self._run_here = self.device.type != "cpu"
         model.to(self.device)
@@ -191,7 +191,7 @@ class Predictor:
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for part, outcome in self._parts(rows, self._prepare_all, self._run)
+            for part, outcome in self._parts(rows, self._prepare_near, self._run)
             for prediction in self._by_row(smiles_of(part), outcome)
         )
 
@@ -199,7 +199,7 @@ class Predictor:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
         rows = self.rows(smiles, columns)
-        return (outcome for _, outcome in self._parts(rows, self._prepare_all, self._run))
+        return (outcome for _, outcome in self._parts(rows, self._prepare_near, self._run))
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
         """Return a pandas table with a row for each SMILES, in their order.
@@ -224,7 +224,7 @@ class Predictor:
         self.model.require_targets()
         texts, errors = [], list[str | None]()
         parts = {name: [np.empty(0, dtype)] for name, dtype in self.columns.items()}
-        for part, outcome in self._parts(self.rows(smiles, columns), self._prepare_all, self._run):
+        for part, outcome in self._parts(self.rows(smiles, columns), self._prepare_near, self._run):
             texts += smiles_of(part)
             errors += outcome.errors
             for table in self.tables(outcome):
