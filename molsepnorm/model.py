@@ -1,7 +1,8 @@
 """A trained model as a folder: the network, and everything that is needed to use it.
 
-A model folder holds `config.json` (featuriser, task, network, versions, digests of both files) and
-`model.safetensors`. Nothing is pickled. A model may average the predictions of several networks.
+A model folder holds `config.json` (featuriser, task, network, versions, digests of all files),
+`model.safetensors` and, unless they are left out, the training molecules. Nothing is pickled. A
+model may average the predictions of several networks.
 """
 
 from __future__ import annotations
@@ -29,12 +30,18 @@ from molsepnorm.forest.forest import Forest
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.molecules.training_molecules import (
+    TRAINING_FILE,
+    TrainingFile,
+    TrainingMolecules,
+)
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, calibration_from_json, kind_fits
+from molsepnorm.tasks.domain import Domain
 
 __all__ = [
     "README",
@@ -58,7 +65,7 @@ _PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 README = "README.md"
 """Name of the model card for people, which loading ignores; `training.card` writes it."""
-_OWN_FILES = {_CONFIG, _WEIGHTS, README, "conversion.json"}  # the last one is of `convert`
+_OWN_FILES = {_CONFIG, _WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
 
 _WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
@@ -107,6 +114,10 @@ class PropertyModel:
     """Weight of the forests in the prediction; 0 without forests."""
     calibration: tuple[Calibration, ...] = ()
     """Size of the errors of each target; empty if the model was not calibrated."""
+    domain: Domain | None = None
+    """Similarity above which predictions can be trusted; None if it was not fitted."""
+    structures: tuple[TrainingMolecules | TrainingFile, ...] = ()
+    """The training molecules, whose union counts; empty if they are not known."""
 
     def __post_init__(self) -> None:
         _require_shares(self.weights, len(self.networks))
@@ -173,6 +184,33 @@ class PropertyModel:
                 "embed)"
             )
 
+    def training_molecules(self) -> TrainingMolecules:
+        """Return the molecules that the model was trained on.
+
+        Raises:
+            ConfigError: the model does not have them.
+            ModelError: their file is damaged.
+        """
+        if not self.structures:
+            why = (
+                "they were left out when it was trained (--no-training-structures) or shared"
+                if self.domain is not None
+                else "it was trained on data without SMILES, joined, converted or written by an "
+                "earlier version, or its run is not finished"
+            )
+            raise ConfigError(
+                f"this model does not have its training molecules, so similarities to them are "
+                f"unknown: {why}. Train it again, or leave the domain out"
+            )
+        found = TrainingMolecules.joined([each.read() for each in self.structures])
+        if found.labels.shape[1] != len(self.task.targets):
+            raise ModelError(
+                f"{TRAINING_FILE} belongs to another model: it has labels of "
+                f"{counted(found.labels.shape[1], 'target')}, and the model has "
+                f"{len(self.task.targets)}. Copy the folder from its source again"
+            )
+        return found
+
     def leak(self, dataset: str | None, allow: bool) -> str | None:
         """Return why scores on a named data set would be too optimistic; None if they would not.
 
@@ -231,16 +269,24 @@ class PropertyModel:
             about["inputs"] = asdict(self.inputs)
         if self.calibration:
             about["calibration"] = [asdict(each) for each in self.calibration]
+        if self.domain is not None:
+            about["domain"] = asdict(self.domain)
+        structures = self.training_molecules().to_bytes() if self.structures else None
+        if structures is not None:
+            about[KEY][TRAINING_FILE] = hashlib.sha256(structures).hexdigest()
         about[KEY][_CONFIG] = json_digest(about)
         with replacing(folder, folder=True) as scratch:
             (scratch / _CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (scratch / _WEIGHTS).write_bytes(weights)
+            if structures is not None:
+                (scratch / TRAINING_FILE).write_bytes(structures)
 
     @staticmethod
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`, if there are any.
+        Both files are compared with the digests in `config.json`, if there are any. The file of
+        the training molecules is read when they are needed.
 
         Args:
             folder: the folder, or the name of a model that comes with the package.
@@ -265,6 +311,7 @@ class PropertyModel:
             if standardize not in get_args(Level):
                 raise ConfigError(f"standardize is '{standardize!s:.80}'")
             calibration = _calibration(about.get("calibration", []), task)
+            domain = Domain(**about["domain"]) if "domain" in about else None
             for config in configs:
                 _require_fitting(config, configs[0], task)
                 _require_featurizer(folder / _CONFIG, about, config, inputs)
@@ -282,7 +329,8 @@ class PropertyModel:
             return PropertyModel(
                 *(network, featurizer, task, objective, excludes),
                 *(inputs, tuple(partners), shares, standardize),
-                *(forests, about.get("forest_share", 0.0), calibration),
+                *(forests, about.get("forest_share", 0.0), calibration, domain),
+                _structures(folder / TRAINING_FILE, about),
             )
         except (RuntimeError, *_WRONG_ENTRY) as error:
             _check_entries(folder / _CONFIG, about)
@@ -312,6 +360,12 @@ def _forests(weights: dict[str, Tensor]) -> tuple[Forest, ...]:
             return tuple(forests)
         found = {name.removeprefix(prefix): weights.pop(name) for name in own}
         forests.append(Forest.from_tensors(found))
+
+
+def _structures(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:
+    """Return the file of the training molecules, if it is there."""
+    digest = about[KEY].get(TRAINING_FILE, "") if KEY in about else None
+    return (TrainingFile(path.absolute(), digest),) if path.is_file() else ()
 
 
 def _calibration(content: Sequence[Mapping[str, Any]], task: Task) -> tuple[Calibration, ...]:
@@ -417,6 +471,7 @@ class _Description:
     inputs: ExtraInputs = NO_INPUTS
     forest_share: float = 0.0
     calibration: list[Calibration] = field(default_factory=list)
+    domain: Domain | None = None
 
 
 def _read_config(path: Path) -> dict[str, Any]:

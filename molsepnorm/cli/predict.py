@@ -49,6 +49,12 @@ _LEVEL = 0.9
     "[default: 0.9]",
 )
 @option(
+    "--domain",
+    is_flag=True,
+    help="Add the similarity to the nearest training molecule, whether it is high enough to trust "
+    "the prediction, and this molecule with its measured values.",
+)
+@option(
     "--digits",
     type=click.IntRange(min=1, max=17),
     help="Significant digits of predicted numbers. [default: 6, and all of them in Parquet]",
@@ -61,6 +67,7 @@ def predict(
     output: Path | None,
     uncertainty: bool,
     level: float | None,
+    domain: bool,
     digits: int | None,
     on_invalid: Literal["keep", "fail"],
     device: str,
@@ -73,13 +80,15 @@ def predict(
     all columns, and adds <target>_pred. Failed rows have the reason in the column error. Several
     models are averaged; <target>_spread is the standard deviation of their predictions.
     --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
-    <target>_set.
+    <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles and
+    <target>_nearest.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1
     molsepnorm predict --model runs/zinc-1 --input my.csv --output predicted.csv
     molsepnorm predict --model runs/logS-1 --model runs/logS-2 --input my.csv
     molsepnorm predict --model runs/logS-1 --input my.csv --uncertainty --level 0.8
+    molsepnorm predict --model runs/logS-1 --input my.csv --domain
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
     check_sources(smiles, source)
@@ -90,7 +99,7 @@ def predict(
     with stop_on_signal(lambda: False):
         if output is not None:
             check_output(output)
-        predictor = load_predictor(model_folders, device, processes, precision, level)
+        predictor = load_predictor(model_folders, device, processes, precision, level, domain)
         from molsepnorm.predict import predict_rows
 
         features = predictor.model.inputs.names

@@ -14,9 +14,16 @@ from molsepnorm.cli.options import FILE, option
 @click.argument("run", type=FILE)
 @click.argument("archive", type=FILE)
 @option("--models", is_flag=True, help="Include the models of an ensemble's members.")
+@option(
+    "--training-structures",
+    is_flag=True,
+    help="Include structures and labels of the training molecules, which predict --domain needs.",
+)
 @option("--force", is_flag=True, help="Replace an existing archive.")
-def share(run: Path, archive: Path, models: bool, force: bool) -> None:
+def share(run: Path, archive: Path, models: bool, training_structures: bool, force: bool) -> None:
     """Pack a trained model for others, without structures, labels and paths.
+
+    With --training-structures it includes structures and labels of the training molecules.
 
     RUN is the folder of a finished run, and ARCHIVE the zip file to write. It holds the model, its
     card, the scores and the configuration. Unpack it, and give its folder to predict.
@@ -28,7 +35,7 @@ def share(run: Path, archive: Path, models: bool, force: bool) -> None:
     """
     from molsepnorm.training.share import share as pack
 
-    found = pack(run, archive, models=models, force=force)
+    found = pack(run, archive, models=models, training_structures=training_structures, force=force)
     width = max(map(len, (*found.included, *found.left_out)))
     for title, files in (("In the archive:", found.included), ("Left out:", found.left_out)):
         say(title)
@@ -37,5 +44,6 @@ def share(run: Path, archive: Path, models: bool, force: bool) -> None:
     say("What the model reveals about its training molecules:")
     for sentence in found.revealed:
         say(one_line(f"  {sentence}"))
-    say(f"The archive has no absolute path, and none of {found.searched:,} SMILES of the run.")
+    others = "its other files none" if training_structures else "none"
+    say(f"The archive has no absolute path, and {others} of {found.searched:,} SMILES of the run.")
     say(f"Archive: {archive}")

@@ -94,12 +94,13 @@ def load_predictor(
     processes: int | None,
     precision: Precision,
     level: float | None = None,
+    domain: bool = False,
 ) -> Predictor:
     """Load a model, or the mean of several; the default number of processes is the number of cores.
 
     Raises:
         ConfigError: a model is named twice, the models cannot be averaged, or the model has no
-            intervals at this level.
+            intervals at this level or, with `domain`, no training molecules.
     """
     # Importing the libraries makes about 100,000 objects that live until the process ends. To
     # search them for garbage takes a quarter of the time of predicting one SMILES.
@@ -113,7 +114,7 @@ def load_predictor(
             announce_unfinished(folder)
         models = [PropertyModel.from_pretrained(folder) for folder in folders]
         model = models[0] if len(models) == 1 else _mean(folders, models)
-        return Predictor(model, device, processes or usable_cores(), precision, level)
+        return Predictor(model, device, processes or usable_cores(), precision, level, domain)
     finally:
         gc.freeze()
         gc.enable()

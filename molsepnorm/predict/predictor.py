@@ -14,6 +14,7 @@ import numpy as np
 from molsepnorm.errors import ConfigError, MolsepnormError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.inference import Precision, pick_device
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.work import (
@@ -61,6 +62,15 @@ class Prediction:
     that of the learned value, under its name."""
     uncertainty: dict[str, float | str] = field(default_factory=dict)
     """Columns of uncertainty by name, see `uncertainty_columns`; empty unless they are wanted."""
+    domain: dict[str, float | bool | str | None] = field(default_factory=dict)
+    """Columns of the applicability domain by name, see `domain_columns`; a label that the nearest
+    training molecule lacks is None. Empty unless they are wanted."""
+
+    def _repr_html_(self) -> str:
+        """Return a small table with a drawing of the molecule, for notebooks."""
+        from molsepnorm.predict.notebook import prediction_html
+
+        return prediction_html(self)
 
 
 class Predictor:
@@ -86,10 +96,13 @@ class Predictor:
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
         level: add intervals or sets of classes that hold the label with this probability, such as
             0.9; None for predictions alone.
+        domain: add the most similar training molecule, its labels, and whether the molecule is in
+            the domain of the model.
 
     Raises:
-        ConfigError: there is no such device; `processes` is below 1; or the model has no intervals
-            at this level.
+        ConfigError: there is no such device; `processes` is below 1; the model has no intervals at
+            this level; or `domain`, and the model does not have its training molecules.
+        ModelError: the file of the training molecules is damaged.
     """
 
     def __init__(
@@ -99,11 +112,13 @@ class Predictor:
         processes: int = 1,
         precision: Precision = "fp32",
         level: float | None = None,
+        domain: bool = False,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes must be 1 or more; got {processes}")
         if level is not None:
             require_calibrated(model, level)
+        self._molecules = require_domain(model) if domain else None
         self.model = model
         self.device = pick_device(device)
         self.processes = processes
@@ -111,6 +126,7 @@ class Predictor:
         self.targets = model.task.names
         self.level = level
         self._prepare = Prepare(model, self.device)
+        self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
         self._run = Run(model, self.device, precision, distances=level is not None)
         self._run_here = self.device.type != "cpu"
         model.to(self.device)
@@ -120,17 +136,21 @@ class Predictor:
     @property
     def columns(self) -> dict[str, np.dtype]:
         """Type of the columns of all targets by name, see `tables`."""
-        every = self.tables(self._run(Prepared([], [])))
+        nothing = Prepared([], [], np.empty(0, dtype=np.int64), np.empty(0))
+        every = self.tables(self._run(nothing))
         return {name: values.dtype for each in every for name, values in each.items()}
 
     def tables(self, outcome: Outcome) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name: those of `Outcome.columns`, and with `level`
-        those of `uncertainty_columns`."""
+        those of `uncertainty_columns`. With `domain`, the columns of the molecule follow, see
+        `domain_columns`."""
         tables = outcome.columns(self.model.task)
-        if self.level is None:
-            return tables
-        added = uncertainty_columns(self.model, outcome, self.level)
-        return [own | its for own, its in zip(tables, added, strict=True)]
+        if self.level is not None:
+            added = uncertainty_columns(self.model, outcome, self.level)
+            tables = [own | its for own, its in zip(tables, added, strict=True)]
+        if self._molecules is not None:
+            tables.append(domain_columns(self.model, self._molecules, outcome))
+        return tables
 
     @staticmethod
     def from_pretrained(
@@ -139,6 +159,7 @@ class Predictor:
         processes: int = 1,
         precision: Precision = "fp32",
         level: float | None = None,
+        domain: bool = False,
     ) -> Predictor:
         """Load the model from a run's folder or a model folder, or by the name of a shipped one.
 
@@ -147,7 +168,7 @@ class Predictor:
             ConfigError: as for a model.
         """
         model = PropertyModel.from_pretrained(folder)
-        return Predictor(model, device, processes, precision, level)
+        return Predictor(model, device, processes, precision, level, domain)
 
     def predict(self, smiles: Iterable[str], columns: Cells | None = None) -> list[Prediction]:
         """Return the predictions in the order of the SMILES.
@@ -170,7 +191,7 @@ class Predictor:
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for part, outcome in self._parts(rows, self._prepare, self._run)
+            for part, outcome in self._parts(rows, self._prepare_near, self._run)
             for prediction in self._by_row(smiles_of(part), outcome)
         )
 
@@ -178,7 +199,49 @@ class Predictor:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
         rows = self.rows(smiles, columns)
-        return (outcome for _, outcome in self._parts(rows, self._prepare, self._run))
+        return (outcome for _, outcome in self._parts(rows, self._prepare_near, self._run))
+
+    def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
+        """Return a pandas table with a row for each SMILES, in their order.
+
+        Its columns are `smiles`, those that `predict_rows` adds, under the same names, and `error`.
+        Rows that failed have missing values and the reason in `error`. Numbers are not rounded, and
+        `in_domain` is true or false.
+
+        >>> predictor.to_frame(["CCO", "not a molecule"])                 # doctest: +SKIP
+                   smiles  logS_pred                   error
+        0             CCO       0.41                    None
+        1  not a molecule        NaN  RDKit cannot read ...
+
+        Args:
+            smiles, columns: as for `predict`.
+
+        Raises:
+            ConfigError: as for `predict`.
+        """
+        import pandas as pd
+
+        self.model.require_targets()
+        texts, errors = [], list[str | None]()
+        parts = {name: [np.empty(0, dtype)] for name, dtype in self.columns.items()}
+        for part, outcome in self._parts(self.rows(smiles, columns), self._prepare_near, self._run):
+            texts += smiles_of(part)
+            errors += outcome.errors
+            for table in self.tables(outcome):
+                for name, values in table.items():
+                    parts[name].append(values)
+        failed = np.array([error is not None for error in errors], dtype=bool)
+        frame = pd.DataFrame({"smiles": pd.Series(texts, dtype=object)})
+        for name, arrays in parts.items():
+            values = np.concatenate(arrays)
+            column = pd.Series(values, dtype=values.dtype)
+            if column.dtype == bool:
+                column = column.astype("boolean")
+            if column.dtype == object:
+                column = column.mask((column == "").to_numpy(), None)
+            frame[name] = column.mask(failed)
+        frame["error"] = pd.Series(errors, dtype=object)
+        return frame
 
     def embed(
         self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
@@ -286,6 +349,10 @@ class Predictor:
         if self.level is not None:
             for columns in uncertainty_columns(self.model, outcome, self.level):
                 sure |= {name: each.tolist() for name, each in columns.items()}
+        near: dict[str, list[Any]] = {}
+        if self._molecules is not None:
+            found = domain_columns(self.model, self._molecules, outcome)
+            near = {name: each.tolist() for name, each in found.items()}
         for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
             values, probabilities = {}, {}
             for target, rows in tables:
@@ -297,9 +364,15 @@ class Predictor:
             if error is None:
                 spread = {name: each[row] for name, each in spreads.items()}
                 own = {name: each[row] for name, each in sure.items()}
-                yield Prediction(text, values, None, probabilities, spread, own)
+                whole = {name: _or_none(each[row]) for name, each in near.items()}
+                yield Prediction(text, values, None, probabilities, spread, own, whole)
             else:
                 yield Prediction(text, None, error)
+
+
+def _or_none(value: Any) -> Any:
+    """Return a value, or None for NaN and an empty text."""
+    return None if value != value or value == "" else value
 
 
 def require_feature_columns(

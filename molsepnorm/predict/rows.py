@@ -43,8 +43,9 @@ def predict_rows(
 
     The new columns are <target>_pred for each target, its value on the scale that is learned for a
     target with a transform (such as <target>_pic50_pred), <target>_prob_<class> for each class of a
-    multi-class target, <target>_spread if the model has several networks (see `Prediction`), and
-    `error`, the reason why a row failed.
+    multi-class target, <target>_spread if the model has several networks (see `Prediction`), those
+    of `uncertainty_columns` and `domain_columns` if the predictor has them, and `error`, the reason
+    why a row failed.
 
     Args:
         predictor: the predictor.
@@ -76,7 +77,7 @@ def predict_rows(
     columns = predictor.columns
     added = [*columns, ERROR]
     table.check(added)
-    numbers = {name for name, dtype in columns.items() if dtype.kind != "O"}
+    numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
     place = table.columns.index(smiles_column)
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
@@ -199,6 +200,8 @@ def _cells(values: np.ndarray, errors: Sequence[str | None], digits: int) -> lis
     """Return cells, empty for rows that failed and for NaN; numbers with so many digits."""
     if values.dtype == object:
         cells = values.tolist()
+    elif values.dtype == bool:
+        cells = ["yes" if value else "no" for value in values.tolist()]
     else:
         cells = ["" if value != value else f"{value:.{digits}g}" for value in values.tolist()]
     return ["" if error is not None else cell for cell, error in zip(cells, errors, strict=True)]

@@ -29,7 +29,9 @@ from molsepnorm.molecules.encodings.encoding import (
 )
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.predict.domain import nearest_training
 from molsepnorm.predict.inference import Precision, infer, predict_with_signals
 from molsepnorm.tasks import Task
 
@@ -67,6 +69,10 @@ class Prepared:
     """For each SMILES the reason why it is invalid, or None."""
     groups: list[Group]
     """The valid ones, sorted by size."""
+    nearest: np.ndarray | None = None
+    """int64 [R]: index of the most similar training molecule; None if it is not wanted."""
+    similarity: np.ndarray | None = None
+    """float64 [R]: Tanimoto similarity to this molecule, NaN for invalid SMILES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +88,15 @@ class Outcome:
     """float32 [R, O]: standard deviation of the networks' predictions; None for one network."""
     distance: np.ndarray | None = None
     """float32 [R]: see `inference.Predicted`."""
+    nearest: np.ndarray | None = None
+    """int64 [R]: see `Prepared`."""
+    similarity: np.ndarray | None = None
+    """float64 [R]: see `Prepared`; NaN in rows that failed."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
 
-        `predict_rows` writes all of them. An interval or a domain flag is one more column here.
+        `predict_rows` writes all of them.
         """
         tables = task.tables(self.values)
         for number, (name, spread) in enumerate(self.spreads(task).items()):
@@ -147,13 +157,18 @@ class Prepare:
         device: the device of the network.
         smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
             featuriser chooses their order.
+        molecules: training molecules to compare with; None if that is not wanted.
 
     Raises:
         ConfigError: `smiles_order`, and the model standardises structures.
     """
 
     def __init__(
-        self, model: PropertyModel, device: torch.device, smiles_order: bool = False
+        self,
+        model: PropertyModel,
+        device: torch.device,
+        smiles_order: bool = False,
+        molecules: TrainingMolecules | None = None,
     ) -> None:
         if smiles_order and model.standardize != "none":
             raise ConfigError(
@@ -164,6 +179,7 @@ class Prepare:
         self._standardize = model.standardize
         self._inputs = model.inputs
         self._smiles_order = smiles_order
+        self._molecules = molecules
         self._spec = model.encoding
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
@@ -177,6 +193,9 @@ class Prepare:
             str(each) if isinstance(each, InvalidMolecule) else error
             for each, error in zip(made, wrong, strict=True)
         ]
+        nearest = similarity = None
+        if self._molecules is not None:
+            nearest, similarity = self._compare(smiles, errors)
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
         graphs = [made[row] for row in valid]
         groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
@@ -184,7 +203,23 @@ class Prepare:
             structures = self._structures([smiles[row] for row in valid])
             inputs = np.concatenate([columns[valid], structures], axis=1)
             groups = [(index, with_features(each, inputs[index])) for index, each in groups]
-        return Prepared(errors, [(valid[index], encoded) for index, encoded in groups])
+        groups = [(valid[index], encoded) for index, encoded in groups]
+        return Prepared(errors, groups, nearest, similarity)
+
+    def _compare(
+        self, smiles: Sequence[str], errors: list[str | None]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the most similar training molecules (R,) and the similarities (R,) of all rows
+        without an error; add the errors of those without a fingerprint."""
+        assert self._molecules is not None
+        nearest = np.zeros(len(smiles), dtype=np.int64)
+        similarity = np.full(len(smiles), np.nan)
+        rows = [row for row, error in enumerate(errors) if error is None]
+        found = nearest_training([smiles[row] for row in rows], self._molecules)
+        nearest[rows], similarity[rows] = found[:2]
+        for row, error in zip(rows, found[2], strict=True):
+            errors[row] = error
+        return nearest, similarity
 
     def _structures(self, smiles: Sequence[str]) -> np.ndarray:
         """Return the Morgan counts and descriptors that the model reads, float32 (n, w)."""
@@ -232,9 +267,14 @@ class Run:
         for row in failed:
             errors[row] = errors[row] or self._not_finite(finite[row])
         values[failed] = spread[failed] = distance[failed] = np.nan
+        similarity = prepared.similarity
+        if similarity is not None:
+            similarity = similarity.copy()
+            similarity[failed] = np.nan
         return Outcome(
             *(values, errors, spread if self.model.partners else None),
             distance if self.distances and self.model.compares else None,
+            *(prepared.nearest, similarity),
         )
 
     def _not_finite(self, finite: np.ndarray) -> str:

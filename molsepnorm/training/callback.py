@@ -52,6 +52,12 @@ class TrainingResult:
     metrics: dict[str, Any]
     """The content of `metrics.json`; empty if the run is not finished or not scored."""
 
+    def _repr_html_(self) -> str:
+        """Return the scores and the conclusion, for notebooks."""
+        from molsepnorm.training.notebook import result_html
+
+        return result_html(self)
+
 
 class Callback:
     """Receives the events of training; override the methods that you need.

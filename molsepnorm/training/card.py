@@ -15,17 +15,19 @@ from molsepnorm._version import __version__
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import README, PropertyModel
+from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["CONTENTS", "elements", "model_card", "revealed"]
+__all__ = ["CONTENTS", "elements", "model_card", "revealed", "without_structures"]
 
 CONTENTS = {
     "model/config.json": "targets, classes, inputs and network",
     "model/model.safetensors": "weights",
+    f"model/{TRAINING_FILE}": "structures, fingerprints and labels of the training molecules",
     f"model/{README}": "model card",
     "metrics.json": "scores; path of the model that training started from",
     "config.yaml": "settings, with the paths of the files",
@@ -40,6 +42,14 @@ CONTENTS = {
     "members/*": "the runs of an ensemble, each with the same files",
 }
 """Content of each file of a run folder, by the pattern of its name."""
+
+_STRUCTURES = (
+    f"{TRAINING_FILE} holds the SMILES, the fingerprints and the labels of all training molecules."
+)
+_NO_STRUCTURES = (
+    f"{TRAINING_FILE}, with the structures and labels of the training molecules, is not included, "
+    "so `predict --domain` cannot be used."
+)
 
 _MAX_TARGETS = 12
 """Maximum number of targets whose scores are listed one by one."""
@@ -104,6 +114,10 @@ def revealed(model: PropertyModel) -> Iterator[str]:
             "config.json holds the sizes of the errors of up to 1,000 validation molecules, for "
             "the intervals. They are sorted, so no error can be assigned to a molecule."
         )
+    if model.structures:
+        yield _STRUCTURES
+    elif model.domain is not None:
+        yield _NO_STRUCTURES
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
         kept = "its embedding"
@@ -127,6 +141,11 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         "Weights can also show indirectly whether a molecule was used in training. Do not share "
         "a model if its training structures must stay secret."
     )
+
+
+def without_structures(card: str) -> str:
+    """Return the card of a model whose training molecules are left out."""
+    return card.replace(_STRUCTURES, _NO_STRUCTURES)
 
 
 def elements(smiles: Iterable[str]) -> set[str]:
@@ -287,7 +306,30 @@ def _domain(dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
             "- Tanimoto similarity of a test molecule to the nearest training molecule: median "
             f"{similarity['median']:.2f}"
         )
+    if domain := metrics.get("domain"):
+        yield from _threshold(domain)
     yield "- Expect larger errors for other molecules."
+
+
+def _threshold(domain: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about the entry `domain` of `metrics.json`."""
+    yield (
+        f"- A molecule is in the domain (`predict --domain`) if its similarity to the nearest "
+        f"training molecule is {domain['threshold']:.2f} or more"
+    )
+    if domain["kind"] == "training":
+        yield (
+            "- Validation errors do not clearly depend on this similarity. 5 % of the training "
+            "molecules are less similar to the others than the threshold"
+        )
+    yield f"- Errors inside and outside the domain ({_cell(domain['error'])}):"
+    for split, name in (("val", "validation"), ("test", "test")):
+        parts = ((domain[side][split], side) for side in ("inside", "outside"))
+        texts = (
+            f"{_number(part['error']) or 'unknown'} for {part['molecules']:,} {side}"
+            for part, side in parts
+        )
+        yield f"  - {name}: {', '.join(texts)}"
 
 
 def _use(model: PropertyModel) -> Iterator[str]:
@@ -309,10 +351,14 @@ def _licence(config: TrainConfig) -> Iterator[str]:
 
 
 def _confidential() -> Iterator[str]:
-    yield "The model was trained in a run folder, whose other files hold more than the model does."
+    yield "The model was trained in a run folder, whose files hold more than the model needs."
     yield "`molsepnorm share RUN out.zip` leaves out those that hold structures, labels, paths or"
     yield "names of machines and users.\n"
-    rows = [[f"`{name}`", what] for name, what in CONTENTS.items() if name[:5] != "model"]
+    rows = [
+        [f"`{name}`", what]
+        for name, what in CONTENTS.items()
+        if name[:5] != "model" or TRAINING_FILE in name
+    ]
     yield from _table(["file of the run", "content"], rows)
 
 

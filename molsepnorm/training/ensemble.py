@@ -33,6 +33,7 @@ from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives.supervised import predicted_splits, score
@@ -243,6 +244,8 @@ def _finish(
     folds = list(zip(models, val, strict=True)) if _by_folds(config) else []
     joined, calibrated = calibrate(joined, dataset, graphs, found, folds)
     joined.to("cpu")
+    parts = [(split.splits["train"], split.splits["val"]) for split in splits]
+    joined, domain = fit_domain(joined, dataset, found, parts, config.run.training_structures)
     found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {
         **members[0],
@@ -256,6 +259,7 @@ def _finish(
         **found.scores,
         **about_split(config.data, splits),
         "calibration": calibrated,
+        "domain": domain,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}
     metrics |= run.earlier(metrics["epochs"])
@@ -269,7 +273,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
     The networks are copied, and those that are equal become one with the sum of their weights. All
     networks of the result standardise labels as the first model does; their predictions stay the
-    same up to rounding. The forests of blends are averaged too.
+    same up to rounding. The forests of blends are averaged too. The training molecules are those of
+    all models, with the highest threshold of their domains, unless a model lacks either.
 
     >>> from molsepnorm.nn import GraphormerConfig
     >>> from molsepnorm.tasks import Target
@@ -310,6 +315,9 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
             else:
                 networks.append(network)
                 shares.append(of_networks * share)
+    domains = [each.domain for each in models if each.domain is not None]
+    domain = max(domains, key=lambda each: each.threshold, default=None)
+    structures = tuple(part for each in models for part in each.structures)
     return replace(
         first,
         network=networks[0],
@@ -320,6 +328,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         forests=forests,
         forest_share=forest_share,
         calibration=(),
+        domain=domain if all(each.domain is not None for each in models) else None,
+        structures=structures if all(each.structures for each in models) else (),
     )
 
 

@@ -14,7 +14,7 @@
     ├── predictions_val.csv    the same for the validation molecules
     ├── predictions_train.csv  the same for the training molecules, unless there are many
     ├── log.txt                what training printed, if a command or `cli.log.RunLog` wrote it
-    ├── model/                 the best model by validation, and its card README.md
+    ├── model/                 the best model by validation, its card README.md, training molecules
     ├── checkpoints/           last.safetensors, from which `--resume` continues
     └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
 """

@@ -32,6 +32,7 @@ from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.finetuning import load_weights, network_alone, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
@@ -319,7 +320,9 @@ def _finish(
         best, results = baseline.blend(best, results, forest, dataset, callback)
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
     best.to("cpu")
-    if calibrated:
+    splits = [(dataset.splits["train"], dataset.splits["val"])]
+    best, domain = fit_domain(best, dataset, results, splits, config.run.training_structures)
+    if calibrated or domain:
         trainer.folder.keep(best)
     results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
@@ -338,6 +341,7 @@ def _finish(
         **about_split(config.data, [dataset]),
         **trainer.folder.earlier(progress.epoch),
         **({"calibration": calibrated} if calibrated else {}),
+        **({"domain": domain} if domain else {}),
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak

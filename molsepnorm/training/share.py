@@ -7,7 +7,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -19,7 +19,8 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.training.card import CONTENTS, revealed
+from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.training.card import CONTENTS, revealed, without_structures
 from molsepnorm.training.config import read_yaml
 from molsepnorm.training.folder import RunFolder
 
@@ -51,12 +52,18 @@ class Shared:
 
 
 def share(
-    run: Path | str, path: Path | str, *, models: bool = False, force: bool = False
+    run: Path | str,
+    path: Path | str,
+    *,
+    models: bool = False,
+    training_structures: bool = False,
+    force: bool = False,
 ) -> Shared:
     """Write the model, its card, the scores and the configuration of a finished run to a zip file.
 
-    Structures, labels, predictions, and names of machines, users and folders are left out. The
-    archive has one folder, which `predict` and `Predictor.from_pretrained` read.
+    Structures, labels, predictions, and names of machines, users and folders are left out; the
+    structures and labels of the training molecules can be included. The archive has one folder,
+    which `predict` and `Predictor.from_pretrained` read.
 
     The texts in the archive are searched for absolute paths, and for the SMILES of the run's files
     and of its table, if that still exists. Nothing is written if one is found.
@@ -65,10 +72,13 @@ def share(
         run: the run folder.
         path: the archive.
         models: include the model of each member of an ensemble.
+        training_structures: include the structures and labels of the training molecules, which
+            `predict --domain` needs.
         force: replace an existing archive.
 
     Raises:
-        ConfigError: the archive exists, or a file would reveal a structure or a path.
+        ConfigError: the archive exists, the model does not have the structures that should be
+            included, or a file would reveal a structure or a path.
         ModelError: the folder is not that of a finished run, or is damaged.
         StorageError: the archive cannot be written.
     """
@@ -84,11 +94,17 @@ def share(
     if models:
         numbers = sorted(int(each.name) for each in folder.members.glob("[0-9]*"))
         chosen += [f"members/{number}/{name}" for number in numbers for name in _MODEL]
-    files = {name: _content(folder.path / name) for name in chosen}
+    model = PropertyModel.from_pretrained(folder.path)
+    if training_structures:
+        model.training_molecules()  # raises an error if there are none
+        found = (f"{Path(name).parent.as_posix()}/{TRAINING_FILE}" for name in chosen)
+        chosen += [name for name in dict.fromkeys(found) if (folder.path / name).is_file()]
+    else:
+        model = replace(model, structures=())
+    files = {name: _content(folder.path / name, training_structures) for name in chosen}
     smiles = _smiles(folder)
     for name, content in files.items():
         _require_clean(name, content, smiles)
-    model = PropertyModel.from_pretrained(folder.path)
     with clear_errors(folder.path, "read"):
         present = sorted(
             each.relative_to(folder.path).as_posix()
@@ -119,8 +135,8 @@ def _what(name: str) -> str:
     return next(found, "not a file of molsepnorm")
 
 
-def _content(path: Path) -> bytes:
-    """Return the content of a file for the archive."""
+def _content(path: Path, training_structures: bool) -> bytes:
+    """Return the content of a file for the archive, with or without the training molecules."""
     if path.name == "config.yaml":
         return yaml.safe_dump(_without_paths(read_yaml(path)), sort_keys=False).encode()
     if path.name == "metrics.json":
@@ -129,7 +145,12 @@ def _content(path: Path) -> bytes:
         run = path.parent.parent
         raise ModelError(f"{run} has no model card: molsepnorm train --resume {run} writes it")
     with clear_errors(path, "read"):
-        return path.read_bytes()
+        content = path.read_bytes()
+    if path.name == README and not training_structures:
+        return without_structures(content.decode(errors="surrogateescape")).encode(
+            errors="surrogateescape"
+        )
+    return content
 
 
 def _without_paths(value: Any) -> Any:

@@ -20,6 +20,7 @@ from molsepnorm.training.share import share
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 FILES = ["model/config.json", "model/model.safetensors", "model/README.md", "metrics.json"]
 FILES.append("config.yaml")
+STRUCTURES = "model/training_molecules.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,52 @@ def test_settings_and_scores_are_complete_but_for_paths(workspace, tmp_path):
     assert shared["start"].pop("model") == "start"
     del own["start"]["model"]
     assert shared == own
-    assert found["good/model/README.md"] == (workspace / "run/model/README.md").read_bytes()
+    own = (workspace / "run/model/README.md").read_text().splitlines()
+    card = found["good/model/README.md"].decode().splitlines()
+    different = [pair for pair in zip(own, card, strict=True) if pair[0] != pair[1]]
+    assert len(different) == 1
+    assert "holds the SMILES, the fingerprints and the labels" in different[0][0]
+    assert "is not included, so `predict --domain` cannot be used" in different[0][1]
+
+
+def test_the_training_molecules_are_optional(workspace, ok, refused, tmp_path):
+    """By default they are left out, and the output, the card and predict say so."""
+    printed = ok("share", workspace / "run", tmp_path / "a.zip")
+    included, _, rest = printed.partition("Left out:")
+    assert STRUCTURES not in included and f"  {STRUCTURES} " in rest
+    assert "training_molecules.safetensors, with the structures and labels" in rest
+    assert "holds the SMILES" not in printed
+    printed = ok("share", workspace / "run", tmp_path / "b.zip", "--training-structures")
+    included, _, rest = printed.partition("Left out:")
+    assert STRUCTURES in included and f"  {STRUCTURES} " not in rest
+    assert "holds the SMILES, the fingerprints and the labels of all training molecules" in rest
+    assert "its other files none of " in rest
+    one, other = contents(tmp_path / "a.zip"), contents(tmp_path / "b.zip")
+    assert {*other} - {f"b/{name}" for name in FILES} == {f"b/{STRUCTURES}"}
+    assert other[f"b/{STRUCTURES}"] == (workspace / "run" / STRUCTURES).read_bytes()
+    assert other["b/model/README.md"] == (workspace / "run/model/README.md").read_bytes()
+    assert b"holds the SMILES" not in one["a/model/README.md"]
+    for name in ("a", "b"):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip") as file:
+            file.extractall(tmp_path)
+    found = ok("predict", "--model", tmp_path / "b", "--smiles", "CCO", "--domain")
+    assert "in_domain" in found
+    message = refused("predict", "--model", tmp_path / "a", "--smiles", "CCO", "--domain")
+    assert "does not have its training molecules" in message and "shared" in message
+
+
+def test_training_molecules_that_are_not_there_cannot_be_shared(copied, refused, tmp_path):
+    (copied / STRUCTURES).unlink()
+    given = ("share", copied, tmp_path / "a.zip", "--training-structures")
+    assert "does not have its training molecules" in refused(*given)
+    assert not (tmp_path / "a.zip").exists()
+
+
+def test_an_edited_card_in_another_encoding_is_shared(copied, ok, tmp_path):
+    with open(copied / "model" / "README.md", "ab") as file:
+        file.write(b"caf\xe9\n")
+    ok("share", copied, tmp_path / "a.zip")
+    assert contents(tmp_path / "a.zip")["a/model/README.md"].endswith(b"caf\xe9\n")
 
 
 def test_an_unpacked_archive_predicts_like_the_run(workspace, ok, tmp_path):
@@ -224,3 +270,10 @@ def test_the_models_of_an_ensemble_are_optional(ok, tiny, write_table, tmp_path)
     with zipfile.ZipFile(tmp_path / "b.zip") as file:
         file.extractall(tmp_path)
     ok("predict", "--model", tmp_path / "b" / "members" / "2", "--smiles", "CCO")
+    more = ("--models", "--training-structures")
+    ok("share", tmp_path / "run", tmp_path / "c.zip", *more)
+    added = [f"c/{start}{STRUCTURES}" for start in ("", "members/1/", "members/2/")]
+    assert {*contents(tmp_path / "c.zip")} - {each.replace("b/", "c/", 1) for each in models} == {
+        *(f"c/{name}" for name in FILES),
+        *added,
+    }

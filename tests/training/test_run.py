@@ -36,6 +36,7 @@ FILES = {
     "model/README.md",
     "model/config.json",
     "model/model.safetensors",
+    "model/training_molecules.safetensors",
     "checkpoints",
     "checkpoints/last.safetensors",
 }

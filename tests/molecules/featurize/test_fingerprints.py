@@ -13,7 +13,8 @@ from molsepnorm.molecules.featurize import fingerprints
 from molsepnorm.molecules.featurize.fingerprints import (
     BITS,
     morgan_matrix,
-    nearest_similarity,
+    nearest,
+    packed_morgan,
     tanimoto,
 )
 
@@ -40,18 +41,53 @@ def test_an_invalid_smiles_has_no_fingerprint():
         morgan_matrix(["CC", "C1CC"])
 
 
-@pytest.mark.parametrize("pairs", [1 << 20, 7, 1])
-def test_similarities_are_those_of_rdkit(monkeypatch, pairs):
-    """Also if not all pairs fit into one block."""
-    monkeypatch.setattr(fingerprints, "_PAIRS", pairs)
+TEXTS = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
+
+
+def rdkit_similarities(texts) -> np.ndarray:
+    """The similarity of each molecule to each, by RDKit."""
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    texts = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
     prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
-    expected = np.array(
-        [DataStructs.BulkTanimotoSimilarity(each, prints[2:]) for each in prints[:5]]
-    )
-    matrix = morgan_matrix(texts)
-    np.testing.assert_allclose(tanimoto(matrix[:5], matrix[2:]), expected)
-    nearest = nearest_similarity(matrix[:5], matrix[2:])
-    np.testing.assert_allclose(nearest, expected.max(axis=1))
-    assert nearest_similarity(matrix[:0], matrix).shape == (0,)
+    return np.array([DataStructs.BulkTanimotoSimilarity(each, prints) for each in prints])
+
+
+def test_similarities_are_those_of_rdkit():
+    matrix = morgan_matrix(TEXTS)
+    np.testing.assert_allclose(tanimoto(matrix, matrix), rdkit_similarities(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("queries", "others", "frequent"), [(256, 4096, 128), (2, 3, 1), (1, 1, 0)]
+)
+def test_the_nearest_molecule_is_that_of_rdkit(monkeypatch, queries, others, frequent):
+    """The first of equally similar ones; also if not all pairs fit into one block."""
+    for name, value in (("_QUERIES", queries), ("_OTHERS", others), ("_FREQUENT", frequent)):
+        monkeypatch.setattr(fingerprints, name, value)
+    expected, bits = rdkit_similarities(TEXTS), packed_morgan(TEXTS)
+    index, similarity = nearest(bits, bits[2:])
+    assert index.tolist() == expected[:, 2:].argmax(axis=1).tolist()
+    assert similarity.tolist() == expected[:, 2:].max(axis=1).tolist()
+    np.fill_diagonal(expected, -1)
+    index, similarity = nearest(bits, bits, itself=np.arange(len(TEXTS)))
+    assert index.tolist() == expected.argmax(axis=1).tolist()
+    assert similarity.tolist() == expected.max(axis=1).tolist()
+
+
+def test_nothing_is_near_without_molecules():
+    bits = packed_morgan(TEXTS)
+    assert [each.shape for each in nearest(bits[:0], bits)] == [(0,), (0,)]
+    assert nearest(bits, bits[:0])[1].tolist() == [-1] * len(TEXTS)
+    assert nearest(bits[:1], bits[:1], itself=np.array([0]))[1].tolist() == [-1]
+
+
+def test_random_fingerprints_are_compared_exactly():
+    """In float32, as in whole numbers; of dense fingerprints, too."""
+    rng = np.random.default_rng(0)
+    bits = np.packbits(rng.random((300, BITS)) < rng.random((300, 1)), axis=1)
+    index, similarity = nearest(bits[:40], bits[40:])
+    for row, one in enumerate(bits[:40]):
+        shares = [
+            np.unpackbits(one & other).sum(dtype=int) / np.unpackbits(one | other).sum(dtype=int)
+            for other in bits[40:]
+        ]
+        assert similarity[row] == max(shares) and index[row] == np.argmax(shares)

@@ -1,0 +1,130 @@
+"""`TrainingMolecules`: the molecules that a model was trained on, as a file of its folder.
+
+A Morgan fingerprint shows most of a structure: it is no protection for confidential molecules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from molsepnorm.errors import ModelError
+from molsepnorm.files.writing import clear_errors
+
+__all__ = ["TRAINING_FILE", "TrainingFile", "TrainingMolecules"]
+
+TRAINING_FILE = "training_molecules.safetensors"
+"""Name of the file in a model folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingMolecules:
+    """The n training molecules of a model with T targets."""
+
+    smiles: tuple[str, ...]
+    """The SMILES of the source."""
+    fingerprints: np.ndarray
+    """uint8 [n, 256], as those of `packed_morgan`."""
+    labels: np.ndarray
+    """float64 [n, T], in the unit of the table: NaN where a label is missing, the index of the
+    class for a multi-class target."""
+    bounds: np.ndarray
+    """int8 [n, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
+    where it equals the label."""
+
+    def __len__(self) -> int:
+        return len(self.smiles)
+
+    def read(self) -> TrainingMolecules:
+        """Return the molecules, like `TrainingFile.read`."""
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file, in the format of safetensors."""
+        from safetensors.numpy import save
+
+        texts = [text.encode() for text in self.smiles]
+        return save(
+            {
+                "smiles": np.frombuffer(b"".join(texts), dtype=np.uint8),
+                "smiles_ends": np.cumsum([0, *map(len, texts)], dtype=np.int64),
+                "fingerprints": np.ascontiguousarray(self.fingerprints),
+                "labels": np.ascontiguousarray(self.labels),
+                "bounds": np.ascontiguousarray(self.bounds),
+            }
+        )
+
+    @staticmethod
+    def from_bytes(content: bytes) -> TrainingMolecules:
+        """Return the molecules from the content of a file.
+
+        Raises:
+            ValueError: the content is damaged.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            found = load(content)
+            names = ("smiles", "smiles_ends", "fingerprints", "labels", "bounds")
+            text, ends, prints, labels, bounds = (found[name] for name in names)
+        except (SafetensorError, KeyError) as error:
+            raise ValueError(str(error)) from error
+        whole = text.tobytes()
+        smiles = tuple(whole[a:b].decode() for a, b in pairwise(ends.tolist()))
+        shapes = prints.ndim, labels.ndim, bounds.shape == labels.shape
+        if shapes != (2, 2, True) or not len(smiles) == len(prints) == len(labels):
+            raise ValueError("its arrays do not fit each other")
+        return TrainingMolecules(smiles, prints, labels, bounds)
+
+    @staticmethod
+    def joined(parts: Sequence[TrainingMolecules]) -> TrainingMolecules:
+        """Return the union of one or more parts; a molecule with the same SMILES and labels in
+        several parts occurs once."""
+        if len(parts) == 1:
+            return parts[0]
+        smiles = [text for part in parts for text in part.smiles]
+        prints, labels, bounds = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("fingerprints", "labels", "bounds")
+        )
+        first: dict[tuple[str, bytes, bytes], int] = {}
+        for row, text in enumerate(smiles):
+            first.setdefault((text, labels[row].tobytes(), bounds[row].tobytes()), row)
+        rows = np.array([*first.values()], dtype=np.int64)
+        return TrainingMolecules(
+            tuple(smiles[row] for row in rows), prints[rows], labels[rows], bounds[rows]
+        )
+
+
+@dataclass(frozen=True)
+class TrainingFile:
+    """A file of training molecules, which is read when it is needed."""
+
+    path: Path
+    digest: str | None
+    """SHA-256 of the file; None if it is not compared."""
+
+    def read(self) -> TrainingMolecules:
+        """Return the molecules.
+
+        Raises:
+            ModelError: the file is damaged or belongs to another model.
+            StorageError: the file cannot be read.
+        """
+        with clear_errors(self.path, "read"):
+            content = self.path.read_bytes()
+        try:
+            if self.digest not in (None, hashlib.sha256(content).hexdigest()):
+                raise ValueError("it does not match its digest in config.json")
+            return TrainingMolecules.from_bytes(content)
+        except ValueError as error:
+            raise ModelError(
+                f"{self.path} is damaged or belongs to another model ({error}): copy the folder "
+                "from its source again, or delete this file to use the model without it"
+            ) from error

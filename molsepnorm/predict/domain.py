@@ -1,0 +1,103 @@
+"""Whether a molecule is like the training molecules: `require_domain` and `domain_columns`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.training_molecules import TrainingMolecules
+
+if TYPE_CHECKING:
+    from molsepnorm.predict.work import Outcome
+
+__all__ = ["domain_columns", "nearest_training", "require_domain"]
+
+_SIGNS = {1: ">", -1: "<"}
+
+
+def require_domain(model: PropertyModel) -> TrainingMolecules:
+    """Return the training molecules of a model that has them and the threshold of its domain.
+
+    Raises:
+        ConfigError: the model lacks either, or was pre-trained without targets.
+        ModelError: the file of the training molecules is damaged.
+    """
+    model.require_targets()
+    molecules = model.training_molecules()
+    if model.domain is None:
+        raise ConfigError(
+            "this model has its training molecules, but no threshold of similarity: not all models "
+            "that it was joined from have one. Leave the domain out"
+        )
+    return molecules
+
+
+def nearest_training(
+    smiles: Sequence[str], molecules: TrainingMolecules
+) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
+    """Return the index of the most similar training molecule of each molecule, int64 [n], the
+    similarity, float64 [n], and the reason if a SMILES has no fingerprint, or None.
+
+    A molecule without a fingerprint has the index 0 and the similarity NaN.
+    """
+    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+
+    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
+    errors: list[str | None] = [None] * len(smiles)
+    bits, rows = [], []
+    for row, text in enumerate(smiles):
+        try:
+            bits.append(packed_morgan([text]))
+            rows.append(row)
+        except InvalidMolecule as error:
+            errors[row] = f"it cannot be compared with the training molecules: {error}"
+    if rows:
+        index[rows], similarity[rows] = nearest(np.concatenate(bits), molecules.fingerprints)
+    return index, similarity, errors
+
+
+def domain_columns(
+    model: PropertyModel, molecules: TrainingMolecules, outcome: Outcome
+) -> dict[str, np.ndarray]:
+    """Return the columns of the applicability domain by name.
+
+    `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
+    most similar training molecule, `in_domain` says whether it is the threshold of the model or
+    more, and `nearest_smiles` is that molecule. <target>_nearest is its label in the unit of the
+    table: a number or a class. If some labels of a target are bounds, its labels are texts such as
+    ">10".
+
+    Args:
+        model: a model with a domain.
+        molecules: its training molecules.
+        outcome: its predictions, with their similarities.
+    """
+    assert model.domain is not None
+    assert outcome.similarity is not None and outcome.nearest is not None
+    similarity, rows = outcome.similarity, outcome.nearest
+    missing = np.isnan(similarity)
+    smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
+    smiles[missing] = ""
+    columns = {
+        "similarity": similarity,
+        "in_domain": similarity >= model.domain.threshold,
+        "nearest_smiles": smiles,
+    }
+    for i, target in enumerate(model.task.targets):
+        labels, bounds = molecules.labels[rows, i], molecules.bounds[rows, i]
+        labels[missing] = np.nan
+        if target.kind == "multiclass":
+            names = np.array([*target.classes, ""], dtype=object)
+            labels = names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
+        elif molecules.bounds[:, i].any():
+            texts = [
+                "" if np.isnan(label) else f"{_SIGNS.get(sign, '')}{label:.9g}"
+                for label, sign in zip(labels, bounds.tolist(), strict=True)
+            ]
+            labels = np.array(texts, dtype=object)
+        columns[f"{target.name}_nearest"] = labels
+    return columns

@@ -1,0 +1,49 @@
+"""Predictions as HTML, for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from molsepnorm.predict.predictor import Prediction
+
+__all__ = ["prediction_html", "table_html"]
+
+_SIZE = 220, 160  # pixels of a molecule
+
+
+def table_html(rows: Iterable[tuple[object, ...]], heading: tuple[str, ...] = ()) -> str:
+    """Return an HTML table; all texts are escaped, and numbers have four significant digits."""
+
+    def line(cells: tuple[object, ...], tag: str) -> str:
+        inner = (f"<{tag} style='text-align:left'>{escape(_text(each))}</{tag}>" for each in cells)
+        return f"<tr>{''.join(inner)}</tr>"
+
+    body = "".join(line(cells, "td") for cells in rows)
+    return f"<table>{line(heading, 'th') if heading else ''}{body}</table>"
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """Return a drawing of the molecule and a table of its predictions, or the error."""
+    from molsepnorm.molecules.drawing import draw_structure
+
+    rows: list[tuple[object, ...]] = [("SMILES", prediction.smiles)]
+    if prediction.error is not None:
+        return table_html([*rows, ("error", prediction.error)])
+    rows += (prediction.values or {}).items()
+    for target, shares in prediction.probabilities.items():
+        rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
+    rows += ((f"{name}_spread", each) for name, each in prediction.spread.items())
+    rows += prediction.uncertainty.items()
+    rows += prediction.domain.items()
+    return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table_html(rows)}</div>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)

@@ -1,0 +1,196 @@
+"""`fit_domain`: how the errors of a trained model depend on the similarity to its training
+molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.training_molecules import TrainingMolecules
+from molsepnorm.tasks import Task
+from molsepnorm.tasks.domain import Domain
+from molsepnorm.tasks.transforms import Transform
+from molsepnorm.training.objectives import Results
+
+__all__ = ["fit_domain"]
+
+_MAX_COMPARED = 2000
+"""Maximum number of molecules of a split that are compared with the training molecules."""
+_MAX_TRAIN = 1_000_000
+"""Maximum number of training molecules; their fingerprints take 256 MB."""
+_BINS = 10
+_TINY = 1e-7  # the smallest probability that has a logarithm
+_DIGITS = 9  # which identify every float32
+
+_Rows = np.ndarray  # int64, indices of molecules in the store
+
+
+def fit_domain(
+    model: PropertyModel,
+    dataset: Dataset,
+    results: Results,
+    parts: Sequence[tuple[_Rows, _Rows]],
+    keep_structures: bool,
+) -> tuple[PropertyModel, dict[str, Any]]:
+    """Return the model with the threshold of its domain, and the entry `domain` of `metrics.json`.
+
+    The threshold is fitted to the validation molecules, see `Domain.fit`. The error of a molecule
+    is the absolute error on the learned scale, or the log loss of its class. For several targets it
+    is the mean over the labelled ones, each divided by its mean over the validation molecules. At
+    most 2,000 molecules of a split are compared, drawn at random.
+
+    Args:
+        model: the trained model.
+        dataset: its data.
+        results: its predictions.
+        parts: training and validation molecules; for an ensemble by folds, those of each fold.
+        keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
+
+    Returns:
+        The model, and the entry; it is empty without targets, without SMILES, or for more than
+        1,000,000 training molecules. `inside` and `outside` hold the number of molecules and the
+        mean error on either side of the `threshold` by split, and `bins` the same by similarity.
+    """
+    train = np.unique(np.concatenate([rows for rows, _ in parts]))
+    scored = {"val", "test"} <= {*results.predictions}
+    if not scored or dataset.smiles is None or not 2 <= len(train) <= _MAX_TRAIN:
+        return model, {}
+    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+
+    def bits_of(rows: _Rows) -> np.ndarray:  # uint8 (n, 256)
+        assert dataset.smiles is not None
+        return packed_morgan(dataset.smiles[row] for row in dataset.store.rows[rows])
+
+    rng = np.random.default_rng(0)
+    errors = _errors(model.task, dataset, results)
+    similarity: dict[str, np.ndarray] = {}
+    try:
+        bits = bits_of(train)
+        for split, among in (("val", parts), ("test", [(train, results.graphs["test"])])):
+            known = np.concatenate([rows for _, rows in among])
+            chosen = _drawn(np.flatnonzero(np.isfinite(errors[split])), rng)
+            found = np.full(len(known), np.nan)
+            start = 0
+            for seen, rows in among:
+                own = chosen[(chosen >= start) & (chosen < start + len(rows))]
+                places = np.searchsorted(train, seen)
+                found[own] = nearest(bits_of(known[own]), bits[places])[1]
+                start += len(rows)
+            errors[split], similarity[split] = errors[split][chosen], found[chosen]
+        sample = _drawn(np.arange(len(train)), rng)
+        within = nearest(bits[sample], bits, itself=sample)[1]
+    except InvalidMolecule:  # the text of another package's featuriser
+        return model, {}
+    domain, p_value = Domain.fit(similarity["val"], errors["val"], within)
+    structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
+    model = replace(model, domain=domain, structures=tuple(structures))
+    is_inside = {split: each >= domain.threshold for split, each in similarity.items()}
+    return model, {
+        "threshold": domain.threshold,
+        "kind": domain.kind,
+        "p_value": p_value,
+        "error": _meaning(model.task),
+        "training_molecules": len(train),
+        "structures_kept": keep_structures,
+        **{
+            side: {
+                split: _about(errors[split][is_inside[split] == (side == "inside")])
+                for split in similarity
+            }
+            for side in ("inside", "outside")
+        },
+        "bins": {split: _bins(similarity[split], errors[split]) for split in similarity},
+    }
+
+
+def _errors(task: Task, dataset: Dataset, results: Results) -> dict[str, np.ndarray]:
+    """Return the error of each validation and test molecule, [n] by split; NaN without a label."""
+    by_target: dict[str, np.ndarray] = {}
+    for split in ("val", "test"):
+        labels = dataset.exact_labels[results.graphs[split]].astype(np.float64)
+        found = np.full(labels.shape, np.nan)
+        for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
+            values = results.predictions[split][:, columns].astype(np.float64)
+            rows = np.flatnonzero(~np.isnan(labels[:, i]))
+            own = labels[rows, i]
+            if target.kind == "regression":
+                found[rows, i] = np.abs(values[rows, 0] - own)
+                continue
+            if values.shape[1] == 1:
+                values = np.concatenate([1 - values, values], axis=1)
+            found[rows, i] = -np.log(values[rows, own.astype(int)].clip(_TINY))
+        by_target[split] = found
+    if len(task.targets) > 1:
+        scale = np.array([_mean(column) or 1.0 for column in by_target["val"].T])
+        by_target = {split: found / scale for split, found in by_target.items()}
+    return {split: np.array([*map(_mean, found)]) for split, found in by_target.items()}
+
+
+def _mean(values: np.ndarray) -> float:
+    """Return the mean of the finite values; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else np.nan
+
+
+def _meaning(task: Task) -> str:
+    """Return what an error is."""
+    if len(task.targets) > 1:
+        return "mean error of the targets, each relative to its mean over the validation molecules"
+    (target,) = task.targets
+    kind = "absolute error" if target.kind == "regression" else "log loss"
+    return f"{kind} of {target.learned_name}"
+
+
+def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the rows, or a sorted random sample if they are many."""
+    if len(rows) <= _MAX_COMPARED:
+        return rows
+    return np.sort(rng.choice(rows, _MAX_COMPARED, replace=False))
+
+
+def _about(errors: np.ndarray) -> dict[str, Any]:
+    return {"molecules": len(errors), "error": float(errors.mean()) if len(errors) else None}
+
+
+def _bins(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
+    """Return number and mean error of the molecules by similarity, without empty bins."""
+    numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)  # 1 is in the last bin
+    return [
+        {"low": each / _BINS, "high": (each + 1) / _BINS, **_about(errors[numbers == each])}
+        for each in np.unique(numbers).tolist()
+    ]
+
+
+def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> TrainingMolecules:
+    """Return training molecules with their labels in the unit of the table."""
+    smiles = dataset.written or dataset.smiles
+    assert smiles is not None
+    learned = dataset.labels[rows]
+    bounds = np.zeros(learned.shape, np.int8) if dataset.bounds is None else dataset.bounds[rows]
+    labels, bounds = learned.astype(np.float64), bounds.copy()
+    for i, target in enumerate(task.targets):
+        if (transform := target.transformation) is None:
+            # the shortest decimal number that is the same float32
+            labels[:, i] = [float(str(value)) for value in learned[:, i]]
+        else:
+            labels[:, i] = _in_unit(learned[:, i], transform)
+            bounds[:, i] *= transform.sign
+    texts = tuple(str(smiles[row]) for row in dataset.store.rows[rows])
+    return TrainingMolecules(texts, bits, labels, bounds)
+
+
+def _in_unit(learned: np.ndarray, transform: Transform) -> np.ndarray:  # float64 (n,)
+    """Return the numbers with the fewest digits whose transforms are these float32 labels (n,)."""
+    exact = transform.inverse(learned.astype(np.float64))
+    found = exact.copy()
+    for digits in range(_DIGITS, 0, -1):
+        rounded = np.array([float(f"{value:.{digits}g}") for value in exact])
+        same = transform.forward(rounded).astype(np.float32) == learned
+        found[same] = rounded[same]
+    return found

@@ -1,0 +1,50 @@
+"""Results of training as HTML, for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from molsepnorm.predict.notebook import table_html
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.conclusion import conclusion
+
+if TYPE_CHECKING:
+    from molsepnorm.training.callback import TrainingResult
+
+__all__ = ["result_html"]
+
+_MAX_ROWS = 30
+
+
+def result_html(result: TrainingResult) -> str:
+    """Return the folder, the scores and the conclusion of a run."""
+    where = "in memory" if result.folder is None else str(result.folder)
+    state = "finished" if result.finished else "not finished"
+    head = f"<p>Run <code>{escape(where)}</code>, {state}</p>"
+    metrics = result.metrics
+    if not metrics:
+        return f"<div>{head}</div>"
+    names = [*metrics["test"]]
+    columns = {"validation": metrics["val"], "test": metrics["test"]}
+    if "test_constant" in metrics:
+        columns["trivial baseline, test"] = metrics["test_constant"]
+    if "baseline" in metrics:
+        columns["random forest, test"] = metrics["baseline"]["test"]
+    rows = [
+        (_label(name), *(column.get(name) for column in columns.values()))
+        for name in names[:_MAX_ROWS]
+    ]
+    more = f"<p>{len(names) - _MAX_ROWS:,} more in metrics.json</p>" * (len(names) > _MAX_ROWS)
+    sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
+    return (
+        f"<div>{head}{table_html(rows, ('metric', *columns))}{more}"
+        f"{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
+    )
+
+
+def _label(name: str) -> str:
+    """Return the name of a score for people, such as "RMSE of logS"."""
+    metric, _, target = name.partition("/")
+    label = METRICS[metric].label if metric in METRICS else metric
+    return f"{label} of {target}" if target else label

@@ -1,0 +1,80 @@
+"""The file of the training molecules: written, read, joined, and damaged."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.molecules.training_molecules import TrainingFile, TrainingMolecules
+
+
+def molecules(*smiles: str, seed: int = 0) -> TrainingMolecules:
+    rng = np.random.default_rng(seed)
+    count = len(smiles)
+    labels = rng.normal(size=(count, 2))
+    labels[0, 1] = np.nan
+    return TrainingMolecules(
+        smiles,
+        rng.integers(0, 256, (count, 256), dtype=np.uint8),
+        labels,
+        rng.integers(-1, 2, (count, 2)).astype(np.int8),
+    )
+
+
+def same(one: TrainingMolecules, other: TrainingMolecules) -> bool:
+    return one.smiles == other.smiles and all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        and getattr(one, name).dtype == getattr(other, name).dtype
+        for name in ("fingerprints", "labels", "bounds")
+    )
+
+
+@pytest.mark.parametrize("smiles", [("CCO", "C µ", "", "c1ccccc1"), ("C",)])
+def test_what_is_written_is_read(tmp_path, smiles):
+    """Of texts in any characters."""
+    own = molecules(*smiles)
+    (tmp_path / "file").write_bytes(own.to_bytes())
+    digest = hashlib.sha256(own.to_bytes()).hexdigest()
+    assert same(TrainingFile(tmp_path / "file", digest).read(), own)
+    assert same(TrainingFile(tmp_path / "file", None).read(), own)
+
+
+def test_a_changed_byte_is_noticed(tmp_path):
+    content = bytearray(molecules("CCO", "CCN").to_bytes())
+    digest = hashlib.sha256(content).hexdigest()
+    content[-1] ^= 1
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ModelError, match=r"file is damaged or belongs to another model \(it does"):
+        TrainingFile(tmp_path / "file", digest).read()
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", molecules("CCO").to_bytes()[:-5]])
+def test_an_incomplete_file_without_a_digest_is_refused(tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ModelError, match="is damaged"):
+        TrainingFile(tmp_path / "file", None).read()
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    own = molecules("CCO", "CCN")
+    other = TrainingMolecules(own.smiles, own.fingerprints[:1], own.labels, own.bounds)
+    with pytest.raises(ValueError, match="its arrays do not fit each other"):
+        TrainingMolecules.from_bytes(other.to_bytes())
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(StorageError, match="cannot read"):
+        TrainingFile(tmp_path / "file", None).read()
+
+
+def test_the_union_has_equal_molecules_once():
+    one, other = molecules("CCO", "CCN"), molecules("CCC", "CCO", seed=1)
+    assert TrainingMolecules.joined([one]) is one
+    assert same(TrainingMolecules.joined([one, one]), one)
+    both = TrainingMolecules.joined([one, other])
+    assert both.smiles == ("CCO", "CCN", "CCC", "CCO")  # with other labels
+    assert (both.fingerprints[2:] == other.fingerprints).all()
+    np.testing.assert_array_equal(both.labels[2:], other.labels)

@@ -1,0 +1,264 @@
+"""Predictions with their most similar training molecule."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.fingerprints import packed_morgan
+from molsepnorm.molecules.training_molecules import TRAINING_FILE, TrainingMolecules
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import domain as module
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.domain import Domain
+
+KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
+TARGETS = (
+    Target("y", "regression"),
+    Target("z", "binary"),
+    Target("k", "multiclass", classes=("low", "high", "none")),
+)
+LABELS = [[1.25, 0, 2], [np.nan, 1, 0], [-3, np.nan, np.nan], [7.5, 0, 1]]
+QUERIES = ["CCCO", "C1CC", "Oc1ccccc1", "CC(=O)Nc1ccccc1", "CCCCCCC", "FC1CC1"]
+
+
+@pytest.fixture(scope="module")
+def model() -> PropertyModel:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = GraphormerConfig(
+            layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=5
+        )
+        network = Graphormer(config)
+    molecules = TrainingMolecules(
+        KNOWN, packed_morgan(KNOWN), np.array(LABELS), np.zeros((4, 3), np.int8)
+    )
+    domain = Domain(0.5, "errors")
+    return PropertyModel(
+        *(network, "zinc", Task(TARGETS, "loss")), domain=domain, structures=(molecules,)
+    )
+
+
+def table(predictor, smiles, path, **options) -> pd.DataFrame:
+    columns = {"smiles": smiles}
+    options = {"smiles_column": "smiles", "source": "x", **options}
+    predict_rows(predictor, [columns], path, **options)
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path):
+    """By RDKit, one pair after the other; the labels are those of the table."""
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+
+    def fingerprint(text):
+        return generator.GetFingerprint(Chem.MolFromSmiles(text))
+
+    found = table(Predictor(model, domain=True), QUERIES, tmp_path / "out.csv")
+    added = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "z_nearest", "k_nearest"]
+    assert [*found.columns][-7:] == [*added, "error"]
+    for row, text in enumerate(QUERIES):
+        cells = [found[name][row] for name in added]
+        if text == "C1CC":
+            assert cells == [""] * 6 and "unclosed ring" in found["error"][row]
+            continue
+        each = [
+            DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN
+        ]
+        nearest = int(np.argmax(each))
+        y, z, k = LABELS[nearest]
+        assert cells == [
+            f"{each[nearest]:.6g}",
+            "yes" if each[nearest] >= 0.5 else "no",
+            KNOWN[nearest],
+            "" if np.isnan(y) else f"{y:g}",
+            "" if np.isnan(z) else f"{z:g}",
+            "" if np.isnan(k) else ("low", "high", "none")[int(k)],
+        ]
+    assert {*found["in_domain"]} == {"yes", "no", ""}
+
+
+def test_the_threshold_itself_is_inside(model):
+    """The similarity of hexane and heptane, exactly."""
+    (found,) = Predictor(model, domain=True).predict(["CCCCCCC"])
+    threshold = found.domain["similarity"]
+    for value, inside in ((threshold, True), (np.nextafter(threshold, 1), False)):
+        other = replace(model, domain=Domain(value, "errors"))
+        (found,) = Predictor(other, domain=True).predict(["CCCCCCC"])
+        assert found.domain["in_domain"] is inside
+
+
+def test_predictions_carry_the_same(model):
+    plain, near = Predictor(model), Predictor(model, domain=True)
+    one, other = plain.predict(QUERIES), near.predict(QUERIES)
+    assert [each.values for each in one] == [each.values for each in other]
+    assert not any(each.domain for each in one) and other[1].domain == {}
+    assert other[2].domain == {
+        "similarity": 1.0,
+        "in_domain": True,
+        "nearest_smiles": "c1ccccc1O",
+        "y_nearest": None,
+        "z_nearest": 1.0,
+        "k_nearest": "low",
+    }
+    assert [*near.columns][-6:] == [*other[2].domain] and "similarity" not in plain.columns
+
+
+def test_several_processes_and_pieces_give_the_same(model, tmp_path):
+    """Also from a stream of single rows."""
+    smiles = [f"{'C' * (n % 30 + 1)}{end}" for n in range(200) for end in ("O", "N")]
+    alone = table(Predictor(model, domain=True), smiles, tmp_path / "one.csv")
+    several = table(Predictor(model, processes=2, domain=True), smiles, tmp_path / "two.csv")
+    names = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "error"]
+    pd.testing.assert_frame_equal(alone[names], several[names])
+    single = [each for text in smiles[:40] for each in Predictor(model, domain=True).stream([text])]
+    assert [each.domain["nearest_smiles"] for each in single] == [*alone["nearest_smiles"][:40]]
+    assert pickle.loads(pickle.dumps(model.structures[0])).smiles == KNOWN  # spawned processes
+
+
+@pytest.mark.parametrize("end", ["csv", "tsv.gz", "parquet", "xlsx", "sdf"])
+def test_every_format_has_the_columns(model, tmp_path, end):
+    path = tmp_path / f"out.{end}"
+    predict_rows(
+        *(Predictor(model, domain=True), [{"smiles": QUERIES}], path),
+        smiles_column="smiles",
+        source="x",
+    )
+    if end == "sdf":
+        text = path.read_text()
+        assert text.count(">  <in_domain>\nyes\n") + text.count(">  <in_domain>\nno\n") == 5
+        return
+    if end == "parquet":
+        found = pd.read_parquet(path)
+        assert found["similarity"].dtype == np.float64 and found["similarity"][2] == 1.0
+        assert np.isnan(found["y_nearest"][2]) and found["y_nearest"].dtype == np.float64
+    elif end == "xlsx":
+        found = pd.read_excel(path)
+    else:
+        found = pd.read_csv(path, sep="\t" if "tsv" in end else ",")
+    assert found["in_domain"][2] == "yes" and found["nearest_smiles"][2] == "c1ccccc1O"
+
+
+def test_labels_that_are_bounds_are_written_as_bounds(model):
+    (molecules,) = model.structures
+    bounds = np.zeros((4, 3), np.int8)
+    bounds[0, 0], bounds[3, 0] = 1, -1
+    other = replace(model, structures=(replace(molecules, bounds=bounds),))
+    predictor = Predictor(other, domain=True)
+    found = [each.domain["y_nearest"] for each in predictor.predict(KNOWN)]
+    assert found == [">1.25", None, "-3", "<7.5"]
+    assert predictor.columns["y_nearest"].kind == "O"
+
+
+def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):
+    from molsepnorm.errors import InvalidMolecule
+    from molsepnorm.molecules.featurize import fingerprints
+
+    real = fingerprints.packed_morgan
+
+    def refuse(smiles):
+        if "CCCO" in smiles:
+            raise InvalidMolecule("odd ring")
+        return real(smiles)
+
+    monkeypatch.setattr(fingerprints, "packed_morgan", refuse)
+    found = Predictor(model, domain=True).predict(QUERIES)
+    assert found[0].error == "it cannot be compared with the training molecules: odd ring"
+    assert found[0].domain == {} and found[2].domain["similarity"] == 1
+
+
+def test_a_molecule_with_a_damaged_prediction_has_no_similarity(model, tmp_path):
+    with torch.random.fork_rng():
+        network = Graphormer(model.network.config)
+    network.load_state_dict(model.network.state_dict())
+    with torch.no_grad():
+        next(iter(network.parameters())).fill_(torch.nan)
+    broken = Predictor(replace(model, network=network), domain=True)
+    (found,) = broken.predict(["CCO"])
+    assert "not a finite number" in found.error and found.domain == {}
+    frame = broken.to_frame(["CCO"])
+    assert frame[["similarity", "in_domain", "nearest_smiles"]].isna().all(axis=None)
+
+
+def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    path = tmp_path / TRAINING_FILE
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    Predictor.from_pretrained(tmp_path).predict(["CCO"])
+    with pytest.raises(ModelError, match="does not match its digest"):
+        Predictor.from_pretrained(tmp_path, domain=True)
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"\(--no-training-structures\) or shared"):
+        Predictor.from_pretrained(tmp_path, domain=True)
+
+
+def test_a_saved_model_has_its_domain_again(model, tmp_path):
+    """Also if it is saved where its file lies, which is then replaced."""
+    model.save_pretrained(tmp_path / "one")
+    read = PropertyModel.from_pretrained(tmp_path / "one")
+    assert read.domain == model.domain
+    read.save_pretrained(tmp_path / "one")
+    again = PropertyModel.from_pretrained(tmp_path / "one").training_molecules()
+    assert again.smiles == KNOWN
+    np.testing.assert_array_equal(again.labels, LABELS)
+    about = json.loads((tmp_path / "one" / "config.json").read_text())
+    content = (tmp_path / "one" / TRAINING_FILE).read_bytes()
+    assert about["sha256"][TRAINING_FILE] == hashlib.sha256(content).hexdigest()
+
+
+def test_models_without_a_domain_say_so(model):
+    old = replace(model, domain=None, structures=())
+    with pytest.raises(ConfigError, match="converted or written by an earlier version"):
+        Predictor(old, domain=True)
+    with pytest.raises(ConfigError, match="but no threshold of similarity"):
+        Predictor(replace(model, domain=None), domain=True)
+    (molecules,) = model.structures
+    narrow = replace(molecules, labels=molecules.labels[:, :2], bounds=molecules.bounds[:, :2])
+    with pytest.raises(ModelError, match="has labels of 2 targets, and the model has 3"):
+        Predictor(replace(model, structures=(narrow,)), domain=True)
+    unlabelled = replace(model, task=Task((), "loss"))
+    with pytest.raises(ConfigError, match="pre-trained without targets"):
+        module.require_domain(unlabelled)
+
+
+@pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, {"threshold": 0.5}, 7])
+def test_a_damaged_entry_is_refused(model, tmp_path, entry):
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    about = json.loads(path.read_text())
+    del about["sha256"]
+    path.write_text(json.dumps(about | {"domain": entry}))
+    with pytest.raises(ModelError, match="config.json does not describe a model"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_a_table_with_a_column_of_that_name_is_refused(model, tmp_path):
+    chunk = {"smiles": ["CCO"], "similarity": ["1"]}
+    options = {"smiles_column": "smiles", "source": "x"}
+    with pytest.raises(ConfigError, match="x has a column 'similarity' already"):
+        predict_rows(Predictor(model, domain=True), [chunk], tmp_path / "out.csv", **options)
+    predict_rows(Predictor(model), [chunk], tmp_path / "out.csv", **options)
+    with open(tmp_path / "out.csv", newline="") as file:
+        assert next(csv.DictReader(file))["similarity"] == "1"
+
+
+def test_embeddings_are_not_compared(model, monkeypatch):
+    monkeypatch.setattr("molsepnorm.predict.work.nearest_training", None)
+    assert Predictor(model, domain=True).embed(["CCO"]).molecules.shape == (1, 16)

@@ -1,0 +1,248 @@
+"""A trained model knows which molecules are like its training molecules."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.predict import Predictor
+from molsepnorm.tasks import Target
+from molsepnorm.training import domain as module
+from molsepnorm.training import join, train
+
+SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
+_MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+
+
+def similarities(smiles, others) -> np.ndarray:
+    """The similarity of each molecule to the most similar other one, by RDKit."""
+    one, other = (
+        [_MORGAN.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
+        for texts in (smiles, others)
+    )
+    return np.array([max(DataStructs.BulkTanimotoSimilarity(each, other)) for each in one])
+
+
+@pytest.fixture
+def run(configure, tmp_path):
+    train(configure(SETTINGS), tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def rows_in(table, split_rows):
+    """`rows_in(run, "val")`: the rows of the table in a split."""
+    with open(table, newline="") as file:
+        rows = list(csv.DictReader(file))
+    return lambda run, split: [rows[line] for line in split_rows(run)[split]]
+
+
+def test_the_model_folder_holds_the_training_molecules(run, rows_in):
+    """With their labels, in the order of the split."""
+    model = PropertyModel.from_pretrained(run)
+    molecules, rows = model.training_molecules(), rows_in(run, "train")
+    by_smiles = {row["smiles"]: row for row in rows}
+    assert sorted(molecules.smiles) == sorted(by_smiles) and len(rows) == len(molecules)
+    for text, labels in zip(molecules.smiles, molecules.labels, strict=True):
+        expected = [float(by_smiles[text][name] or "nan") for name in ("y", "active")]
+        np.testing.assert_array_equal(labels, expected)
+    assert not molecules.bounds.any()
+    found = Predictor(model, domain=True).predict([row["smiles"] for row in rows])
+    assert {each.domain["similarity"] for each in found} == {1.0}
+
+
+def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
+    """Errors, bins, and the molecules inside and outside, from the files of the run."""
+    metrics = json.loads((run / "metrics.json").read_text())["domain"]
+    threshold = metrics["threshold"]
+    train_smiles = [row["smiles"] for row in rows_in(run, "train")]
+    scale = None
+    for split in ("val", "test"):
+        rows = rows_of(run / f"predictions_{split}.csv")
+        errors = []
+        for row in rows:
+            number = abs(float(row["y"]) - float(row["y_pred"])) if row["y"] else np.nan
+            share = float(row["active_pred"])
+            label = float(row["active"]) if row["active"] else np.nan
+            loss = -np.log(share if label else 1 - share) if label == label else np.nan
+            errors.append((number, loss))
+        scale = np.nanmean(errors, axis=0) if scale is None else scale
+        errors = np.nanmean(np.array(errors) / scale, axis=1)
+        similarity = similarities([row["smiles"] for row in rows], train_smiles)
+        for side, rows_of_side in (
+            ("inside", similarity >= threshold),
+            ("outside", similarity < threshold),
+        ):
+            entry = metrics[side][split]
+            assert entry["molecules"] == rows_of_side.sum()
+            if entry["molecules"]:
+                assert entry["error"] == pytest.approx(errors[rows_of_side].mean(), rel=1e-4)
+        total = 0
+        for each in metrics["bins"][split]:
+            assert each["high"] == pytest.approx(each["low"] + 0.1)
+            inside = (similarity >= each["low"] - 1e-9) & (similarity < each["high"] - 1e-9)
+            inside |= (similarity == 1) & (each["high"] == 1)
+            assert each["molecules"] == inside.sum() > 0
+            assert each["error"] == pytest.approx(errors[inside].mean(), rel=1e-4)
+            total += each["molecules"]
+        assert total == len(rows)
+    assert metrics["training_molecules"] == len(train_smiles)
+
+
+def test_few_validation_molecules_give_a_threshold_of_the_training_molecules(run, rows_in):
+    """12 validation molecules are too few. Each training molecule is compared with the others."""
+    model = PropertyModel.from_pretrained(run)
+    smiles = [row["smiles"] for row in rows_in(run, "train")]
+    within = [similarities([one], [each for each in smiles if each != one])[0] for one in smiles]
+    assert model.domain.kind == "training"
+    assert model.domain.threshold == pytest.approx(np.percentile(within, 5))
+    metrics = json.loads((run / "metrics.json").read_text())["domain"]
+    assert (metrics["kind"], metrics["p_value"]) == ("training", None)
+    assert metrics["threshold"] == model.domain.threshold
+
+
+def test_a_model_can_leave_its_training_molecules_out(configure, tmp_path, rows_of):
+    """It has the threshold, and none of the structures, in any file of its folder."""
+    train(configure({**SETTINGS, "run.training_structures": False}), tmp_path / "run")
+    folder = tmp_path / "run" / "model"
+    assert not (folder / TRAINING_FILE).exists()
+    model = PropertyModel.from_pretrained(folder)
+    assert model.domain is not None
+    with pytest.raises(ConfigError, match="left out when it was trained"):
+        Predictor(model, domain=True)
+    smiles = [row["smiles"] for row in rows_of(tmp_path / "run" / "predictions_train.csv")]
+    content = b"".join(path.read_bytes() for path in folder.iterdir() if path.suffix != ".md")
+    assert not [text for text in smiles if len(text) > 4 and text.encode() in content]
+    card = (folder / "README.md").read_text()
+    assert f"{TRAINING_FILE}, with the structures and labels" in card
+    assert "is not included, so `predict --domain` cannot be used" in card
+
+
+def test_the_card_names_the_threshold_and_the_errors(run):
+    card = (run / "model" / "README.md").read_text().partition("## Domain")[2]
+    metrics = json.loads((run / "metrics.json").read_text())["domain"]
+    assert f"training molecule is {metrics['threshold']:.2f} or more" in card
+    assert "Validation errors do not clearly depend on this similarity" in card
+    inside = metrics["inside"]["test"]
+    assert f"  - test: {inside['error']:.4g} for {inside['molecules']} inside, " in card
+    assert f"{TRAINING_FILE} holds the SMILES, the fingerprints and the labels of all" in card
+
+
+def test_labels_are_in_the_unit_of_the_table(with_columns, tmp_path):
+    """Bounds keep their sign, although a transform reverses it."""
+    values = ["10", "200.5", ">30000", "3000", "0.07"]
+    settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}
+    train(with_columns({"ic50_nM": values}, {**settings, "run.epochs": 1}), tmp_path / "run")
+    with open(tmp_path / "columns.csv", newline="") as file:
+        cells = {row["smiles"]: row["ic50_nM"] for row in csv.DictReader(file)}
+    predictor = Predictor.from_pretrained(tmp_path / "run", domain=True)
+    smiles = predictor.model.training_molecules().smiles
+    found = predictor.predict(smiles)
+    for text, each in zip(smiles, found, strict=True):
+        nearest = each.domain["nearest_smiles"]
+        assert each.domain["ic50_nM_nearest"] == cells[nearest]
+        assert nearest == text or each.domain["similarity"] == 1
+    assert {">30000", "200.5", "0.07"} & {cells[text] for text in smiles}
+
+
+@pytest.mark.parametrize("name", ["pic50", "log10"])
+def test_labels_have_the_digits_of_the_table(name):
+    """Of numbers with up to five digits, although the learned labels are float32."""
+    transform = Target("ic50_nM", "regression", transform=name).transformation
+    rng = np.random.default_rng(0)
+    cells = [f"{10**each:.{digits}g}" for each in rng.uniform(-3, 6, 300) for digits in (1, 3, 5)]
+    values = np.array([*map(float, cells)])
+    found = module._in_unit(transform.forward(values).astype(np.float32), transform)
+    assert found.tolist() == values.tolist()
+
+
+def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tmp_path):
+    settings = {"data.standardize": "salts", "data.smiles_column": "smiles", "run.epochs": 1}
+    config = with_columns(
+        {"y": [1.0, 2.0, 3.0, 5.0]},
+        {**settings, "data.split": [0.6, 0.2, 0.2], "data.split_seed": 2},
+    )
+    path = tmp_path / "columns.csv"
+    path.write_text(path.read_text().replace("\nCCCCC(=O)O,", "\n[Na+].CCCCC(=O)[O-],"))
+    train(config, tmp_path / "run")
+    predictor = Predictor.from_pretrained(tmp_path / "run", domain=True)
+    molecules = predictor.model.training_molecules()
+    assert "[Na+].CCCCC(=O)[O-]" in molecules.smiles
+    (found,) = predictor.predict(["[K+].CCCCC(=O)[O-]"])
+    assert found.domain["nearest_smiles"] == "[Na+].CCCCC(=O)[O-]"
+    assert found.domain["similarity"] == 1.0
+
+
+def test_an_ensemble_has_one_threshold_for_the_molecules_of_all_folds(configure, tmp_path):
+    settings = {**SETTINGS, "run.ensemble": 2, "run.ensemble_by": "folds"}
+    result = train(configure(settings), tmp_path / "run")
+    whole = {*result.model.training_molecules().smiles}
+    members = [
+        {*PropertyModel.from_pretrained(tmp_path / f"run/members/{n}").training_molecules().smiles}
+        for n in (1, 2)
+    ]
+    assert whole == members[0] | members[1] and members[0] != members[1]
+    assert result.metrics["domain"]["training_molecules"] == len(whole)
+    assert PropertyModel.from_pretrained(tmp_path / "run").domain == result.model.domain
+
+
+def test_the_molecules_of_a_fold_are_compared_with_its_training_molecules(
+    configure, tmp_path, rows_of
+):
+    """Otherwise each validation molecule, which another fold trains on, had the similarity 1."""
+    settings = {**SETTINGS, "run.ensemble": 2, "run.ensemble_by": "folds"}
+    metrics = train(configure(settings), tmp_path / "run").metrics["domain"]
+    expected = np.zeros(10, dtype=int)
+    for number in (1, 2):
+        folder = tmp_path / "run" / "members" / str(number)
+        texts = {
+            split: [row["smiles"] for row in rows_of(folder / f"predictions_{split}.csv")]
+            for split in ("train", "val")
+        }
+        found = similarities(texts["val"], texts["train"])
+        np.add.at(expected, np.minimum((found * 10).astype(int), 9), 1)
+    counts = {round(each["low"] * 10): each["molecules"] for each in metrics["bins"]["val"]}
+    assert counts == {number: count for number, count in enumerate(expected.tolist()) if count}
+
+
+def test_joined_models_have_the_molecules_of_all_and_the_highest_threshold(configure, tmp_path):
+    models = [
+        train(configure({**SETTINGS, "data.split_seed": seed}), tmp_path / str(seed)).model
+        for seed in (1, 2)
+    ]
+    both = join(models)
+    assert both.domain.threshold == max(each.domain.threshold for each in models)
+    both.save_pretrained(tmp_path / "both")
+    read = PropertyModel.from_pretrained(tmp_path / "both")
+    assert {*read.training_molecules().smiles} == {
+        text for each in models for text in each.training_molecules().smiles
+    }
+    models[0].structures = ()
+    with pytest.raises(ConfigError, match="does not have its training molecules"):
+        Predictor(join(models), domain=True)
+    models[0].domain = None
+    assert join(models).domain is None
+
+
+def test_a_model_without_smiles_or_targets_has_no_domain(configure, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_TRAIN", 3)
+    result = train(configure(SETTINGS), tmp_path / "run")
+    assert "domain" not in result.metrics and result.model.domain is None
+    with pytest.raises(ConfigError, match="or its run is not finished"):
+        Predictor(result.model, domain=True)
+
+
+def test_many_molecules_are_sampled(configure, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_COMPARED", 5)
+    metrics = train(configure(SETTINGS), tmp_path / "run").metrics["domain"]
+    for split in ("val", "test"):
+        assert sum(each["molecules"] for each in metrics["bins"][split]) == 5
+    assert metrics["training_molecules"] == 12
