@@ -12,10 +12,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from molsepnorm.data.datasets.memory import GRAPH, MOL, kind_of, label_table
+from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, require_several
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 from molsepnorm.predict import Predictor
 from molsepnorm.training.fit import fit
 
@@ -141,9 +140,9 @@ class _Graphormer(BaseEstimator):
         if not listed:
             return np.zeros((0, outputs))
         predictor = Predictor(self.model_, self.device, self.processes)
-        if (kind := kind_of(listed)) == GRAPH:
+        if kind_of(listed) == GRAPH:
             return predictor.predict_graphs(listed).astype(np.float64)
-        parts = list(predictor.outcomes(map(mol_to_smiles, listed) if kind == MOL else listed))
+        parts = list(predictor.outcomes(listed))
         if self.on_invalid == "raise":
             errors = enumerate(error for part in parts for error in part.errors)
             for row, error in errors:

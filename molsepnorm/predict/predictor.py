@@ -174,7 +174,7 @@ class Predictor:
         """Return the predictions in the order of the SMILES.
 
         Args:
-            smiles: the SMILES.
+            smiles: SMILES or RDKit molecules.
             columns: the cells of the model's feature columns, by name: a mapping or a DataFrame,
                 whose other columns are not used. Only for a model that has such columns.
 
@@ -258,8 +258,8 @@ class Predictor:
 
         Raises:
             ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; or
-                `atoms`, and the model standardises structures, which changes the atoms; or
-                `columns` does not fit, as in `predict`.
+                `atoms`, and the model standardises structures, which changes the atoms, or a
+                molecule is one of RDKit; or `columns` does not fit, as in `predict`.
         """
         parts = self.embed_stream(smiles, atoms, columns)
         none = self._embed(atoms)(Prepared([], []))
@@ -270,7 +270,7 @@ class Predictor:
     ) -> Iterator[Embeddings]:
         """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
         their number; see `embed`."""
-        rows = self.rows(smiles, columns)
+        rows = self.rows(_texts(smiles) if atoms else smiles, columns)
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
         return (part for _, part in self._parts(rows, prepare, self._embed(atoms)))
 
@@ -302,12 +302,15 @@ class Predictor:
 
     def rows(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Row]:
         """Check the arguments of `predict`, and return the rows for `Prepare`."""
+        from molsepnorm.molecules.featurize.sdf import written
+
         require_several(smiles, "smiles")
         names = self.model.inputs.names
         require_feature_columns(names, columns, "columns")
+        texts = map(written, smiles)
         if columns is None:
-            return iter(smiles)
-        return _joined(smiles, [columns[name] for name in names])
+            return texts
+        return _joined(texts, [columns[name] for name in names])
 
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[Prepared], Result]
@@ -393,6 +396,23 @@ def require_feature_columns(
             f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
             f"{', '.join(missing)}: use a table that has all of them"
         )
+
+
+def _texts(smiles: Iterable[str]) -> Iterable[str]:
+    """Yield SMILES, after checking that none is an RDKit molecule, whose atoms have no order in
+    its SMILES."""
+    require_several(smiles, "smiles")
+
+    def checked() -> Iterator[str]:
+        for row, each in enumerate(smiles):
+            if hasattr(each, "GetAtoms"):
+                raise ConfigError(
+                    f"molecule {row} is an RDKit molecule, and embeddings of atoms are in the "
+                    "order of a SMILES: pass Chem.MolToSmiles(mol)"
+                )
+            yield each
+
+    return checked()
 
 
 def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
 from sklearn.ensemble import StackingRegressor
 from sklearn.linear_model import Ridge
@@ -35,6 +37,13 @@ TINY = {
 }
 regressor = partial(GraphormerRegressor, epochs=2, overrides=TINY)
 classifier = partial(GraphormerClassifier, epochs=2, overrides=TINY)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers() -> Iterator[None]:
+    """End joblib's processes, which would stay for later tests."""
+    yield
+    get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture(scope="module")

@@ -315,3 +315,13 @@ def test_a_network_that_reads_every_layer_gives_all_channels(atoms):
     assert found.molecules.shape == (2, 2 * 2 * 8) and np.isfinite(found.molecules).all()
     if atoms:
         assert [each.shape for each in found.atoms] == [(3, 8), (7, 8)]
+
+
+def test_rdkit_molecules_stand_for_their_smiles(predictor):
+    mols = [Chem.MolFromSmiles(text) for text in ("OCC", "c1ccccc1N")]
+    found = predictor.embed([*mols, None]).molecules
+    expected = predictor.embed(list(map(Chem.MolToSmiles, mols))).molecules
+    assert found[:2].tolist() == expected.tolist()
+    assert np.isnan(found[2]).all()
+    with pytest.raises(ConfigError, match="molecule 1 is an RDKit molecule"):
+        predictor.embed(["CCO", mols[0]], atoms=True)

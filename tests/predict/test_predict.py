@@ -622,3 +622,13 @@ def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor)
 def test_two_columns_of_smiles_are_refused(predictor):
     with pytest.raises(ConfigError, match="my.csv has 2 columns called 'smiles'"):
         _table(predictor, "smiles,smiles\nC,CC\n")
+
+
+def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
+    """A molecule that RDKit could not read is None, and fails by itself."""
+    mols = [Chem.MolFromSmiles(text) for text in ("OCC", "C1CC", "c1ccccc1N")]
+    found = predictor.predict(mols)
+    assert [each.smiles for each in found] == ["CCO", None, "Nc1ccccc1"]
+    expected = predictor.predict(["CCO", "Nc1ccccc1"])
+    assert [found[0].values, found[2].values] == [each.values for each in expected]
+    assert found[1].error == "not a text value: None"

@@ -24,13 +24,12 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["GRAPH", "MOL", "SMILES", "kind_of", "label_table", "memory_dataset"]
+__all__ = ["GRAPH", "kind_of", "label_table", "memory_dataset"]
 
-SMILES, MOL, GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
-"""Names of the types of molecules."""
+_SMILES, _MOL, GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
 _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognise theirs
-    "builtins.str": SMILES,
-    "rdkit.Chem.rdchem.Mol": MOL,
+    "builtins.str": _SMILES,
+    "rdkit.Chem.rdchem.Mol": _MOL,
     "molsepnorm.molecules.molecule.MolGraph": GRAPH,
     "torch_geometric.data.data.Data": _DATA,
 }
@@ -120,9 +119,9 @@ def memory_dataset(
     columns = parse_columns([table], weighted, np.float32)
     cells, found = read_features(columns, config), read_labels(columns, weighted)
     texts: list[str] | None = None
-    if kind == SMILES:
+    if kind == _SMILES:
         texts = list(map(str, listed))
-    elif kind == MOL:
+    elif kind == _MOL:
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 
         texts = list(map(mol_to_smiles, listed))

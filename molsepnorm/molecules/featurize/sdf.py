@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
@@ -15,7 +16,7 @@ from molsepnorm.molecules.featurize.smiles import (
     read_smiles,
 )
 
-__all__ = ["drawn", "mol_to_smiles", "smiles_of"]
+__all__ = ["drawn", "mol_to_smiles", "smiles_of", "written"]
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
@@ -63,6 +64,11 @@ def mol_to_smiles(mol: Chem.Mol) -> str:
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
     return Chem.MolToSmiles(mol)
+
+
+def written(molecule: Any) -> Any:
+    """Return the SMILES of an RDKit molecule, and anything else, such as a SMILES, as it is."""
+    return mol_to_smiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
 
 
 def _too_many(atoms: int) -> str:
