@@ -3,6 +3,9 @@
     MOLSEPNORM_DATA=/path/to/datasets python benchmarks/moleculenet/intervals.py results.jsonl \
         --sets esol freesolv --splits random scaffold --seeds 0 1 2 3 4 --epochs 0
 
+With `--chemprop PATH`, each run trains five chemprop models on the same split instead, and makes
+intervals from their mean and the standard deviation of their predictions in the same way.
+
 Each run trains a model with its own split (`fixed` is the scaffold split of the file), and is a
 line of the file of results; runs that are in the file are skipped. With targets in several columns,
 the figures are means over them.
@@ -21,18 +24,23 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]
 
+import commands  # noqa: E402
 import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
 from environment import commit, machine  # noqa: E402
 from scipy.stats import norm, spearmanr  # noqa: E402
 from sklearn.metrics import log_loss  # noqa: E402
 from table import line, mean_sd  # noqa: E402
 
 from moleculenet.sets import SETS, SPLITS_COLUMN, readable_rows  # noqa: E402
+from molsepnorm.data import datasets  # noqa: E402
+from molsepnorm.model import encoding_of  # noqa: E402
 from molsepnorm.predict import Predictor  # noqa: E402
 from molsepnorm.tasks.calibration import Intervals  # noqa: E402
 from molsepnorm.training import load_config, train  # noqa: E402
+from molsepnorm.training.architecture import architecture  # noqa: E402
 
-__all__ = ["class_figures", "run", "value_figures"]
+__all__ = ["class_figures", "run", "run_chemprop", "value_figures"]
 
 LEVELS = (0.8, 0.9, 0.95)
 _GRID = np.arange(0.05, 1, 0.05)
@@ -46,13 +54,8 @@ def run(name: str, split: str, seed: int, epochs: int | None) -> dict[str, Any]:
         data = Path(folder) / "molecules.csv"
         rows = readable_rows(SETS[name])
         rows.to_csv(data, index=False)
-        settings: dict[str, Any] = {"data.targets": list(SETS[name].targets), "run.seed": seed}
-        settings |= {"run.baseline": False, "run.threads": 1}
+        settings = _settings(name, split, seed) | {"run.baseline": False, "run.threads": 1}
         settings |= {} if epochs is None else {"run.epochs": epochs}
-        if split == "fixed":
-            settings["data.splits_column"] = SPLITS_COLUMN
-        else:
-            settings |= {"data.split_type": split, "data.fold": seed}
         result = train(load_config(data, overrides=settings), Path(folder) / "run")
         (splits,) = json.loads((Path(folder) / "run" / "splits.json").read_text())
         held_out = rows.iloc[splits["test"]]
@@ -96,6 +99,58 @@ def run(name: str, split: str, seed: int, epochs: int | None) -> dict[str, Any]:
     return {key: statistics.fmean(values) for key, values in every.items()} | {
         "signal": ", ".join(signals)
     }
+
+
+def run_chemprop(name: str, split: str, seed: int, chemprop: Path) -> dict[str, Any]:
+    """Train five chemprop models for one regression target, and return the figures of intervals.
+
+    The width of an interval depends on the standard deviation of the models, if that makes the
+    validation errors more likely; see `Intervals`.
+    """
+    (target,) = SETS[name].targets
+    with tempfile.TemporaryDirectory() as folder:
+        data, made = Path(folder) / "molecules.csv", Path(folder) / "run"
+        rows = readable_rows(SETS[name])
+        rows.to_csv(data, index=False)
+        config = load_config(data, overrides=_settings(name, split, seed))
+        dataset = datasets.load(config.data, encoding_of(architecture(config)))
+        splits = {each: dataset.store.rows[of] for each, of in dataset.splits.items()}
+        rows["part"] = ""
+        for part, own in splits.items():
+            rows.loc[rows.index[own], "part"] = part
+        rows.to_csv(data, index=False)
+        train = [str(chemprop), "train", "--data-path", str(data), "--smiles-columns", "smiles"]
+        train += ["--target-columns", target, "--task-type", "regression", "--ensemble-size", "5"]
+        train += ["--splits-column", "part", "--output-dir", str(made)]
+        commands.run([*train, "--pytorch-seed", str(seed), "--data-seed", str(seed)], Path(folder))
+        found = {}
+        for part in ("val", "test"):
+            table, output = Path(folder) / f"{part}.csv", Path(folder) / f"{part}_predicted.csv"
+            rows.iloc[splits[part]][["smiles", target]].to_csv(table, index=False)
+            predict = [str(chemprop), "predict", "--test-path", str(table), "--smiles-columns"]
+            predict += ["smiles", "--model-paths", str(made), "--output", str(output)]
+            commands.run([*predict, "--uncertainty-method", "ensemble"], Path(folder))
+            predicted = pd.read_csv(output)
+            (variance,) = [each for each in predicted if each.startswith(f"{target}_unc")]
+            labels = pd.read_csv(table)[target].to_numpy(float)
+            sd = np.sqrt(predicted[variance].to_numpy(float))
+            found[part] = predicted[target].to_numpy(float) - labels, {"spread": np.log(sd + _TINY)}
+    intervals = Intervals.fit(*found["val"])
+    errors, signals = found["test"]
+    sd = intervals.sd(signals, len(errors))
+    figures: dict[str, Any] = {"rmse": float(np.sqrt((errors**2).mean()))}
+    for level in LEVELS:
+        half = intervals.half_widths(sd, level)
+        figures[f"coverage {level:g}"] = float((np.abs(errors) <= half).mean())
+        figures[f"width {level:g}"] = float(2 * half.mean())
+    return figures | value_figures(errors, sd) | {"signal": intervals.signal or "none"}
+
+
+def _settings(name: str, split: str, seed: int) -> dict[str, Any]:
+    settings: dict[str, Any] = {"data.targets": list(SETS[name].targets), "run.seed": seed}
+    if split == "fixed":
+        return settings | {"data.splits_column": SPLITS_COLUMN}
+    return settings | {"data.split_type": split, "data.fold": seed}
 
 
 def value_figures(errors: np.ndarray, sd: np.ndarray) -> dict[str, float]:
@@ -144,6 +199,7 @@ def main() -> None:
     parser.add_argument("--splits", nargs="+", default=["fixed"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, help="0 for the probe alone")
+    parser.add_argument("--chemprop", type=Path, help="its executable: measure chemprop instead")
     options = parser.parse_args()
     text = options.results.read_text().splitlines() if options.results.exists() else []
     runs = [json.loads(each) for each in text]
@@ -151,18 +207,26 @@ def main() -> None:
         for split in options.splits:
             for seed in options.seeds if split != "fixed" else options.seeds[:1]:
                 key = {"set": name, "split": split, "seed": seed, "epochs": options.epochs}
-                if any(key.items() <= each.items() for each in runs):
+                key |= {} if options.chemprop is None else {"method": "chemprop"}
+                others = (each for each in runs if each.get("method") == key.get("method"))
+                if any(key.items() <= each.items() for each in others):
                     continue
-                found = run(name, split, seed, options.epochs)
+                if options.chemprop is None:
+                    found = run(name, split, seed, options.epochs)
+                else:
+                    found = run_chemprop(name, split, seed, options.chemprop)
                 runs.append({**key, **found, "commit": commit(), "machine": machine()})
                 with options.results.open("a") as file:
                     file.write(json.dumps(runs[-1]) + "\n")
-    kinds = {(each["set"], each["split"], each["epochs"]) for each in runs}
-    for key in sorted(kinds, key=str):
-        own = [each for each in runs if (each["set"], each["split"], each["epochs"]) == key]
+
+    def kind(each: dict[str, Any]) -> tuple[Any, ...]:
+        return each["set"], each["split"], each["epochs"], each.get("method", "molsepnorm")
+
+    for key in sorted({kind(each) for each in runs}, key=str):
+        own = [each for each in runs if kind(each) == key]
         names = [name for name, value in own[0].items() if isinstance(value, float)]
         cells = (f"{n} {mean_sd({e['seed']: e[n] for e in own if n in e}, 3)}" for n in names)
-        print(line([f"{key[0]}, {key[1]}, epochs {key[2]}", *cells]))
+        print(line([f"{key[0]}, {key[1]}, epochs {key[2]}, {key[3]}", *cells]))
 
 
 if __name__ == "__main__":
