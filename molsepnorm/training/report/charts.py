@@ -29,9 +29,9 @@ figure text { font: 12px system-ui, sans-serif; fill: var(--soft) }
 .key { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%;
        margin: 0 .3rem 0 .6rem }
 .key.one { background: var(--accent) } .key.two { background: var(--quiet) }
-.dots { stroke-width: 5; stroke-linecap: round; stroke-opacity: .55 }
+.dots { stroke-width: 6; stroke-linecap: round; stroke-opacity: .55 }
 .line { stroke-width: 2; stroke-linejoin: round }
-.rect { stroke: none } .rect.one { fill: var(--accent) } .rect.two { fill: var(--quiet) }
+.rect { stroke: var(--back) } .rect.one { fill: var(--accent) } .rect.two { fill: var(--quiet) }
 @media print { .key { print-color-adjust: exact } }
 """
 

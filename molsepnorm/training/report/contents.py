@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,11 +119,15 @@ class Contents:
         members = sorted(run.members.glob("*/history.csv"), key=lambda each: each.parent.name)
         histories = {f"member {each.parent.name}": each for each in members} or {"": run.history}
         return Contents(
-            *(run, load_config(config=run.config), metrics, environment),
-            PropertyModel.from_pretrained(run.model),
-            {split: _texts(path) for split, path in paths.items() if path.exists()},
-            *(_texts(run.path / name) for name in ("targets.csv", "rejected.csv")),
-            {name: _numbers(path) for name, path in histories.items()},
+            run=run,
+            config=load_config(config=run.config),
+            metrics=metrics,
+            environment=environment,
+            model=PropertyModel.from_pretrained(run.model),
+            tables={split: _texts(path) for split, path in paths.items() if path.exists()},
+            labels=_texts(run.path / "targets.csv"),
+            rejected=_texts(run.path / "rejected.csv"),
+            histories={name: _numbers(path) for name, path in histories.items()},
         )
 
     @property
@@ -189,22 +194,25 @@ class Contents:
 
 def _texts(path: Path) -> pd.DataFrame:
     """Return a CSV file as texts; an empty table if the file does not exist."""
-    return _table(path, dtype=str, keep_default_na=False)
-
-
-def _numbers(path: Path) -> pd.DataFrame:
-    table = _table(path)
-    found = table.apply(pd.to_numeric, errors="coerce")
-    if len(found) and "epoch" not in found:
-        raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
-    return found
-
-
-def _table(path: Path, **options: Any) -> pd.DataFrame:
     if not path.exists():
         return pd.DataFrame()
     try:
-        with clear_errors(path, "read"):
-            return pd.read_csv(path, encoding="utf-8", **options)
-    except (ValueError, pd.errors.ParserError) as error:  # of the content
+        with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
+            head, *rows = csv.reader(file, strict=True)
+        if wrong := [row for row in rows if len(row) != len(head)]:
+            raise ValueError(f"a line has {len(wrong[0])} cells in place of {len(head)}")
+    except (ValueError, csv.Error) as error:  # of the content
         raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
+    return pd.DataFrame(rows, columns=head, dtype=str)
+
+
+def _numbers(path: Path) -> pd.DataFrame:
+    """Return a CSV file of numbers, by epoch; cells that are empty are NaN."""
+    table = _texts(path)
+    try:
+        found = table.replace("", "nan").astype(np.float64)
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
+    if len(found) and "epoch" not in found:
+        raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
+    return found

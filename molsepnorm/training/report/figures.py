@@ -65,8 +65,7 @@ def _regression(splits: Mapping[str, Predicted], calibration: Mapping[str, Any])
             low, high = max(ends[0], ends[0] - half), min(ends[1], ends[1] - half)
             truth.line(np.array([low, high]), np.array([low, high]) + half, "grid")
         caption += (
-            f" The thin lines are the mean {calibration['level']:.0%} interval, "
-            f"±{width / 2:.3g}."
+            f" The thin lines are the mean {calibration['level']:.0%} interval, ±{width / 2:.3g}."
         )
     bounds = sum(each.bounds for each in splits.values())
     if bounds:
@@ -101,9 +100,7 @@ def _residuals(splits: Mapping[str, Predicted], name: str) -> str:
 def _binary(splits: Mapping[str, Predicted]) -> str:
     name = next(iter(splits.values())).target.name
     unit = (0.0, 1.0)
-    roc = Chart(
-        f"ROC curve of {name}", "false-positive rate", "true-positive rate", unit, unit
-    )
+    roc = Chart(f"ROC curve of {name}", "false-positive rate", "true-positive rate", unit, unit)
     recall = Chart(f"Precision-recall curve of {name}", "recall", "precision", unit, unit)
     reliable = Chart(
         f"Calibration curve of {name}", "predicted probability", "observed frequency", unit, unit
@@ -129,8 +126,13 @@ def _binary(splits: Mapping[str, Predicted]) -> str:
     return f"""<div class="charts">
 {figure(roc, f"{_keys(curves)}. ROC curve; the dashed diagonal is chance.{only}")}
 {figure(recall, f"Precision and recall. Chance has the precision of class 1: {', '.join(shares)}.")}
-{figure(reliable, "Calibration curve of bins of molecules with similar probabilities; on the "
- "dashed diagonal, probabilities are frequencies.")}</div>"""
+{
+        figure(
+            reliable,
+            "Calibration curve of bins of molecules with similar probabilities; on the "
+            "dashed diagonal, probabilities are frequencies.",
+        )
+    }</div>"""
 
 
 def _bins(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +167,11 @@ def _classes(splits: Mapping[str, Predicted]) -> str:
             labels=np.arange(len(names)),
         )
         body = [
-            [name, *(f"{count:,}" for count in row), f"{row[i] / row.sum():.0%}" if any(row) else "—"]
+            [
+                name,
+                *(f"{count:,}" for count in row),
+                f"{row[i] / row.sum():.0%}" if any(row) else "—",
+            ]
             for i, (name, row) in enumerate(zip(names, counts.tolist(), strict=True))
             for row in [np.array(row)]
         ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.training.report.charts import Chart
@@ -131,7 +131,7 @@ def _similarity(
     highest = max(each["error"] or 0.0 for each in bins)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
-        *("Tanimoto similarity to the nearest training molecule", "mean error"),
+        *("similarity to the training molecules", "mean error"),
         *((0.0, 1.0), (0.0, highest * 1.08)),
     )
     for each in bins:
@@ -193,23 +193,22 @@ def _scaffolds(errors: _Errors) -> str:
         except InvalidMolecule:
             continue
     ordered = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
-    lines = [
-        f"<tr><td>{_scaffold(text)}</td><td>{len(own):,}</td><td>{mean[own].mean():.3g}</td></tr>"
+    cards = [
+        f'<div class="card">{_scaffold(text)}<div>{counted(len(own), "molecule")}</div>'
+        f"<div>mean error <b>{mean[own].mean():.3g}</b></div></div>"
         for text, own in ordered[:_SCAFFOLDS]
     ]
     return (
-        f"<p>The {len(lines)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of the test "
+        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of the test "
         f"molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
-        f'{mean[rows].mean():.3g}.</p><div class="wide"><table><thead><tr><th>scaffold</th>'
-        f"<th>molecules</th><th>mean error</th></tr></thead><tbody>{''.join(lines)}</tbody>"
-        "</table></div>"
+        f'{mean[rows].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
     )
 
 
 def _scaffold(smiles: str) -> str:
     if not smiles:
-        return "no ring"
-    return f'<div class="scaffold">{_drawing(smiles, _SMALL)}</div>{code(smiles)}'
+        return "<div>no ring</div>"
+    return f"{_drawing(smiles, _SMALL)}<div>{code(smiles)}</div>"
 
 
 def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
@@ -229,7 +228,8 @@ def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
         name = f"{escape(found.target.learned_name)}: "
         facts = (
             f"<div>{name if len(errors.predicted) > 1 else ''}measured <b>"
-            f"{escape(found.truth(row))}</b>, predicted <b>{escape(found.prediction(row))}</b></div>"
+            f"{escape(found.truth(row))}</b>, predicted "
+            f"<b>{escape(found.prediction(row))}</b></div>"
         )
         closest = "not known"
         if known is not None and np.isfinite(share):

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
 from molsepnorm._version import __version__
 from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
@@ -67,8 +65,9 @@ _STYLE = """
                background: var(--panel); max-width: 100% }
 .numbers b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums;
              color: var(--accent); line-height: 1.3 }
-.scaffold { width: 110px; background: #fff; border-radius: .3rem }
-.scaffold svg { display: block; width: 100%; height: auto }
+.scaffolds { grid-template-columns: repeat(auto-fill, minmax(min(9.5rem, 100%), 1fr)) }
+.scaffolds .card { font-size: .85rem }
+.card code { font-size: .8rem }
 .warning { border-left: 3px solid var(--accent); padding-left: .7rem }
 """
 
@@ -113,7 +112,7 @@ def _data(contents: Contents, path: Path) -> str:
     labels = contents.labels
     if len(labels) and {"target", "kind", "split", "labels", "missing"} <= {*labels}:
         columns = [name for name in labels if name != "molecules"]
-        columns = [name for name in columns if labels[name].str.len().any()]
+        columns = [name for name in columns if not labels[name].isin(("", "0")).all()]
         rows = ([_tidy(row[name]) for name in columns] for row in labels.to_dict("records"))
         parts.append(table(rows, columns))
     parts += _rejected(contents, path)
@@ -129,7 +128,7 @@ def _rejected(contents: Contents, path: Path) -> Iterator[str]:
         return
     link = quote(os.path.relpath(file.resolve(), path.resolve().parent).replace(os.sep, "/"))
     yield (
-        f'<p>{counted(len(rejected), "row")} of the table {"was" if len(rejected) == 1 else "were"}'
+        f"<p>{counted(len(rejected), 'row')} of the table {'was' if len(rejected) == 1 else 'were'}"
         f' left out; <a href="{link}">rejected.csv</a> has the rows with the reasons.</p>'
     )
     if "reason" in rejected:
@@ -242,9 +241,7 @@ def _intervals(contents: Contents) -> str:
     for name, entry in calibration.items():
         width = entry.get("width")
         classes = entry.get("classes")
-        size = (
-            f"{_number(classes)} classes" if classes is not None else f"{_number(width)} wide"
-        )
+        size = f"{_number(classes)} classes" if classes is not None else f"{_number(width)} wide"
         covered = entry.get("coverage")
         rows.append(
             (
@@ -258,9 +255,9 @@ def _intervals(contents: Contents) -> str:
         )
     head = ("target", "level", "coverage", "mean size", "fitted to molecules", "depends on")
     return (
-        "<p>Intervals (and sets of classes) are fitted to the validation molecules. Coverage is the "
-        "share of test molecules whose label lies inside; it should be close to the level. Sizes "
-        "are on the scale that the model learns.</p>" + table(rows, head)
+        "<p>Intervals (and sets of classes) are fitted to the validation molecules. Coverage is "
+        "the share of test molecules whose label lies inside; it should be close to the level. "
+        "Sizes are on the scale that the model learns.</p>" + table(rows, head)
     )
 
 
@@ -268,9 +265,7 @@ def _reproduce(contents: Contents) -> str:
     run, config = contents.run, contents.config
     command = "pretrain" if not contents.targets else "train"
     again = f"{run.path}-again"
-    text = shlex.join(
-        ["molsepnorm", command, "--config", str(run.config), "--output", again]
-    )
+    text = shlex.join(["molsepnorm", command, "--config", str(run.config), "--output", again])
     words = contents.environment.get("command")
     first = ""
     if isinstance(words, list) and words:
