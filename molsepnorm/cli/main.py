@@ -26,6 +26,7 @@ _COMMANDS = {
     "explain": "Show which atoms and fragments make a prediction.",
     "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
+    "report": "Write the report of a finished run.",
     "share": "Pack a trained model for others, without structures.",
     "data": "Check a table, list the named data sets, encode one.",
     "ensemble": "Join trained models to one.",

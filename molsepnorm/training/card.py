@@ -37,6 +37,7 @@ CONTENTS = {
     "predictions_*.csv": "structures, labels and predictions",
     "targets.csv": "names, classes, numbers and ranges of the labels of each target",
     "history.csv": "scores of each epoch",
+    "report.html": "report of the run, with structures, labels and predictions",
     "log.txt": "what training printed: paths, and structures of rejected rows",
     "checkpoints/*": "state of training, with further copies of the network",
     "members/*": "the runs of an ensemble, each with the same files",

@@ -37,6 +37,7 @@ from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives.supervised import predicted_splits, score
+from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs
 
 __all__ = ["join", "train"]
@@ -156,6 +157,7 @@ def _train_members(
         model = PropertyModel.from_pretrained(run.model)
         card = model_card(model, config, splits[0], metrics)
         world.on_main_process(lambda: run.write_card(card))
+        world.on_main_process(lambda: try_report(run.path, callback))
     result = TrainingResult(run.path, True, model, metrics)
     callback.on_end(result)
     return result

@@ -13,6 +13,7 @@
     ├── predictions_test.csv   labels and predictions of the test molecules
     ├── predictions_val.csv    the same for the validation molecules
     ├── predictions_train.csv  the same for the training molecules, unless there are many
+    ├── report.html            what the scores mean, with charts and molecules, as a page
     ├── log.txt                what training printed, if a command or `cli.log.RunLog` wrote it
     ├── model/                 the best model by validation, its card README.md, training molecules
     ├── checkpoints/           last.safetensors, from which `--resume` continues
@@ -142,6 +143,7 @@ class RunFolder:
     ) -> None:
         """Write the files that are known before training, with the weights that it starts from."""
         environment = {**_environment(adaptive_threads), "data": dataset.fingerprint}
+        environment["warnings"] = list(dataset.warnings)
         if loaded is not None:
             environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
         write_json(self.environment, environment)

@@ -40,6 +40,7 @@ from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective
+from molsepnorm.training.report import try_report
 from molsepnorm.training.settings import seconds_of
 
 __all__ = ["train_on", "train_one", "with_epochs"]
@@ -245,6 +246,8 @@ def _train(
         if best is not None and isinstance(run, RunFolder):
             write, card = run.write_card, model_card(best[0], config, dataset, metrics)
             world.on_main_process(lambda: write(card))
+            if metrics:
+                world.on_main_process(lambda: try_report(run.path, callback))
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result

@@ -10,6 +10,8 @@ import numpy as np
 from molsepnorm._version import __version__
 from molsepnorm.analysis.explanations.explanation import Explanation
 from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
+from molsepnorm.files.page import code, table
+from molsepnorm.files.page import page as frame
 from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, atom_names, draw, hexadecimal
 from molsepnorm.molecules.fragments import SCHEMES
 
@@ -20,28 +22,6 @@ MAX_DRAWN = 100
 
 _SIZE = 300, 220  # pixels of a drawing
 _TOP = 10  # fragments at either end of a table
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #d0d0d0; --soft: #5a5a5a; --text: #1d1d1d; --back: #fff }
-@media (prefers-color-scheme: dark) {
-  :root { --line: #484848; --soft: #b4b4b4; --text: #ececec; --back: #16181b } }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 1.5rem auto;
-       padding: 0 1rem; color: var(--text); background: var(--back) }
-code { overflow-wrap: anywhere }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .15rem .8rem .15rem 0; text-align: right; border-bottom: 1px solid var(--line) }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere }
-.wide { overflow-x: auto }
-.bar { height: 1rem; border: 1px solid var(--line) }
-.ends { display: flex; justify-content: space-between }
-.bars { max-width: 30rem; margin: .8rem 0 }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr));
-         gap: 1rem }
-.card { border: 1px solid var(--line); border-radius: .4rem; padding: .7rem; min-width: 0 }
-.card svg { width: 100%; height: auto; background: #fff; border-radius: .3rem }
-.soft { color: var(--soft) }
-summary { cursor: pointer }
-"""
 
 
 def limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[str, float]:
@@ -66,26 +46,19 @@ def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) 
     scale = limits(done, names)
     drawn = done[:MAX_DRAWN]
     sections = "".join(_target(done, drawn, name, scale[name]) for name in names)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Explanations by {escape(model)}</title><style>{_STYLE}</style></head>
-<body>
-<h1>Why {escape(model)} predicts these values</h1>
-<p>The contribution of an atom is its Shapley value: the change of the prediction when the atom is
-added, averaged over random orders of all atoms. For each molecule, the contributions of all atoms,
-and of further inputs if the model has any, add up to the prediction minus the prediction without
-them. A fragment has the sum of its atoms' contributions. ± is the standard error due to the random
-orders. A contribution describes the model; it does not prove an effect in the experiment. Move the
-pointer to an atom to see its number; atoms are counted from 0 in the order of the SMILES.</p>
+    body = f"""<p>The contribution of an atom is its Shapley value: the change of the prediction
+when the atom is added, averaged over random orders of all atoms. For each molecule, the
+contributions of all atoms, and of further inputs if the model has any, add up to the prediction
+minus the prediction without them. A fragment has the sum of its atoms' contributions. ± is the
+standard error due to the random orders. A contribution describes the model; it does not prove an
+effect in the experiment. Move the pointer to an atom to see its number; atoms are counted from 0 in
+the order of the SMILES.</p>
 {_counts(explanations, done, drawn)}
 {sections}
 {_attention(drawn)}
-{_failed(explanations)}
-<p class="soft">molsepnorm {escape(__version__)}</p>
-</body></html>
-"""
+{_failed(explanations)}"""
+    heading = f"Why {model} predicts these values"
+    return frame(f"Explanations by {model}", heading, body, __version__)
 
 
 def _counts(
@@ -139,13 +112,13 @@ def _card(each: Explanation, name: str, limit: float) -> str:
         (fragment.smiles, f"{fragment.contributions[name]:+.3g}")
         for fragment in each.fragments["brics"]
     )
-    standard = "" if each.structure == each.smiles else f"<br>as {_code(each.structure)}"
+    standard = "" if each.structure == each.smiles else f"<br>as {code(each.structure)}"
     chance = "" if of.probability is None else f" (probability {of.probability:.3g})"
     return f"""<div class="card">{picture}
-<div>{_code(each.smiles)}{standard}</div>
+<div>{code(each.smiles)}{standard}</div>
 <div><b>{of.value:.4g}</b> <span class="soft">{escape(of.unit)}{chance}</span></div>
-<details><summary>Fragments</summary>{_table((*by_place, *inputs, *found))}</details>
-<details><summary>Atoms</summary>{_table(numbers)}</details></div>"""
+<details><summary>Fragments</summary>{table((*by_place, *inputs, *found))}</details>
+<details><summary>Atoms</summary>{table(numbers)}</details></div>"""
 
 
 def _attention(drawn: Sequence[Explanation]) -> str:
@@ -160,7 +133,7 @@ def _attention(drawn: Sequence[Explanation]) -> str:
         labels = [f"{a}: {share:.3f}" for a, share in zip(names, each.attention, strict=True)]
         panel = Panel(each.structure, each.attention, f"attention to {each.structure}")
         picture = draw(panel, SEQUENTIAL, limit, labels, _SIZE)
-        cards.append(f'<div class="card">{picture}<div>{_code(each.smiles)}</div></div>')
+        cards.append(f'<div class="card">{picture}<div>{code(each.smiles)}</div></div>')
     return f"""<details><summary>Attention of the graph token (not an explanation)</summary>
 <p>Mean attention weight of the graph token over all heads and layers of the first network; the
 strongest green is {limit:.3g}. Attention shows which atoms the network reads. It has no sign and no
@@ -186,26 +159,13 @@ def _top(summaries: Sequence[FragmentSummary]) -> str:
     note = f"{len(chosen):,} of {len(summaries):,} fragments."
     if len(shared) < len(summaries):
         note += " Fragments of a single molecule are left out."
-    return f'{_table(rows, head)}<p class="soft">{note} --output FILE.json has all of them.</p>'
+    return f'{table(rows, head)}<p class="soft">{note} --output FILE.json has all of them.</p>'
 
 
 def _failed(explanations: Sequence[Explanation]) -> str:
     rows = [(each.smiles, each.error) for each in explanations if each.error is not None]
-    return f"<h2>Not explained</h2>{_table(rows)}" if rows else ""
-
-
-def _table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    def line(cells: Sequence[str], kind: str) -> str:
-        return f"<tr>{''.join(f'<{kind}>{escape(text)}</{kind}>' for text in cells)}</tr>"
-
-    first = f"<thead>{line(head, 'th')}</thead>" if head else ""
-    body = "".join(line(cells, "td") for cells in rows)
-    return f'<div class="wide"><table>{first}<tbody>{body}</tbody></table></div>'
+    return f"<h2>Not explained</h2>{table(rows)}" if rows else ""
 
 
 def _signed(value: float, error: float) -> str:
     return f"{value:+.3f} ± {error:.3f}"
-
-
-def _code(text: str) -> str:
-    return f"<code>{escape(text)}</code>"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -18,6 +17,7 @@ from molsepnorm.analysis.geometry.figure import (
     to_svg,
 )
 from molsepnorm.errors import ConfigError
+from molsepnorm.files.page import page, table
 from molsepnorm.files.writing import clear_errors, replacing, write_json
 
 __all__ = ["require_folder", "table_of", "write_report"]
@@ -36,13 +36,7 @@ _MEANING = {
 }
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 1180px; margin: 2rem auto; padding: 0 1rem;
-       color: #222; background: #fff }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .9rem .25rem 0; text-align: right; border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left }
-svg { width: 100%; height: auto }
-dt { font-weight: 600; float: left; clear: left; width: 8.5rem } dd { margin: 0 0 .3rem 9rem }
+.picture svg { display: block; width: 100%; height: auto; background: #fff; border-radius: .4rem }
 """
 
 
@@ -54,10 +48,10 @@ def require_folder(folder: Path | str) -> None:
         StorageError: the folder cannot be created or written.
     """
     new_figure()  # needs matplotlib
-    page = Path(folder) / "index.html"
-    if page.exists() and not page.with_name("geometry.json").exists():
+    index = Path(folder) / "index.html"
+    if index.exists() and not index.with_name("geometry.json").exists():
         raise ConfigError(
-            f"{page} is not a report of analyze, and would be replaced: choose another folder"
+            f"{index} is not a report of analyze, and would be replaced: choose another folder"
         )
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -78,13 +72,13 @@ def write_report(analysis: Analysis, folder: Path | str) -> None:
         with replacing(folder / f"{name}.png") as scratch:
             figure.savefig(scratch, format="png", dpi=130)
     write_json(folder / "geometry.json", analysis.to_json())
-    page = _page(
+    text = _page(
         analysis,
         to_svg(statistics, "measures layer by layer"),
         to_svg(maps, "maps of the molecules", list(_titles(analysis))),
     )
     with replacing(folder / "index.html") as scratch:
-        scratch.write_text(page, encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8")
 
 
 def table_of(analysis: Analysis, of: str = TOKEN) -> list[list[str]]:
@@ -106,13 +100,7 @@ def _cell(spread: dict[str, float | None]) -> str:
 
 def _page(analysis: Analysis, measures: str, maps: str) -> str:
     meaning = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _MEANING.items())
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Geometry of {escape(", ".join(analysis.groups))}</title><style>{_STYLE}</style></head>
-<body>
-<h1>Embeddings of {len(analysis.sizes):,} molecules</h1>
-<h2>The graph token in the last layer</h2>
+    body = f"""<h2>The graph token in the last layer</h2>
 {_table(analysis, TOKEN)}
 <h2>The mean of the atoms in the last layer that has them</h2>
 {_table(analysis, ATOMS)}
@@ -120,23 +108,20 @@ def _page(analysis: Analysis, measures: str, maps: str) -> str:
 <h2>Layer by layer</h2>
 <p>Solid lines are the graph token, dashed lines the mean of the atoms. A line is the mean over a
 group's runs, a band reaches from their minimum to their maximum.</p>
-{measures}
+<div class="picture">{measures}</div>
 <h2>The molecules along the two longest axes</h2>
 <p>The embeddings that the readout uses, for one run of each group. Move the pointer to a dot to see
 its molecule.</p>
-{maps}
-<p>molsepnorm {escape(__version__)}; all numbers are in geometry.json.</p>
-</body></html>
-"""
+<div class="picture">{maps}</div>
+<p>All numbers are in geometry.json.</p>"""
+    heading = f"Embeddings of {len(analysis.sizes):,} molecules"
+    title = f"Geometry of {', '.join(analysis.groups)}"
+    return page(title, heading, body, __version__, _STYLE)
 
 
 def _table(analysis: Analysis, of: str) -> str:
-    def row(cells: list[str], kind: str) -> str:
-        return f"<tr>{''.join(f'<{kind}>{escape(text)}</{kind}>' for text in cells)}</tr>"
-
     head, *rows = table_of(analysis, of)
-    body = "".join(row(cells, "td") for cells in rows)
-    return f"<table><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table>"
+    return table(rows, head)
 
 
 def _titles(analysis: Analysis) -> Iterator[str]:

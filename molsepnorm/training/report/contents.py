@@ -1,0 +1,218 @@
+"""Read what a report shows from the folder of a finished run."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.errors import ModelError
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import clear_errors
+from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import Target
+from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.folder import RunFolder
+
+__all__ = ["Contents", "Predicted"]
+
+_TINY = 1e-7  # the smallest probability that has a logarithm
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """Labels and predictions of a target for the n molecules of a split."""
+
+    target: Target
+    labels: np.ndarray
+    """float64 [n]: on the learned scale, or the index of the class; NaN without an exact label."""
+    values: np.ndarray
+    """float64 [n, O]: the value on the learned scale, the probability of class 1, or those of all
+    classes."""
+    bounds: int
+    """Number of labels that are bounds, such as >10."""
+
+    @property
+    def scored(self) -> np.ndarray:
+        """bool [n]: the molecules with an exact label and a finite prediction."""
+        return np.isfinite(self.labels) & np.isfinite(self.values).all(axis=1)
+
+    @property
+    def errors(self) -> np.ndarray:
+        """float64 [n]: absolute error, or the log loss of the class; NaN without an exact label."""
+        found, rows = np.full(len(self.labels), np.nan), self.scored
+        labels, values = self.labels[rows], self.values[rows]
+        if self.target.kind == "regression":
+            found[rows] = np.abs(values[:, 0] - labels)
+        else:
+            if values.shape[1] == 1:
+                values = np.concatenate([1 - values, values], axis=1)
+            own = values[np.arange(len(labels)), labels.astype(int)]
+            found[rows] = -np.log(own.clip(_TINY))
+        return found
+
+    def truth(self, row: int) -> str:
+        """Return the label of a molecule as text."""
+        label = self.labels[row]
+        if self.target.kind == "regression":
+            return f"{label:.4g}"
+        return self.target.classes[int(label)] if self.target.classes else f"{label:.0f}"
+
+    def prediction(self, row: int) -> str:
+        """Return the prediction for a molecule as text."""
+        values = self.values[row]
+        if self.target.kind == "regression":
+            return f"{values[0]:.4g}"
+        if self.target.kind == "binary":
+            return f"probability {values[0]:.3f}"
+        best = int(values.argmax())
+        return f"{self.target.classes[best]} (probability {values[best]:.3f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """The files of a finished run."""
+
+    run: RunFolder
+    config: TrainConfig
+    metrics: dict[str, Any]
+    environment: dict[str, Any]
+    model: PropertyModel
+    tables: dict[str, pd.DataFrame]
+    """Texts of `predictions_<split>.csv`, by split."""
+    labels: pd.DataFrame
+    """Texts of `targets.csv`."""
+    rejected: pd.DataFrame
+    """Texts of `rejected.csv`."""
+    histories: dict[str, pd.DataFrame]
+    """Numbers of each `history.csv`, by the name of the member; "" for the only one."""
+
+    @staticmethod
+    def read(folder: Path | str) -> Contents:
+        """Read the folder of a finished run.
+
+        Raises:
+            ModelError: the run is not finished, or a file is damaged.
+            StorageError: a file cannot be read.
+        """
+        run = RunFolder(folder)
+        if not run.config.is_file():
+            raise ModelError(
+                f"{run.path} is not the folder of a run: it has no {run.config.name}. Give the "
+                "folder that train wrote, such as runs/logS-1"
+            )
+        metrics = run.finished_metrics()
+        if metrics is None:
+            raise ModelError(
+                f"{run.path} is not finished: it has no {run.metrics.name}. To finish the run: "
+                f"molsepnorm train --resume {run.path}"
+            )
+        environment = read_json(run.environment) if run.environment.exists() else {}
+        if not isinstance(environment, dict):
+            raise ModelError(f"{run.environment} is damaged: it holds no names")
+        paths = {split: run.path / f"predictions_{split}.csv" for split in ("train", "val", "test")}
+        members = sorted(run.members.glob("*/history.csv"), key=lambda each: each.parent.name)
+        histories = {f"member {each.parent.name}": each for each in members} or {"": run.history}
+        return Contents(
+            run=run,
+            config=load_config(config=run.config),
+            metrics=metrics,
+            environment=environment,
+            model=PropertyModel.from_pretrained(run.model),
+            tables={split: _texts(path) for split, path in paths.items() if path.exists()},
+            labels=_texts(run.path / "targets.csv"),
+            rejected=_texts(run.path / "rejected.csv"),
+            histories={name: _numbers(path) for name, path in histories.items()},
+        )
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self.model.task.targets
+
+    def smiles(self, split: str) -> list[str] | None:
+        """Return the SMILES of the molecules of a split; None if the run has none."""
+        table = self.tables.get(split)
+        if table is None or "smiles" not in table:
+            return None
+        return table["smiles"].tolist()
+
+    def predicted(self, split: str, target: Target) -> Predicted | None:
+        """Return labels and predictions of a split; None if the run wrote none.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
+        table = self.tables.get(split)
+        if table is None:
+            return None
+        path, names = self.run.path / f"predictions_{split}.csv", [*table]
+        first = f"{target.name}_pred"
+        place = names.index(first) if first in names else 0
+        # the labels are in the column before the predictions, see `RunFolder.finish`
+        truth = names[place - 1] if place else ""
+        if not truth.startswith(target.learned_name):
+            raise ModelError(
+                f"{path} is damaged: it has no column of the labels of {target.name} before "
+                f"{first}. Restore the file"
+            )
+        columns = [f"{target.learned_name}_pred"]
+        if target.kind == "multiclass":
+            columns = [f"{target.name}_prob_{name}" for name in target.classes]
+        cells = table[truth]
+        bounds = int(cells.str.startswith((">", "<")).sum()) if target.kind == "regression" else 0
+        try:
+            values = table[columns].replace("", "nan").to_numpy(dtype=np.float64)
+            if target.kind == "multiclass":
+                codes = {name: float(i) for i, name in enumerate(target.classes)} | {"": np.nan}
+                labels = np.array([codes[cell] for cell in cells])
+            else:
+                known = cells.mask(cells.str.startswith((">", "<")), "").replace("", "nan")
+                labels = known.to_numpy(dtype=np.float64)
+        except (KeyError, ValueError) as error:
+            raise ModelError(
+                f"{path} is damaged: labels or predictions of {target.name} cannot be read "
+                f"({error}). Restore the file"
+            ) from error
+        return Predicted(target, labels, values, bounds)
+
+    def configuration(self) -> str:
+        """Return the text of `config.yaml`."""
+        with clear_errors(self.run.config, "read"):
+            return self.run.config.read_text(encoding="utf-8")
+
+    def environment_text(self) -> str:
+        """Return the versions and the machine as text."""
+        names = ("molsepnorm", "python", "packages", "platform", "cores", "threads", "gpu")
+        found = {name: self.environment.get(name) for name in names}
+        return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _texts(path: Path) -> pd.DataFrame:
+    """Return a CSV file as texts; an empty table if the file does not exist."""
+    if not path.exists():
+        return pd.DataFrame()
+    try:
+        with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
+            head, *rows = csv.reader(file, strict=True)
+        if wrong := [row for row in rows if len(row) != len(head)]:
+            raise ValueError(f"a line has {len(wrong[0])} cells in place of {len(head)}")
+    except (ValueError, csv.Error) as error:  # of the content
+        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
+    return pd.DataFrame(rows, columns=head, dtype=str)
+
+
+def _numbers(path: Path) -> pd.DataFrame:
+    """Return a CSV file of numbers, by epoch; cells that are empty are NaN."""
+    table = _texts(path)
+    try:
+        found = table.replace("", "nan").astype(np.float64)
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
+    if len(found) and "epoch" not in found:
+        raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
+    return found

@@ -1,0 +1,257 @@
+"""Sections about single molecules: errors by similarity and scaffold, and the worst predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.errors import InvalidMolecule, counted
+from molsepnorm.files.page import code
+from molsepnorm.molecules.drawing import draw_structure
+from molsepnorm.training.report.charts import Chart
+from molsepnorm.training.report.contents import Contents, Predicted
+from molsepnorm.training.report.figures import figure
+
+__all__ = ["molecules_sections"]
+
+_WORST = 20  # predictions that are drawn
+_SCAFFOLDS = 10  # that are listed
+_MAX_SCAFFOLDS = 20_000  # test molecules whose scaffolds are computed
+_BINS = 10  # of the similarity
+_SIZE = 280, 190  # pixels of a molecule
+_SMALL = 140, 100  # pixels of a scaffold
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """Errors of the n test molecules."""
+
+    smiles: list[str]
+    predicted: list[Predicted]
+    relative: np.ndarray
+    """float64 [n, T]: those of several targets divided by the target's mean; NaN without a
+    label."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """float64 [n]: mean over the labelled targets; NaN without any label."""
+        known = np.isfinite(self.relative)
+        total = np.where(known, self.relative, 0.0).sum(axis=1)
+        return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+
+    @property
+    def meaning(self) -> str:
+        if len(self.predicted) > 1:
+            return "mean error of the targets, each relative to its mean over the test molecules"
+        own = self.predicted[0].target
+        kind = "absolute error" if own.kind == "regression" else "log loss"
+        return f"{kind} of {own.learned_name}"
+
+
+def molecules_sections(contents: Contents) -> dict[str, str]:
+    """Return the sections by title; none for a run without SMILES or targets."""
+    errors = _errors(contents)
+    if errors is None:
+        return {}
+    known = _training_molecules(contents)
+    return {
+        "Errors by similarity to the training molecules": _similarity(contents, errors, known),
+        "Errors by scaffold": _scaffolds(errors),
+        "The worst predictions": _worst(errors, known),
+    }
+
+
+def _errors(contents: Contents) -> _Errors | None:
+    smiles = contents.smiles("test")
+    if smiles is None or not contents.targets:
+        return None
+    found = [contents.predicted("test", target) for target in contents.targets]
+    predicted = [each for each in found if each is not None]
+    errors = np.stack([each.errors for each in predicted], axis=1)
+    if not np.isfinite(errors).any():
+        return None
+    if len(predicted) > 1:
+        for column in errors.T:
+            finite = column[np.isfinite(column)]
+            column /= (finite.mean() if len(finite) else 0) or 1.0
+    return _Errors(smiles, predicted, errors)
+
+
+def _training_molecules(contents: Contents) -> tuple[list[str], np.ndarray] | None:
+    """Return SMILES and fingerprints, uint8 [n, 256], of the training molecules; None if the folder
+    has none that RDKit can read."""
+    from molsepnorm.molecules.featurize.fingerprints import packed_morgan
+
+    try:
+        if contents.model.structures:
+            found = contents.model.training_molecules()
+            return list(found.smiles), found.fingerprints
+        if (smiles := contents.smiles("train")) is not None and smiles:
+            return smiles, packed_morgan(smiles)
+    except InvalidMolecule:
+        return None
+    return None
+
+
+def _nearest(smiles: list[str], bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return index and similarity of the training molecule that is nearest to each of n molecules:
+    int64 [n] and float64 [n], NaN where RDKit cannot read the molecule."""
+    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+
+    prints, rows = [], []
+    for row, text in enumerate(smiles):
+        try:
+            prints.append(packed_morgan([text]))
+            rows.append(row)
+        except InvalidMolecule:
+            continue
+    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
+    if rows:
+        index[rows], similarity[rows] = nearest(np.concatenate(prints), bits)
+    return index, similarity
+
+
+def _similarity(
+    contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None
+) -> str:
+    """Return the mean error of the test molecules by their similarity."""
+    domain = contents.metrics.get("domain") or {}
+    bins = domain.get("bins", {}).get("test")
+    meaning = domain.get("error", errors.meaning)
+    if not bins and known is not None:
+        rows = np.flatnonzero(np.isfinite(errors.mean))[:2000]
+        similarity = _nearest([errors.smiles[row] for row in rows], known[1])[1]
+        bins, meaning = _binned(similarity, errors.mean[rows]), errors.meaning
+    if not bins:
+        return "<p>The run's folder has no training molecules to compare with.</p>"
+    highest = max(each["error"] or 0.0 for each in bins)
+    chart = Chart(
+        "Mean error by similarity to the nearest training molecule",
+        *("similarity to the training molecules", "mean error"),
+        *((0.0, 1.0), (0.0, highest * 1.08)),
+    )
+    for each in bins:
+        low, high, count = each["low"], each["high"], each["molecules"]
+        text = f"similarity {low:.1f} to {high:.1f}: {each['error']:.3g}, {count:,} molecules"
+        chart.bar(low + 0.008, high - 0.008, each["error"], "one", text)
+    sides = ""
+    if (threshold := domain.get("threshold")) is not None:
+        ends = np.array(chart.y_ends)
+        chart.line(np.full(2, float(threshold)), ends, "guide", f"threshold {threshold:.2f}")
+        inside, outside = (domain.get(side, {}).get("test", {}) for side in ("inside", "outside"))
+        sides = (
+            f" The dashed line is the limit of the model's domain, {threshold:.2f}: "
+            f"{_side(inside, 'inside')}, {_side(outside, 'outside')}."
+        )
+    caption = f"Test molecules; the error is the {escape(meaning)}.{sides}"
+    counts = ", ".join(f"{e['molecules']:,} ({e['low']:.1f}–{e['high']:.1f})" for e in bins)
+    return (
+        f'<div class="charts">{figure(chart, caption)}</div>'
+        f'<p class="soft">Molecules by similarity: {counts}. A bar of few molecules is uncertain.'
+        "</p>"
+    )
+
+
+def _side(found: Mapping[str, Any], where: str) -> str:
+    error = found.get("error")
+    mean = "" if error is None else f" with a mean error of {error:.3g}"
+    return f"{found.get('molecules', 0):,} molecules {where}{mean}"
+
+
+def _binned(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
+    """Return number and mean error by similarity, as the entry `bins` of `domain`."""
+    rows = np.isfinite(similarity)
+    similarity, errors = similarity[rows], errors[rows]
+    numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)
+    return [
+        {
+            "low": each / _BINS,
+            "high": (each + 1) / _BINS,
+            "molecules": int((numbers == each).sum()),
+            "error": float(errors[numbers == each].mean()),
+        }
+        for each in np.unique(numbers).tolist()
+    ]
+
+
+def _scaffolds(errors: _Errors) -> str:
+    """Return the scaffolds with the most test molecules, and their mean errors."""
+    from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
+
+    mean = errors.mean
+    rows = np.flatnonzero(np.isfinite(mean))
+    if len(rows) > _MAX_SCAFFOLDS:
+        return f"<p>{len(rows):,} test molecules are too many to compute scaffolds for.</p>"
+    groups: dict[str, list[int]] = {}
+    for row in rows.tolist():
+        try:
+            groups.setdefault(murcko_scaffold(errors.smiles[row]), []).append(row)
+        except InvalidMolecule:
+            continue
+    ordered = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+    cards = [
+        f'<div class="card">{_scaffold(text)}<div>{counted(len(own), "molecule")}</div>'
+        f"<div>mean error <b>{mean[own].mean():.3g}</b></div></div>"
+        for text, own in ordered[:_SCAFFOLDS]
+    ]
+    return (
+        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of the test "
+        f"molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
+        f'{mean[rows].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
+    )
+
+
+def _scaffold(smiles: str) -> str:
+    if not smiles:
+        return "<div>no ring</div>"
+    return f"{_drawing(smiles, _SMALL)}<div>{code(smiles)}</div>"
+
+
+def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
+    """Return the test predictions with the largest errors, drawn."""
+    order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
+    places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
+    places = [place for place in places if np.isfinite(errors.relative[place])]
+    smiles = [errors.smiles[row] for row, _ in places]
+    index, similarity = (
+        (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
+        if known is None
+        else _nearest(smiles, known[1])
+    )
+    cards = []
+    for (row, column), text, near, share in zip(places, smiles, index, similarity, strict=True):
+        found = errors.predicted[column]
+        name = f"{escape(found.target.learned_name)}: "
+        facts = (
+            f"<div>{name if len(errors.predicted) > 1 else ''}measured <b>"
+            f"{escape(found.truth(row))}</b>, predicted "
+            f"<b>{escape(found.prediction(row))}</b></div>"
+        )
+        closest = "not known"
+        if known is not None and np.isfinite(share):
+            closest = f"similarity {share:.2f}, {code(known[0][near])}"
+        cards.append(
+            f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
+            f'<div class="soft">nearest training molecule: {closest}</div></div>'
+        )
+    more = (
+        " For several targets, errors are compared relative to the target's mean error."
+        if len(errors.predicted) > 1
+        else ""
+    )
+    return (
+        f"<p>The {len(cards)} test predictions with the largest errors.{more} Look for a common "
+        "structure, for labels that are wrong, and for molecules unlike all training molecules.</p>"
+        f'<div class="cards">{"".join(cards)}</div>'
+    )
+
+
+def _drawing(smiles: str, size: tuple[int, int]) -> str:
+    picture = draw_structure(smiles, size)
+    if picture is None:
+        return '<p class="soft">not drawn</p>'
+    return f'<div role="img" aria-label="structure of {escape(smiles)}">{picture}</div>'

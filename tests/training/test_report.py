@@ -1,0 +1,308 @@
+"""The report of a run: what it shows, from which files, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training import load_config, train
+from molsepnorm.training.callback import Callback
+from molsepnorm.training.conclusion import conclusion, significant
+from molsepnorm.training.report import write_report
+from molsepnorm.training.report.contents import Contents
+
+ALERT = "<script>alert(1)</script>"
+NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]
+YES_NO = [0, 1, 0, "", 0, 1, 1, 0]
+WORDS = ["lo", "mi", "<i>hi", "lo", "mi", "", "lo"]
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def read(folder: Path) -> tuple[str, Reader]:
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    return text, Reader(text)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory, no_baselines):
+    """A finished run with a target of each kind, missing labels, a rejected row and a forest."""
+    folder, name = tmp_path_factory.mktemp("mixed"), ALERT
+    ends = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")
+    smiles = [f"{'C' * length}{end}" for length in range(1, 9) for end in ends]
+    path = folder / "data & 'more'.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", name, "active", "class"])
+        for row, text in enumerate(smiles):
+            cells = (each[row % len(each)] for each in (NUMBERS, YES_NO, WORDS))
+            writer.writerow([text, *cells])
+        writer.writerow(['C1CC"<b>', 1, 1, "lo"])
+    settings = {
+        "data.targets": [name, "active", "class"],
+        "data.task_type": {"class": "multiclass"},
+        "data.split": [0.5, 0.25, 0.25],
+        "model.layers": 1,
+        "model.width": 16,
+        "model.ffn_width": 16,
+        "model.heads": 2,
+        "run.epochs": 2,
+        "run.batch_size": 16,
+        "finetune.start": None,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molsepnorm.training.baseline.fit_baseline", no_baselines)
+        patch.setattr("molsepnorm.training.baseline.TREES", 8)
+        train(load_config(path, overrides=settings), folder / "run")
+    return folder / "run"
+
+
+def test_training_writes_the_report_and_the_folder_alone_gives_it_again(mixed, tmp_path):
+    copied = tmp_path / mixed.name
+    shutil.copytree(mixed, copied)
+    (copied / "report.html").unlink()
+    shutil.rmtree(copied / "checkpoints")
+    write_report(copied)
+    again = (copied / "report.html").read_text().replace(str(copied), str(mixed))
+    assert again == (mixed / "report.html").read_text()
+
+
+def test_the_sentences_and_scores_are_those_of_the_metrics(mixed):
+    metrics = json.loads((mixed / "metrics.json").read_text())
+    _, reader = read(mixed)
+    assert conclusion(metrics)
+    for sentence in conclusion(metrics):
+        assert " ".join(sentence.split()) in reader.text
+    low, high = metrics["test_interval_95"]["rmse"]
+    assert f"{significant(low, 3)} to {significant(high, 3)}" in reader.text
+    found = metrics["baseline_difference"]["rmse"]["difference"]
+    assert f"{'+' if found > 0 else ''}{significant(found, 3)} (" in reader.text
+    assert f"{metrics['calibration'][ALERT]['coverage']:.1%}" in reader.text
+
+
+def test_the_labels_and_predictions_are_those_of_the_model(mixed):
+    """The columns of the file are found for every kind of target."""
+    contents = Contents.read(mixed)
+    model = PropertyModel.from_pretrained(mixed / "model")
+    rows = list(csv.DictReader((mixed / "predictions_test.csv").open()))
+    assert [each.name for each in contents.targets] == [ALERT, "active", "class"]
+    number, yes_no, classes = (contents.predicted("test", each) for each in model.task.targets)
+    assert number.values[:, 0] == pytest.approx([float(row[f"{ALERT}_pred"]) for row in rows])
+    assert number.labels == pytest.approx([float(row[ALERT]) for row in rows])
+    known = [row["active"] != "" for row in rows]
+    assert np.isfinite(yes_no.labels).tolist() == known
+    likely = yes_no.values[known, 0]
+    own = np.array([float(row["active"]) for row in rows if row["active"]])
+    expected = -np.log(np.where(own == 1, likely, 1 - likely))
+    assert yes_no.errors[known] == pytest.approx(expected)
+    names = [row["class"] for row in rows]
+    written = [classes.truth(i) if ok else "" for i, ok in enumerate(classes.scored)]
+    assert written == names
+    assert [classes.prediction(i).split(" (")[0] for i in range(len(rows))] == [
+        row["class_pred"] for row in rows
+    ]
+
+
+def test_the_worst_prediction_comes_first(mixed):
+    contents = Contents.read(mixed)
+    errors = []
+    for target in contents.targets:
+        own = contents.predicted("test", target).errors
+        errors.append(own / np.nanmean(own))
+    row = int(np.nanargmax(np.nanmax(np.array(errors), axis=0)))
+    text, _ = read(mixed)
+    section = text.partition("The worst predictions")[2]
+    first = re.search(r"<code>([^<]+)</code>", section)[1]
+    assert first == contents.smiles("test")[row]
+
+
+def test_the_confusion_table_counts_molecules(mixed):
+    contents = Contents.read(mixed)
+    found = contents.predicted("test", contents.targets[2])
+    names = contents.targets[2].classes
+    counts = confusion_matrix(
+        found.labels[found.scored], found.values[found.scored].argmax(1), labels=range(len(names))
+    )
+    text, _ = read(mixed)
+    for name, row in zip(names, counts.tolist(), strict=True):
+        name = name.replace("<", "&lt;").replace(">", "&gt;")
+        assert f"<tr><td>{name}</td>{''.join(f'<td>{n}</td>' for n in row)}<td>" in text
+
+
+def test_texts_of_users_are_escaped(mixed):
+    text, reader = read(mixed)
+    assert "script" not in {tag for tag, _ in reader.tags}
+    assert not {"i", "iframe", "object", "img", "form"} & {tag for tag, _ in reader.tags}
+    assert ALERT in reader.text and "<i>hi" in reader.text
+    assert 'C1CC"<b>' not in text
+
+
+def test_the_page_loads_nothing(mixed):
+    text, reader = read(mixed)
+    links = [
+        value
+        for _, attributes in reader.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "xlink:href", "action", "data", "srcset")
+    ]
+    assert links == ["rejected.csv"]
+    assert "url(" not in text and "@import" not in text
+    assert not [name for _, found in reader.tags for name in found if name.startswith("on")]
+    # only the namespaces of SVG are addresses, and a browser does not open them
+    assert {re.sub(r"\W+$", "", each) for each in re.findall(r"https?://[^'\" ]+", text)} <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+        "http://www.rdkit.org/xml",
+    }
+
+
+def test_every_chart_has_a_text_and_headings_have_an_order(mixed):
+    _, reader = read(mixed)
+    charts = [found for tag, found in reader.tags if tag == "svg" and "aria-label" in found]
+    assert len(charts) == 7 and all(each["aria-label"] for each in charts)
+    levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_an_old_run_without_domain_and_training_molecules(mixed, tmp_path):
+    """The errors by similarity come from the files of predictions."""
+    copied = tmp_path / "run"
+    shutil.copytree(mixed, copied)
+    metrics = json.loads((copied / "metrics.json").read_text())
+    bins = metrics.pop("domain")["bins"]["test"]
+    metrics.pop("calibration")
+    (copied / "metrics.json").write_text(json.dumps(metrics))
+    (copied / "model" / "training_molecules.safetensors").unlink()
+    (copied / "report.html").unlink()
+    write_report(copied)
+    _, reader = read(copied)
+    counts = ", ".join(f"{e['molecules']} ({e['low']:.1f}–{e['high']:.1f})" for e in bins)
+    assert f"Molecules by similarity: {counts}." in reader.text
+    assert "Intervals" not in reader.text.partition("Truth and prediction")[2][:4000]
+
+
+def test_a_run_without_a_forest(configure, tmp_path):
+    train(configure({"run.epochs": 1, "run.baseline": False}), tmp_path / "run")
+    _, reader = read(tmp_path / "run")
+    assert "the run has no forest beside it" in reader.text
+    assert "test − forest" not in reader.text
+
+
+def test_an_ensemble_has_a_line_for_each_member(configure, tmp_path):
+    settings = {"run.epochs": 2, "run.ensemble": 2, "run.baseline": False}
+    train(configure(settings), tmp_path / "run")
+    text, reader = read(tmp_path / "run")
+    assert "a line for each of 2 members" in reader.text
+    assert "<title>member 1</title>" in text and "<title>member 2</title>" in text
+    assert (tmp_path / "run" / "members" / "1" / "report.html").exists()
+
+
+def test_an_unfinished_run_is_refused(configure, tmp_path, stop_at):
+    train(configure(), tmp_path / "run", callback=stop_at(2))
+    assert not (tmp_path / "run" / "report.html").exists()
+    with pytest.raises(ModelError, match=r"is not finished.*--resume"):
+        write_report(tmp_path / "run")
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="is not the folder of a run"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("predictions_test.csv", "active_pred", "other", "predictions_test.csv is damaged"),
+        ("predictions_test.csv", "\n", "\n,x", "predictions_test.csv is damaged"),
+        ("history.csv", "epoch,", "ep,", "history.csv is damaged"),
+        ("metrics.json", "{", "", "metrics.json"),
+    ],
+)
+def test_damaged_files_are_named(mixed, tmp_path, file, old, new, message):
+    copied = tmp_path / "run"
+    shutil.copytree(mixed, copied)
+    path = copied / file
+    path.write_text(path.read_text().replace(old, new, 1 if old != "\n" else -1))
+    with pytest.raises(ModelError, match=message):
+        write_report(copied, tmp_path / "new.html")
+    assert not (tmp_path / "new.html").exists()
+
+
+def test_a_folder_in_the_place_of_the_page_is_refused(mixed, tmp_path):
+    with pytest.raises(StorageError, match="there is a folder of that name"):
+        write_report(mixed, tmp_path)
+
+
+def test_training_does_not_fail_if_the_report_does(configure, tmp_path, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("a chart")
+
+    warnings = []
+
+    class Kept(Callback):
+        def on_warning(self, text):
+            warnings.append(text)
+
+    monkeypatch.setattr("molsepnorm.training.report.report_page", fail)
+    settings = {"run.epochs": 1, "run.baseline": False}
+    result = train(configure(settings), tmp_path / "run", callback=Kept())
+    assert result.finished and result.metrics
+    (text,) = [each for each in warnings if "report" in each]
+    assert "a chart" in text and "molsepnorm report" in text
+
+
+_BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(_BROWSER is None, reason="neither chromium nor google-chrome is on PATH")
+def test_a_browser_shows_the_page_without_errors_on_a_phone(mixed, tmp_path):
+    """A frame that is 380 pixels wide needs no horizontal scrolling, and nothing is refused."""
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f'<iframe id="f" style="width:380px;height:800px;border:0" src="{mixed.as_uri()}/'
+        'report.html"></iframe><p id="w"></p><script>'
+        "f.onload = () => { const d = f.contentDocument.documentElement;"
+        "w.textContent = `width ${d.scrollWidth} of ${d.clientWidth}` }</script>"
+    )
+    command = [
+        *(_BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+        *("--allow-file-access-from-files", "--enable-logging=stderr", "--v=0"),
+        *(f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000"),
+    ]
+    done = subprocess.run(
+        [*command, frame.as_uri()], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert "CONSOLE" not in done.stderr
+    width, of = map(int, re.search(r"width (\d+) of (\d+)", done.stdout).groups())
+    assert width <= of and of > 300
