@@ -54,7 +54,7 @@ class Chart:
     y_ends: tuple[float, float]
     """Range of the vertical axis, in the same way."""
     whole: bool = False
-    """Whether the ticks of the horizontal axis are whole numbers, as those of epochs."""
+    """True if the ticks of the horizontal axis are whole numbers, such as epochs."""
     _parts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ __all__ = ["molecules_sections"]
 
 _WORST = 20  # predictions that are drawn
 _SCAFFOLDS = 10  # that are listed
-_MAX_SCAFFOLDS = 20_000  # test molecules whose scaffolds are computed
+_MAX_COMPARED = 2000  # test molecules whose scaffolds or similarities are computed
 _BINS = 10  # of the similarity
 _SIZE = 280, 190  # pixels of a molecule
 _SMALL = 140, 100  # pixels of a scaffold
@@ -123,7 +123,7 @@ def _similarity(
     bins = domain.get("bins", {}).get("test")
     meaning = domain.get("error", errors.meaning)
     if not bins and known is not None:
-        rows = np.flatnonzero(np.isfinite(errors.mean))[:2000]
+        rows = _drawn(np.flatnonzero(np.isfinite(errors.mean)))
         similarity = _nearest([errors.smiles[row] for row in rows], known[1])[1]
         bins, meaning = _binned(similarity, errors.mean[rows]), errors.meaning
     if not bins:
@@ -183,9 +183,9 @@ def _scaffolds(errors: _Errors) -> str:
     from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
 
     mean = errors.mean
-    rows = np.flatnonzero(np.isfinite(mean))
-    if len(rows) > _MAX_SCAFFOLDS:
-        return f"<p>{len(rows):,} test molecules are too many to compute scaffolds for.</p>"
+    every = np.flatnonzero(np.isfinite(mean))
+    rows = _drawn(every)
+    drawn = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
     groups: dict[str, list[int]] = {}
     for row in rows.tolist():
         try:
@@ -199,10 +199,17 @@ def _scaffolds(errors: _Errors) -> str:
         for text, own in ordered[:_SCAFFOLDS]
     ]
     return (
-        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of the test "
-        f"molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
-        f'{mean[rows].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
+        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of{drawn} "
+        f"test molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
+        f'{mean[every].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
     )
+
+
+def _drawn(rows: np.ndarray) -> np.ndarray:
+    """Return the rows, or a sorted random sample if they are many."""
+    if len(rows) <= _MAX_COMPARED:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, _MAX_COMPARED, replace=False))
 
 
 def _scaffold(smiles: str) -> str:

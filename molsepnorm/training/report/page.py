@@ -179,8 +179,10 @@ def _scores(contents: Contents) -> str:
             )
         return cells
 
+    order = {target.name: i for i, target in enumerate(contents.targets)}
     means = [name for name in metrics["test"] if "/" not in name]
     several = [name for name in metrics["test"] if "/" in name]
+    several.sort(key=lambda name: order.get(name.partition("/")[2], 0))
     text = (
         "<p>The trivial baseline predicts the same for all molecules. The forest is a random "
         "forest on Morgan fingerprints and descriptors, trained on the same molecules.</p>"
