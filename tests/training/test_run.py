@@ -31,6 +31,7 @@ FILES = {
     "predictions_val.csv",
     "predictions_test.csv",
     "rejected.csv",
+    "report.html",
     "targets.csv",
     "model",
     "model/README.md",
