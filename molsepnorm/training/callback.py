@@ -56,7 +56,7 @@ class TrainingResult:
         """Return the scores and the conclusion, for notebooks."""
         from molsepnorm.training.notebook import result_html
 
-        return result_html(self)
+        return result_html(self.folder, self.finished, self.metrics)
 
 
 class Callback:

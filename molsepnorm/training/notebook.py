@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 from molsepnorm.predict.notebook import table_html
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.conclusion import conclusion
-
-if TYPE_CHECKING:
-    from molsepnorm.training.callback import TrainingResult
 
 __all__ = ["result_html"]
 
 _MAX_ROWS = 30
 
 
-def result_html(result: TrainingResult) -> str:
-    """Return the folder, the scores and the conclusion of a run."""
-    where = "in memory" if result.folder is None else str(result.folder)
-    state = "finished" if result.finished else "not finished"
+def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any]) -> str:
+    """Return the folder, the scores and the conclusion of a run; arguments as in
+    `TrainingResult`."""
+    where = "in memory" if folder is None else str(folder)
+    state = "finished" if finished else "not finished"
     head = f"<p>Run <code>{escape(where)}</code>, {state}</p>"
-    metrics = result.metrics
     if not metrics:
         return f"<div>{head}</div>"
     names = [*metrics["test"]]
