@@ -14,7 +14,7 @@ from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, Predicted
 
-__all__ = ["figure", "learning_curves", "target"]
+__all__ = ["figure", "learning_curves", "target_figures"]
 
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
@@ -23,7 +23,7 @@ _MAX_CLASSES = 30  # of a confusion table
 _BIN = 20  # molecules of a bin of a calibration curve, at least, where there are enough
 
 
-def target(splits: Mapping[str, Predicted], calibration: Mapping[str, Any]) -> str:
+def target_figures(splits: Mapping[str, Predicted], calibration: Mapping[str, Any]) -> str:
     """Return the charts of a target.
 
     Args:

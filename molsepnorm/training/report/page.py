@@ -15,9 +15,9 @@ from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.conclusion import conclusion, significant
-from molsepnorm.training.report import figures
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
+from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
 
 __all__ = ["report_page"]
@@ -42,7 +42,7 @@ def report_page(contents: Contents, path: Path) -> str:
         "Truth and prediction": _predictions(contents),
         "Intervals": _intervals(contents),
         **molecules_sections(contents),
-        "Learning curves": figures.learning_curves(contents),
+        "Learning curves": learning_curves(contents),
         "How to reproduce this run": _reproduce(contents),
     }
     body = "".join(
@@ -230,7 +230,7 @@ def _predictions(contents: Contents) -> str:
         splits = {split: contents.predicted(split, target) for split in ("test", "val")}
         found = {split: each for split, each in splits.items() if each is not None}
         entry = contents.metrics.get("calibration", {}).get(target.name, {})
-        parts.append(f"<h3>{escape(target.learned_name)}</h3>{figures.target(found, entry)}")
+        parts.append(f"<h3>{escape(target.learned_name)}</h3>{target_figures(found, entry)}")
     return "".join(parts)
 
 
