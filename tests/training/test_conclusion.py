@@ -405,7 +405,7 @@ def test_texts_of_another_featuriser_have_no_similarity(configure, monkeypatch):
     dataset = loaded(config)
     odd = molsepnorm.errors.InvalidMolecule("not a SMILES")
     monkeypatch.setattr(
-        "molsepnorm.molecules.featurize.fingerprints.morgan_matrix",
+        "molsepnorm.molecules.featurize.fingerprints.packed_morgan",
         lambda texts: (_ for _ in ()).throw(odd),
     )
     assert about_split(config.data, [dataset]).keys() == {"molecules", "split"}
