@@ -15,9 +15,6 @@ _STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --line: #3a4048; --soft: #a9b2bd; --text: #e8eaed; --back: #15181c; --accent: #66bdec;
           --quiet: #7d8894; --panel: #1d2126 } }
-@media print { :root { --line: #ccc; --soft: #444; --text: #000; --back: #fff; --accent: #0b6fa4;
-                       --quiet: #777; --panel: #fff }
-  body { font-size: 11px } h2, h3 { break-after: avoid } figure, .card, tr { break-inside: avoid } }
 * { box-sizing: border-box }
 body { font: 15px/1.55 system-ui, sans-serif; max-width: 1100px; margin: 2rem auto;
        padding: 0 1rem; color: var(--text); background: var(--back); overflow-wrap: break-word }
@@ -47,7 +44,13 @@ th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere;
 .soft { color: var(--soft) }
 dt { font-weight: 600 } dd { margin: 0 0 .4rem }
 summary { cursor: pointer }
+@media print {
+  :root { --line: #ccc; --soft: #444; --text: #000; --back: #fff; --accent: #0b6fa4; --quiet: #777;
+          --panel: #fff; font-size: 12px }
+  body { font-size: 1rem; margin: 0; max-width: none }
+  h2, h3 { break-after: avoid } figure, .card, tr { break-inside: avoid } }
 """
+# the rules for print are last, because a later rule replaces an earlier one
 
 
 def page(title: str, heading: str, body: str, version: str, style: str = "") -> str:
