@@ -28,7 +28,7 @@ _MAX_SEED = 2**31 - 1
 
 
 class _Graphormer(BaseEstimator):
-    """What both estimators share."""
+    """Parameters and training of both estimators."""
 
     model_: PropertyModel
 

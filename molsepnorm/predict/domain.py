@@ -1,4 +1,4 @@
-"""Whether a molecule is like the training molecules: `require_domain` and `domain_columns`."""
+"""`require_domain` and `domain_columns`: is a molecule like the training molecules?"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_the_policy_comes_before_everything_that_it_forbids():
 
 
 def test_the_rules_for_print_replace_those_for_the_screen():
-    """Of two rules for the same element, a browser applies the later one."""
+    """A browser applies the later of two rules for the same element."""
     style = page("a", "b", "", "1").partition("<style>")[2].partition("</style>")[0]
     screen, _, printed = style.partition("@media print")
     assert "body { font: 15px" in screen and "prefers-color-scheme: dark" in screen

@@ -34,7 +34,7 @@ def same(one: TrainingMolecules, other: TrainingMolecules) -> bool:
 
 @pytest.mark.parametrize("smiles", [("CCO", "C µ", "", "c1ccccc1"), ("C",)])
 def test_what_is_written_is_read(tmp_path, smiles):
-    """Of texts in any characters."""
+    """Texts may have any characters."""
     own = molecules(*smiles)
     (tmp_path / "file").write_bytes(own.to_bytes())
     digest = hashlib.sha256(own.to_bytes()).hexdigest()

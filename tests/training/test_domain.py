@@ -155,7 +155,7 @@ def test_labels_are_in_the_unit_of_the_table(with_columns, tmp_path):
 
 @pytest.mark.parametrize("name", ["pic50", "log10"])
 def test_labels_have_the_digits_of_the_table(name):
-    """Of numbers with up to five digits, although the learned labels are float32."""
+    """Numbers with up to five digits are kept, although the learned labels are float32."""
     transform = Target("ic50_nM", "regression", transform=name).transformation
     rng = np.random.default_rng(0)
     cells = [f"{10**each:.{digits}g}" for each in rng.uniform(-3, 6, 300) for digits in (1, 3, 5)]
