@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 @source_options
 @output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
 @option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
+@option(
+    "--layer",
+    type=int,
+    metavar="N",
+    help="Layer of the embeddings; default: the input of the head.",
+)
 def embed(
     model_folder: Path,
     smiles: tuple[str, ...],
@@ -34,6 +40,7 @@ def embed(
     smiles_column: str,
     output: Path,
     atoms: bool,
+    layer: int | None,
     on_invalid: Literal["keep", "fail"],
     device: str,
     precision: Precision,
@@ -41,10 +48,10 @@ def embed(
 ) -> None:
     """Write embeddings of molecules, from a file, --smiles or standard input.
 
-    The embedding of a molecule is the input of the network's head. Standard input has one SMILES
-    per line, or is a CSV. The output keeps all rows, their order and all columns, and adds the
-    column embedding (in a CSV or TSV embedding_0, embedding_1, …). Failed rows have the reason in
-    the column error.
+    The embedding of a molecule is the input of the network's head, or with --layer the read-out of
+    one layer. Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their
+    order and all columns, and adds the column embedding (in a CSV or TSV embedding_0,
+    embedding_1, …). Failed rows have the reason in the column error.
 
     \b
     molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
@@ -65,6 +72,7 @@ def embed(
             smiles_column=smiles_column,
             source=name,
             atoms=atoms,
+            layer=layer,
             on_invalid=on_invalid,
         )
     report(rows, failed, output, "embedded")

@@ -56,7 +56,8 @@ class Graphormer(nn.Module):
         count = config.molecule_features
         self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
         sites = config.layers if config.readout == "layers" else 1
-        self.embedding_width = sites * self.readout.width + count
+        self.layer_width = self.readout.width
+        self.embedding_width = sites * self.layer_width + count
         self.head = make_head(config, self.embedding_width)
         self.reset_parameters()
 
@@ -73,7 +74,10 @@ class Graphormer(nn.Module):
         return self.embed_with_atoms(batch)[0]
 
     def embed_with_atoms(
-        self, batch: GraphBatch, alter: Callable[[Tensor], Tensor] | None = None
+        self,
+        batch: GraphBatch,
+        alter: Callable[[Tensor], Tensor] | None = None,
+        layer: int | None = None,
     ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
         """Return the result of `embed`, and a vector for every slot.
 
@@ -85,6 +89,9 @@ class Graphormer(nn.Module):
             batch: the molecules.
             alter: function of the first layer's input (M, C) that returns what replaces it, for
                 instance with masked atoms.
+            layer: stop after this layer, counted from 1, and return what it reads out,
+                (B, `layer_width`), and its vectors of all slots. Only the last layer's are
+                normalised by the last norm.
         """
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
@@ -93,14 +100,19 @@ class Graphormer(nn.Module):
         pairs = self.pair_encoding(batch, walks)  # bias per head, gates, vectors, neighbours
         *others, last = self.layers
         read = []
-        for layer in others:
-            x, pairs = layer(x, pairs, batch)
+        for number, each in enumerate(others, start=1):
+            x, pairs = each(x, pairs, batch)
+            if number == layer:
+                tokens = self.config.last_layer_is_token_only
+                return x[batch.graph_token] if tokens else self.readout(x, batch), x
             if self.config.readout == "layers":
                 read.append(self.readout(x, batch))
         end, _ = last(x, pairs, batch)
         end = self.last_norm(end, batch.graph_token, batch.mask)
         slots = x if self.config.last_layer_is_token_only else end
         read.append(self.readout(end, batch))
+        if layer is not None:
+            return read[-1], slots
         return self.molecule_features(torch.cat(read, dim=1), batch), slots
 
     def reset_parameters(self) -> None:

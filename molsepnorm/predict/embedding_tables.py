@@ -32,6 +32,7 @@ def embed_rows(
     smiles_column: str,
     source: str,
     atoms: bool = False,
+    layer: int | None = None,
     on_invalid: Literal["keep", "fail"] = "keep",
 ) -> tuple[int, int]:
     """Write a table with embeddings, keeping its rows, their order and all columns.
@@ -54,6 +55,7 @@ def embed_rows(
         smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         atoms: also write the embeddings of the atoms, in Parquet.
+        layer: the layer of the embeddings, see `Predictor.embed`.
         on_invalid: keep a row that fails, or raise an error.
 
     Returns:
@@ -61,23 +63,24 @@ def embed_rows(
 
     Raises:
         ConfigError: the suffix is unknown; atoms in a CSV or TSV; pyarrow is missing; there is
-            no column of SMILES or features, or several; or the table has one of the new columns.
+            no column of SMILES or features, or several; there is no such layer; or the table has
+            one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: the file cannot be written.
     """
     output = Path(output)
     suffix = check_embeddings_output(output, atoms)
+    width = predictor.embedding_width(layer)
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     if table.columns is None:
         return 0, 0
-    width = predictor.model.network.embedding_width
     numbered = [f"{_EMBEDDING}_{index}" for index in range(width)]
     is_text = suffix != ".parquet"
     table.check([*(numbered if is_text else (_EMBEDDING, _ATOMS)), ERROR])
     smiles, columns = table.read()
     blocks = (
         ([table.take(error) for error in part.errors], part)
-        for part in predictor.embed_stream(smiles, atoms, columns)
+        for part in predictor.embed_stream(smiles, atoms, columns, layer)
     )
     if is_text:
         _write_text(output, [*table.header, *numbered, ERROR], blocks)

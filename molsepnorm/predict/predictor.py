@@ -14,6 +14,7 @@ import numpy as np
 from molsepnorm.errors import ConfigError, MolsepnormError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.inference import Precision, pick_device
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
@@ -244,38 +245,62 @@ class Predictor:
         return frame
 
     def embed(
-        self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
+        self,
+        smiles: Iterable[str],
+        atoms: bool = False,
+        columns: Cells | None = None,
+        layer: int | None = None,
     ) -> Embeddings:
         """Return embeddings of the molecules, and with `atoms` also of their atoms.
 
-        The embedding of a molecule is the input of the network's head. A row with an invalid SMILES
-        is NaN, and has its reason in `errors`. Any model has embeddings, also one that was
-        pre-trained without labels. See `Embeddings` for shapes and `Graphormer.embed_with_atoms`
-        for the layer of the atoms.
+        The embedding of a molecule is the input of the network's head, or with `layer` the
+        read-out of that layer. A row with an invalid SMILES is NaN, and has its reason in
+        `errors`. Any model has embeddings, also one that was pre-trained without labels. See
+        `Embeddings` for shapes and `Graphormer.embed_with_atoms` for the vectors of the atoms.
 
         >>> predictor.embed(["CCO", "not a molecule"]).molecules.shape    # doctest: +SKIP
         (2, 80)
 
+        Args:
+            smiles: SMILES or RDKit molecules.
+            atoms: add the embeddings of the atoms, in the order of the given molecule.
+            columns: as for `predict`.
+            layer: the layer, counted from 1; None for the input of the head.
+
         Raises:
-            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; or
-                `atoms`, and the model standardises structures, which changes the atoms, or a
-                molecule is one of RDKit; or `columns` does not fit, as in `predict`.
+            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; `atoms`,
+                and the model standardises structures, which changes the atoms; there is no such
+                layer; or `columns` does not fit, as in `predict`.
         """
-        parts = self.embed_stream(smiles, atoms, columns)
-        none = self._embed(atoms)(Prepared([], []))
+        parts = self.embed_stream(smiles, atoms, columns, layer)
+        none = self._embed(atoms, layer)(Prepared([], []))
         return Embeddings.joined([none, *parts])
 
     def embed_stream(
-        self, smiles: Iterable[str], atoms: bool = False, columns: Cells | None = None
+        self,
+        smiles: Iterable[str],
+        atoms: bool = False,
+        columns: Cells | None = None,
+        layer: int | None = None,
     ) -> Iterator[Embeddings]:
         """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
         their number; see `embed`."""
-        rows = self.rows(_texts(smiles) if atoms else smiles, columns)
-        prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
-        return (part for _, part in self._parts(rows, prepare, self._embed(atoms)))
+        run = self._embed(atoms, layer)
+        if not atoms:
+            rows = self.rows(smiles, columns)
+            return (part for _, part in self._parts(rows, self._prepare, run))
+        require_several(smiles, "smiles")
+        given = InGivenOrder(smiles)
+        rows = self.rows(given, columns)
+        prepare = Prepare(self.model, self.device, smiles_order=True)
+        return (given.restore(part) for _, part in self._parts(rows, prepare, run))
 
-    def _embed(self, atoms: bool) -> Embed:
-        return Embed(self.model, self.device, self._run.precision, atoms)
+    def embedding_width(self, layer: int | None = None) -> int:
+        """Return the width of the embeddings of molecules, see `embed`."""
+        return self._embed(False, layer).width
+
+    def _embed(self, atoms: bool, layer: int | None) -> Embed:
+        return Embed(self.model, self.device, self._run.precision, atoms, layer)
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Return predictions for molecular graphs: float32 (G, O), a column for each output.
@@ -396,23 +421,6 @@ def require_feature_columns(
             f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
             f"{', '.join(missing)}: use a table that has all of them"
         )
-
-
-def _texts(smiles: Iterable[str]) -> Iterable[str]:
-    """Yield SMILES, after checking that none is an RDKit molecule, whose atoms have no order in
-    its SMILES."""
-    require_several(smiles, "smiles")
-
-    def checked() -> Iterator[str]:
-        for row, each in enumerate(smiles):
-            if hasattr(each, "GetAtoms"):
-                raise ConfigError(
-                    f"molecule {row} is an RDKit molecule, and embeddings of atoms are in the "
-                    "order of a SMILES: pass Chem.MolToSmiles(mol)"
-                )
-            yield each
-
-    return checked()
 
 
 def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:

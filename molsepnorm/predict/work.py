@@ -125,13 +125,15 @@ class Embeddings:
     """Embeddings of n molecules, in the order of their SMILES."""
 
     molecules: np.ndarray
-    """float32 [n, R]: the input of the network's head; NaN in rows that failed."""
+    """float32 [n, R]: the input of the network's head, or the read-out of the layer that was named;
+    NaN in rows that failed."""
     errors: list[str | None]
-    """For each SMILES the reason why its row failed, or None: it is invalid, or its embedding is
+    """For each molecule the reason why its row failed, or None: it is invalid, or its embedding is
     not finite."""
     atoms: list[np.ndarray] | None = None
-    """float32 [N, C] for each molecule, with atoms in the order of the SMILES and without the
-    hydrogens that RDKit makes implicit; [0, C] in rows that failed. None if not wanted."""
+    """float32 [N, C] for each molecule, with atoms in the order of the SMILES or RDKit molecule and
+    without the hydrogens that RDKit makes implicit; [0, C] in rows that failed. None if not
+    wanted."""
 
     @staticmethod
     def joined(parts: Sequence[Embeddings]) -> Embeddings:
@@ -289,17 +291,33 @@ class Run:
 class Embed:
     """Embeds encoded molecules with a model whose network is on the device.
 
-    With `atoms`, the embeddings of the atoms are returned too; see `Graphormer.embed_with_atoms`.
+    With `atoms`, the embeddings of the atoms are returned too; see `Graphormer.embed_with_atoms`,
+    also for `layer`.
+
+    Raises:
+        ConfigError: the network has no such layer.
     """
 
     model: PropertyModel
     device: torch.device
     precision: Precision = "fp32"
     atoms: bool = False
+    layer: int | None = None
+
+    def __post_init__(self) -> None:
+        layers = self.model.network.config.layers
+        if self.layer is not None and not 1 <= self.layer <= layers:
+            raise ConfigError(f"the layer must be between 1 and {layers}; got {self.layer}")
+
+    @property
+    def width(self) -> int:
+        """Width R of a molecule's embedding."""
+        network = self.model.network
+        return network.embedding_width if self.layer is None else network.layer_width
 
     def __call__(self, prepared: Prepared) -> Embeddings:
-        network, errors = self.model.network, list(prepared.errors)
-        width, read = network.config.width, network.embedding_width
+        errors = list(prepared.errors)
+        width, read = self.model.network.config.width, self.width
         molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
         atoms = [np.empty((0, width), dtype=np.float32)] * len(errors)
         for rows, encoded in prepared.groups:
@@ -317,15 +335,18 @@ class Embed:
         """Return each molecule's embedding, followed by those of its atoms, padded."""
         network, largest = self.model.network, int(encoded.sizes.max())
 
+        def molecules_alone(batch: GraphBatch) -> Tensor:  # (B, R)
+            return network.embed_with_atoms(batch, layer=self.layer)[0]
+
         def with_atoms(batch: GraphBatch) -> Tensor:  # (B, R + N C)
-            molecules, slots = network.embed_with_atoms(batch)
+            molecules, slots = network.embed_with_atoms(batch, layer=self.layer)
             (group,) = batch.groups
             atoms = slots.unflatten(0, (group.graphs, group.slots))[batch.order, 1:]
             atoms = F.pad(atoms, (0, 0, 0, largest + 1 - group.slots))
             return torch.cat([molecules, atoms.flatten(1)], dim=1)
 
         tensors, every = GraphTensors.of(encoded, self.device), np.arange(len(encoded))
-        call = with_atoms if self.atoms else network.embed
+        call = with_atoms if self.atoms else molecules_alone
         return infer(network, tensors, every, precision=self.precision, call=call).numpy()
 
 

@@ -63,11 +63,19 @@ def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
     assert len(pd.read_csv(tmp_path / "a.csv")) == 2
 
 
+def test_a_layer_can_be_chosen(ok, model, tmp_path):
+    out = tmp_path / "a.parquet"
+    ok("embed", "--model", model, "--smiles", "CCO", "--layer", 1, "-o", out)
+    expected = Predictor.from_pretrained(model).embed(["CCO"], layer=1).molecules
+    np.testing.assert_allclose(np.stack(pd.read_parquet(out)["embedding"]), expected, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
         (("-o", "out.txt"), 2, "out.txt: the end of the name chooses the format of the table"),
         (("-o", "out.csv", "--atoms"), 2, "a CSV or TSV has no lists for the embeddings of"),
+        (("-o", "out.csv", "--layer", "9"), 2, "the layer must be between 1 and"),
         ((), 2, "Missing option '-o' / '--output'"),
         (("-o", "out.csv", "-i", "in.csv"), 2, "--smiles and --input are both sources"),
     ],

@@ -299,7 +299,11 @@ def test_help_lists_every_option_under_its_heading(ok, command):
         (("data", "check"), ("--targets", "--split-seed"), ("--preset", "--dataset", "--layers")),
         (("evaluate",), ("--dataset", "--precision"), ("--folds", "--task-type", "--epochs")),
         (("benchmark",), ("--seeds", "--replicates"), ("--seed INT", "--resume")),
-        (("embed",), ("--smiles", "-i", "--atoms", "--device"), ("--targets", "--epochs")),
+        (
+            ("embed",),
+            ("--smiles", "-i", "--atoms", "--layer", "--device"),
+            ("--targets", "--epochs"),
+        ),
         (("explain",), ("--smiles", "-i", "--targets", "--pairs"), ("--atoms", "--epochs")),
     ],
 )

@@ -19,6 +19,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
 from molsepnorm.nn import Graphormer
 from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
 from molsepnorm.predict.work import Predict
 from molsepnorm.tasks import Target, Task
@@ -149,7 +150,7 @@ def test_two_processes_give_the_same_rows(monkeypatch):
 
 
 def test_the_work_of_a_worker_can_be_pickled(predictor):
-    work = Predict(predictor._prepare, predictor._embed(atoms=True))
+    work = Predict(predictor._prepare, predictor._embed(atoms=True, layer=None))
     again = pickle.loads(pickle.dumps(work))(DRUGS)
     assert isinstance(again, Embeddings)
     assert np.array_equal(again.molecules, work(DRUGS).molecules)
@@ -323,5 +324,61 @@ def test_rdkit_molecules_stand_for_their_smiles(predictor):
     expected = predictor.embed(list(map(Chem.MolToSmiles, mols))).molecules
     assert found[:2].tolist() == expected.tolist()
     assert np.isnan(found[2]).all()
-    with pytest.raises(ConfigError, match="molecule 1 is an RDKit molecule"):
-        predictor.embed(["CCO", mols[0]], atoms=True)
+
+
+@pytest.mark.parametrize("smiles", [*DRUGS[:3], "[2H]OC", "[13CH3]O"])
+def test_atoms_are_in_the_order_of_the_rdkit_molecule(smiles, predictor):
+    """Also where its SMILES is written from another atom, and where its hydrogens are explicit."""
+    given = Chem.MolFromSmiles(smiles)
+    mols = [Chem.RenumberAtoms(given, order) for order in _orders(given.GetNumAtoms())]
+    mols.append(Chem.AddHs(mols[-1]))
+    found = predictor.embed([smiles, *mols], atoms=True)
+    heavy = [each.GetIdx() for each in given.GetAtoms() if each.GetAtomicNum() > 1]
+    row = dict(zip(heavy, found.atoms[0], strict=True))
+    for mol, molecule, atoms in zip(mols, found.molecules[1:], found.atoms[1:], strict=True):
+        match = mol.GetSubstructMatch(given, useChirality=True)
+        expected = {match[index]: row[index] for index in heavy}
+        np.testing.assert_allclose(molecule, found.molecules[0], **CLOSE)
+        np.testing.assert_allclose(atoms, [expected[index] for index in sorted(expected)], **CLOSE)
+
+
+def _orders(atoms: int) -> list[list[int]]:
+    random = np.random.default_rng(0)
+    return [random.permutation(atoms).tolist() for _ in range(4)]
+
+
+@pytest.mark.parametrize("settings", [*SETTINGS, {"readout": "layers"}], ids=str)
+def test_the_embeddings_of_a_layer_are_those_of_a_shorter_network(settings):
+    """A network that ends after the layer has the same vectors before its last norm."""
+    predictor = _predictor(layers=3, **settings)
+    texts = [Chem.MolToSmiles(Chem.MolFromSmiles(text)) for text in DRUGS]
+    network = predictor.model.network
+    for layer in (1, 2):
+        found = predictor.embed(texts, atoms=True, layer=layer)
+        alone = predictor.embed(texts, layer=layer)
+        assert found.molecules.shape == (len(texts), predictor.embedding_width(layer))
+        np.testing.assert_allclose(alone.molecules, found.molecules, **CLOSE)
+        for text, molecule, atoms in zip(texts, found.molecules, found.atoms, strict=True):
+            batch = batch_of([get("ogb")(text)], network.config)
+            with torch.no_grad():
+                x, pairs = network.embedding(batch), network.pair_encoding(batch)
+                for each in network.layers[:layer]:
+                    x, pairs = each(x, pairs, batch)
+                expected = Readout(_kind(network.config), 16)(x, batch)
+            np.testing.assert_allclose(molecule, expected[0], **CLOSE)
+            np.testing.assert_allclose(atoms, x[batch.mask], **CLOSE)
+    last, head = predictor.embed(texts, layer=3).molecules, predictor.embed(texts).molecules
+    np.testing.assert_allclose(last, head[:, -last.shape[1] :], **CLOSE)
+
+
+def _kind(config: GraphormerConfig) -> str:
+    return "token+mean" if config.readout == "layers" else config.readout
+
+
+@pytest.mark.parametrize("layer", [0, 4, -1])
+def test_a_layer_that_the_network_lacks_is_refused(predictor, tmp_path, layer):
+    for call in (predictor.embed, predictor.embed_stream):
+        with pytest.raises(ConfigError, match=f"^the layer must be between 1 and 3; got {layer}$"):
+            call(["CCO"], layer=layer)
+    with pytest.raises(ConfigError, match="^the layer must be"):
+        _write(predictor, tmp_path / "out.csv", layer=layer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 
@@ -16,7 +17,7 @@ from molsepnorm.molecules.featurize.smiles import (
     read_smiles,
 )
 
-__all__ = ["drawn", "mol_to_smiles", "smiles_of", "written"]
+__all__ = ["atoms_in_smiles", "drawn", "mol_to_smiles", "smiles_of", "written"]
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
@@ -69,6 +70,23 @@ def mol_to_smiles(mol: Chem.Mol) -> str:
 def written(molecule: Any) -> Any:
     """Return the SMILES of an RDKit molecule, and anything else, such as a SMILES, as it is."""
     return mol_to_smiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
+
+
+def atoms_in_smiles(molecule: Any) -> tuple[Any, np.ndarray | None]:
+    """Return the SMILES of an RDKit molecule, and the index in the molecule of each atom of the
+    SMILES that is not a hydrogen, int64 (N,). Anything else is returned as it is, with None.
+
+    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[0]
+    'CCO'
+    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[1].tolist()
+    [2, 1, 0]
+    """
+    text = written(molecule)
+    if not isinstance(molecule, Chem.Mol) or isinstance(text, Unwritten):
+        return text, None
+    order = molecule.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])
+    heavy = [index for index in order if molecule.GetAtomWithIdx(index).GetAtomicNum() != 1]
+    return text, np.array(heavy, dtype=np.int64)
 
 
 def _too_many(atoms: int) -> str:
