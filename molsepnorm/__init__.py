@@ -25,8 +25,17 @@ if TYPE_CHECKING:
     from molsepnorm.molecules import encodings, featurize
     from molsepnorm.molecules.molecule import MolGraph
     from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
-    from molsepnorm.predict import Predictor
-    from molsepnorm.training import Callback, TrainConfig, evaluate, load_config, train
+    from molsepnorm.predict import Prediction, Predictor
+    from molsepnorm.sepnorm import convert_to_sepnorm
+    from molsepnorm.tasks import Target, Task
+    from molsepnorm.training import (
+        Callback,
+        TrainConfig,
+        TrainingResult,
+        evaluate,
+        load_config,
+        train,
+    )
     from molsepnorm.training.fit import fit
     from molsepnorm.tuning import tune
 
@@ -36,11 +45,16 @@ __all__ = [
     "GraphormerConfig",
     "MolGraph",
     "MolsepnormError",
+    "Prediction",
     "Predictor",
     "PropertyModel",
     "SepNorm",
+    "Target",
+    "Task",
     "TrainConfig",
+    "TrainingResult",
     "__version__",
+    "convert_to_sepnorm",
     "encodings",
     "evaluate",
     "featurize",
@@ -56,10 +70,15 @@ _HOMES = {
     "GraphormerConfig": "molsepnorm.nn",
     "MolGraph": "molsepnorm.molecules.molecule",
     "MolsepnormError": "molsepnorm.errors",
+    "Prediction": "molsepnorm.predict",
     "Predictor": "molsepnorm.predict",
     "PropertyModel": "molsepnorm.model",
     "SepNorm": "molsepnorm.sepnorm",
+    "Target": "molsepnorm.tasks",
+    "Task": "molsepnorm.tasks",
     "TrainConfig": "molsepnorm.training",
+    "TrainingResult": "molsepnorm.training",
+    "convert_to_sepnorm": "molsepnorm.sepnorm",
     "evaluate": "molsepnorm.training",
     "fit": "molsepnorm.training.fit",
     "load_config": "molsepnorm.training",

@@ -1,2 +1,7 @@
-"""Exchange with other libraries: scikit-learn's estimators, transforms of PyTorch Geometric, and
-weights of other Graphormers."""
+"""Exchange with other libraries.
+
+- `pyg`: PyTorch Geometric's data sets, loaders and transforms;
+- `sklearn`: scikit-learn's estimators;
+- `tracking`: callbacks for TensorBoard, MLflow and Weights & Biases;
+- `graphormer_weights`: weights of other Graphormers.
+"""

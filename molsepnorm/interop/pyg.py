@@ -1,4 +1,4 @@
-"""PyTorch Geometric's data sets as input of `Graphormer`: `Collate`, `graphormer_config`."""
+"""PyTorch Geometric's data: input of `Graphormer`, conversion of molecules, and a transform."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch_geometric.data import Data
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.interop.transform import AddShortestPathEncoding
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
-from molsepnorm.molecules.featurize.pyg import checked_offset, from_data
+from molsepnorm.molecules.featurize.pyg import checked_offset, from_data, to_data
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 
-__all__ = ["Collate", "graphormer_config"]
+__all__ = ["AddShortestPathEncoding", "Collate", "from_data", "graphormer_config", "to_data"]
 
 
 class Collate:
@@ -29,7 +30,6 @@ class Collate:
 
     >>> import torch
     >>> import molsepnorm
-    >>> from molsepnorm.molecules.featurize.pyg import to_data
     >>> ogb = molsepnorm.featurize.get("ogb")
     >>> dataset = [to_data(ogb(smiles), y=len(smiles)) for smiles in ("CCO", "CN", "CC#N", "C=O")]
     >>> config = graphormer_config(dataset, bond_offset=0, layers=2)

@@ -8,6 +8,7 @@ from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.replicates import Replicates, train_replicates
 from molsepnorm.training.run import train_on
+from molsepnorm.training.statistics import estimate_statistics
 
 __all__ = [
     "Ablation",
@@ -19,6 +20,7 @@ __all__ = [
     "TrainConfig",
     "TrainingResult",
     "ablate",
+    "estimate_statistics",
     "evaluate",
     "fit",
     "join",

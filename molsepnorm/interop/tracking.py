@@ -1,0 +1,153 @@
+"""Callbacks that send the course of a run to TensorBoard, MLflow or Weights & Biases.
+
+Each writes the settings, the losses, scores and learning rate after every validation, and the
+scores of the test split at the end. Every member of an ensemble is a run of its own. In training on
+several processes, pass the callback in one of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import PropertyModel
+from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
+from molsepnorm.training.config import TrainConfig
+
+__all__ = ["MLflow", "TensorBoard", "WandB"]
+
+_PACKAGES = {"torch.utils.tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+
+
+class TensorBoard(Callback):
+    """Writes event files, which `tensorboard --logdir FOLDER` shows.
+
+    >>> import molsepnorm
+    >>> molsepnorm.fit(smiles, y, callback=TensorBoard("runs/logS/events"))    # doctest: +SKIP
+
+    Args:
+        folder: folder of the event files; by default `tensorboard` in the folder of the run.
+
+    Raises:
+        ConfigError: tensorboard is not installed; or, when a run without a folder starts, `folder`
+            is missing.
+    """
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        self._writers = _installed("torch.utils.tensorboard").SummaryWriter
+        self._folder = folder
+        self._writer: Any = None
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        if self._folder is None and folder is None:
+            raise ConfigError("the run has no folder for the event files: TensorBoard(folder=...)")
+        self._writer = self._writers(str(self._folder or f"{folder}/tensorboard"))
+        rows = "".join(f"| {name} | {value} |\n" for name, value in _settings(config).items())
+        self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows)
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
+        for name, value in _values(record).items():
+            self._writer.add_scalar(name, value, record.epoch)
+
+    def on_end(self, result: TrainingResult) -> None:
+        if self._writer is not None:
+            for name, value in _test_scores(result).items():
+                self._writer.add_scalar(name, value, result.metrics["best_epoch"])
+            self._writer.close()
+            self._writer = None
+
+
+class MLflow(Callback):
+    """Logs a run of MLflow, under the current tracking URI and experiment.
+
+    Args:
+        options: arguments of `mlflow.start_run`, such as `run_name`.
+
+    Raises:
+        ConfigError: mlflow is not installed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._run: Any = None
+        self._mlflow, self._options = _installed("mlflow"), options
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        self._run = self._mlflow.start_run(**self._options)
+        self._mlflow.log_params(_settings(config))
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
+        self._mlflow.log_metrics(_values(record), step=record.epoch)
+
+    def on_end(self, result: TrainingResult) -> None:
+        if self._run is not None:
+            self._mlflow.log_metrics(_test_scores(result))
+            self._mlflow.end_run("FINISHED" if result.finished else "KILLED")
+            self._run = None
+
+
+class WandB(Callback):
+    """Logs a run of Weights & Biases.
+
+    Args:
+        options: arguments of `wandb.init`, such as `project` and `mode`.
+
+    Raises:
+        ConfigError: wandb is not installed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._run: Any = None
+        self._wandb, self._options = _installed("wandb"), options
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        self._run = self._wandb.init(config=_settings(config), **self._options)
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
+        self._run.log({"epoch": record.epoch, **_values(record)})
+
+    def on_end(self, result: TrainingResult) -> None:
+        if self._run is not None:
+            self._run.summary.update(_test_scores(result))
+            self._run.finish()
+            self._run = None
+
+
+def _installed(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = _PACKAGES[module]
+        raise ConfigError(f"{package} is missing: pip install molsepnorm[{package}]") from None
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    """Return all settings under their full names, such as run.epochs."""
+    sections: Mapping[str, Mapping[str, Any]] = config.model_dump(mode="json")
+    return {
+        f"{section}.{name}": value
+        for section, values in sections.items()
+        for name, value in values.items()
+    }
+
+
+def _values(record: EpochRecord) -> dict[str, float]:
+    """Return the losses, scores and learning rate of a validation, those that are finite."""
+    values = {"train/loss": record.train_loss, "val/loss": record.val_loss, "lr": record.lr}
+    values |= {f"val/{name}": value for name, value in record.scores.items()}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _test_scores(result: TrainingResult) -> dict[str, float]:
+    scores = result.metrics.get("test", {})
+    return {f"test/{name}": v for name, v in scores.items() if isinstance(v, int | float)}
