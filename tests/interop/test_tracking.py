@@ -102,7 +102,9 @@ def test_weights_and_biases_has_the_curves(tmp_path, monkeypatch):
 def test_a_missing_package_is_named(monkeypatch, make, package):
     for module in ("torch.utils.tensorboard", "mlflow", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigError, match=rf"^{package} is missing: pip install molsepnorm\[{package}\]$"):
+    with pytest.raises(
+        ConfigError, match=rf"^{package} is missing: pip install molsepnorm\[{package}\]$"
+    ):
         make()
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -144,6 +145,43 @@ def test_the_worst_prediction_comes_first(mixed):
     section = text.partition("The worst predictions")[2]
     first = re.search(r"<code>([^<]+)</code>", section)[1]
     assert first == contents.smiles("test")[row]
+
+
+def test_the_nearest_training_molecule_has_its_label(mixed):
+    contents = Contents.read(mixed)
+    own = {text: row for row, text in enumerate(contents.smiles("train"))}
+    trained = {each.learned_name: contents.predicted("train", each) for each in contents.targets}
+    section = read(mixed)[0].partition("The worst predictions")[2]
+    found = re.findall(
+        r"<div>([^<]+): measured <b>[^<]*</b>, predicted <b>[^<]*</b></div>"
+        r'<div class="soft">nearest training molecule: similarity [\d.]+, <code>([^<]+)</code>'
+        r"(?:, measured <b>([^<]+)</b>)?",
+        section,
+    )
+    assert len(found) > 5 and any(label for _, _, label in found)
+    for name, smiles, label in found:
+        target, row = trained[unescape(name)], own[unescape(smiles)]
+        known = np.isfinite(target.labels[row])
+        assert unescape(label) == (target.truth(row) if known else "")
+
+
+def test_bounds_and_transformed_labels(with_columns, tmp_path):
+    """Scores and charts use the learned scale, and bounds are counted but not scored."""
+    cells = [10.0 * (row + 1) if row % 4 else ">10000" for row in range(30)]
+    settings = {"data.transform": {"ic50_nM": "pic50"}, "data.targets": ["ic50_nM"]}
+    config = with_columns({"ic50_nM": cells}, settings)
+    train(config, tmp_path / "run")
+    contents = Contents.read(tmp_path / "run")
+    (target,) = contents.targets
+    found = contents.predicted("test", target)
+    assert found.bounds == np.isnan(found.labels).sum() > 0
+    exact = {cell for cell in cells if cell != ">10000"}
+    known = found.labels[found.scored]
+    assert {round(10 ** (9 - label), 3) for label in known} <= exact
+    rmse = np.sqrt(np.mean((found.values[found.scored, 0] - known) ** 2))
+    assert contents.metrics["test"]["rmse"] == pytest.approx(rmse, rel=1e-5)
+    _, reader = read(tmp_path / "run")
+    assert "ic50_nM_pic50" in reader.text and "bound" in reader.text
 
 
 def test_the_confusion_table_counts_molecules(mixed):

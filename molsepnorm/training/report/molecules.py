@@ -61,7 +61,7 @@ def molecules_sections(contents: Contents) -> dict[str, str]:
     return {
         "Errors by similarity to the training molecules": _similarity(contents, errors, known),
         "Errors by scaffold": _scaffolds(errors),
-        "The worst predictions": _worst(errors, known),
+        "The worst predictions": _worst(contents, errors, known),
     }
 
 
@@ -218,8 +218,10 @@ def _scaffold(smiles: str) -> str:
     return f"{_drawing(smiles, _SMALL)}<div>{code(smiles)}</div>"
 
 
-def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
+def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
+    rows = {text: row for row, text in enumerate(contents.smiles("train") or ())}
+    labels = [contents.predicted("train", each.target) for each in errors.predicted]
     order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors.relative[place])]
@@ -241,6 +243,9 @@ def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
         closest = "not known"
         if known is not None and np.isfinite(share):
             closest = f"similarity {share:.2f}, {code(known[0][near])}"
+            trained, own = labels[column], rows.get(known[0][near])
+            if trained is not None and own is not None and np.isfinite(trained.labels[own]):
+                closest += f", measured <b>{escape(trained.truth(own))}</b>"
         cards.append(
             f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
             f'<div class="soft">nearest training molecule: {closest}</div></div>'
@@ -252,7 +257,8 @@ def _worst(errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     )
     return (
         f"<p>The {len(cards)} test predictions with the largest errors.{more} Look for a common "
-        "structure, for labels that are wrong, and for molecules unlike all training molecules.</p>"
+        "structure, for labels that are wrong, for molecules unlike all training molecules, and "
+        "for similar molecules with very different labels.</p>"
         f'<div class="cards">{"".join(cards)}</div>'
     )
 
