@@ -75,7 +75,8 @@ def ablate(
     """Train every variant with the first seed, then every one with the second, and so on.
 
     After each seed `ablation.json` is written. Finished runs are not repeated, and a stopped run is
-    continued.
+    continued. The variants are compared with each other, so no baseline is fitted unless a variant
+    blends with it.
 
     >>> config = load_config("zinc", overrides={"run.budget": "8m"})      # doctest: +SKIP
     >>> ablate(config, "runs/norms", {"norm": ["shared", "sep"]}, seeds=range(5))
@@ -93,7 +94,9 @@ def ablate(
         DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    configs = {name: config.changed(each) for name, each in variants_of(vary).items()}
+    forest = config.run.blend or {"run.blend", "run.baseline"} & vary.keys()
+    shared = {} if forest else {"run.baseline": False}
+    configs = {name: config.changed(shared | each) for name, each in variants_of(vary).items()}
     if len(configs) < 2:
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)

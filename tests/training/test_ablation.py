@@ -112,6 +112,27 @@ def test_undefined_intervals_and_p_values_are_none():
 
 
 @pytest.mark.parametrize(
+    ("vary", "settings", "fitted"),
+    [(NORMS, {}, False), (NORMS, {"run.blend": "forest"}, True)]
+    + [({"run.blend": [None, "forest"]}, {}, True), ({"run.baseline": [True, False]}, {}, True)],
+)
+def test_a_forest_is_fitted_only_if_a_variant_uses_it(
+    configure, tmp_path, monkeypatch, vary, settings, fitted
+):
+    seen = []
+
+    def stop(config, *args, **options):
+        seen.append(config.run.baseline)
+        raise ConfigError("stopped")
+
+    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", stop)
+    config = configure({**ONE, "run.baseline": True, **settings})
+    with pytest.raises(ConfigError, match="^stopped$"):
+        ablate(config, tmp_path / "none", vary, seeds=[0])
+    assert seen == [fitted]
+
+
+@pytest.mark.parametrize(
     ("vary", "message"),
     [
         ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
