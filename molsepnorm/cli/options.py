@@ -84,8 +84,16 @@ option = partial(click.option, cls=_Option)
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """A callback: names separated by commas."""
-    return [name.strip() for name in (value or "").split(",") if name.strip()] or None
+    """A callback: names separated by commas.
+
+    A text without a name is refused: it may be a shell's variable that is not set.
+    """
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    if not names:
+        raise click.BadParameter(f"'{value}' has no name: write names such as a,b, or leave it out")
+    return names
 
 
 class _FileType(click.Path):

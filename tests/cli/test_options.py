@@ -197,6 +197,8 @@ def test_the_run_folder_is_named_after_the_data(monkeypatch, ok, tmp_path, sourc
 
 TABLE = ("--data", "x.csv")
 WRONG = [
+    ((*TABLE, "--targets", ""), "'' has no name: write names such as a,b, or leave"),
+    ((*TABLE, "--feature-columns", " , "), "'--feature-columns': ' , ' has no name"),
     ((*TABLE, "--task-type", "ranking"), "'ranking' is none of regression, binary, multiclass;"),
     ((*TABLE, "--task-type", ""), "'' is none of regression, binary, multiclass"),
     ((*TABLE, "--task-type", "a"), "'a' is none of"),
