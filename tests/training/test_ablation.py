@@ -113,8 +113,12 @@ def test_undefined_intervals_and_p_values_are_none():
 
 @pytest.mark.parametrize(
     ("vary", "settings", "fitted"),
-    [(NORMS, {}, False), (NORMS, {"run.blend": "forest"}, True)]
-    + [({"run.blend": [None, "forest"]}, {}, True), ({"run.baseline": [True, False]}, {}, True)],
+    [
+        (NORMS, {}, False),
+        (NORMS, {"run.blend": "forest"}, True),
+        ({"run.blend": [None, "forest"]}, {}, True),
+        ({"run.baseline": [True, False]}, {}, True),
+    ],
 )
 def test_a_forest_is_fitted_only_if_a_variant_uses_it(
     configure, tmp_path, monkeypatch, vary, settings, fitted
