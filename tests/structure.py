@@ -28,6 +28,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained", "forest"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
+MAY_IMPORT["serve"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}

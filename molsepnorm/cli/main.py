@@ -24,6 +24,7 @@ _COMMANDS = {
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
     "explain": "Show which atoms and fragments make a prediction.",
+    "serve": "Open a page in the browser that predicts.",
     "embed": "Write embeddings of molecules to a table.",
     "models": "List the models that come with molsepnorm.",
     "report": "Write the report of a finished run.",

@@ -1,0 +1,185 @@
+"""`create_app`: the addresses of the server."""
+
+# Without `from __future__ import annotations`: FastAPI reads the annotations of local functions.
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from molsepnorm._version import __version__
+from molsepnorm.errors import MolsepnormError, StorageError
+from molsepnorm.predict import Prediction
+from molsepnorm.serve.guard import Guard
+from molsepnorm.serve.reference import reference_page
+from molsepnorm.serve.service import LimitError, Service, plain
+
+__all__ = ["create_app"]
+
+_HERE = Path(__file__).parent
+_FILES = {"page.css": "text/css", "page.js": "text/javascript"}
+_LOG = logging.getLogger("molsepnorm.serve")
+
+Level = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        lt=1,
+        description="Add intervals or sets of classes that hold the label with this probability, "
+        "such as 0.9.",
+    ),
+]
+Domain = Annotated[
+    bool, Field(description="Add the nearest training molecule, and whether it is near enough.")
+]
+ModelName = Annotated[str | None, Field(description="Name of the model; the first by default.")]
+
+
+class PredictRequest(BaseModel, extra="forbid"):
+    smiles: Annotated[list[str], Field(min_length=1, description="The molecules.")]
+    model: ModelName = None
+    level: Level = None
+    domain: Domain = False
+    columns: Annotated[
+        dict[str, list[str | float | None]] | None,
+        Field(description="Cells of the model's feature columns, by name."),
+    ] = None
+
+
+class PredictionResponse(BaseModel):
+    smiles: str
+    values: Annotated[
+        dict[str, float | str | None] | None,
+        Field(description="Prediction by target, null if the molecule failed."),
+    ]
+    error: Annotated[str | None, Field(description="Why there is no prediction.")]
+    probabilities: dict[str, dict[str, float | None]]
+    spread: dict[str, float | None]
+    uncertainty: dict[str, float | str | None]
+    domain: dict[str, float | bool | str | None]
+
+
+class PredictResponse(BaseModel):
+    predictions: Annotated[
+        list[PredictionResponse], Field(description="In the order of the molecules.")
+    ]
+
+
+class ExplainRequest(BaseModel, extra="forbid"):
+    smiles: Annotated[str, Field(description="The molecule.")]
+    model: ModelName = None
+    columns: dict[str, list[str | float | None]] | None = None
+
+
+def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
+    """Return the application of a server.
+
+    Args:
+        service: the models and the limits.
+        hosts: names under which the server may be addressed; None for any.
+    """
+    app = FastAPI(
+        title="molsepnorm",
+        version=__version__,
+        summary="Predictions of molecular properties.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(Guard, hosts=hosts, max_bytes=int(service.limits.megabytes * 1e6))
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def page() -> str:
+        return (_HERE / "page.html").read_text(encoding="utf-8")
+
+    @app.get("/{name}", include_in_schema=False)
+    def file(name: str) -> Response:
+        if name not in _FILES:
+            raise HTTPException(404)
+        return Response((_HERE / name).read_bytes(), media_type=_FILES[name])
+
+    @app.get("/api/reference", response_class=HTMLResponse, include_in_schema=False)
+    def reference() -> HTMLResponse:
+        own = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return HTMLResponse(reference_page(app.openapi()), headers=own)
+
+    @app.get("/api/health", summary="Whether the server answers")
+    def health() -> dict[str, str]:
+        return {"status": "ok", "version": __version__}
+
+    @app.get("/api/models", summary="The models, their targets, and the limits of a request")
+    def models() -> dict[str, Any]:
+        return {"models": service.describe(), "limits": vars(service.limits)}
+
+    @app.post("/predict", summary="Predictions for some SMILES")
+    def predict(request: PredictRequest) -> PredictResponse:
+        found = service.predict(
+            request.smiles, request.model, request.level, request.domain, request.columns
+        )
+        return PredictResponse(predictions=[_response(each) for each in found])
+
+    @app.post(
+        "/api/table",
+        summary="A table with predictions, as CSV; the body is the table",
+        response_class=Response,
+        openapi_extra={"requestBody": {"content": {"application/octet-stream": {}}}},
+    )
+    async def table(
+        request: Request,
+        name: Annotated[str, Query(description="Name of the file; its end names the format.")],
+        model: ModelName = None,
+        level: Level = None,
+        domain: Domain = False,
+    ) -> Response:
+        content = await request.body()
+        found = await run_in_threadpool(service.table, content, name, model, level, domain)
+        headers = {
+            "x-smiles-column": quote(found.smiles_column),
+            "x-failed": str(found.failed),
+            "x-notes": quote("\n".join(found.notes)),
+        }
+        return Response(found.csv.encode(), media_type="text/csv; charset=utf-8", headers=headers)
+
+    @app.post("/api/explain", summary="Contributions of the atoms and fragments of a molecule")
+    def explain(request: ExplainRequest) -> dict[str, Any]:
+        return service.explain(request.smiles, request.model, request.columns)
+
+    @app.get("/api/drawing", summary="A molecule as SVG", response_class=Response)
+    def drawing(smiles: str) -> Response:
+        return Response(service.drawing(smiles), media_type="image/svg+xml")
+
+    @app.exception_handler(MolsepnormError)
+    def refused(_: Request, error: MolsepnormError) -> JSONResponse:
+        status = error.status if isinstance(error, LimitError) else 400
+        return _error(500 if isinstance(error, StorageError) else status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        return _error(422, f"{place}: {first['msg']}" if place else str(first["msg"]))
+
+    @app.exception_handler(HTTPException)
+    def missing(_: Request, error: HTTPException) -> JSONResponse:
+        return _error(error.status_code, str(error.detail))
+
+    @app.exception_handler(Exception)
+    def failed(_: Request, error: Exception) -> JSONResponse:
+        _LOG.error("a request failed", exc_info=error)
+        return _error(500, "the server failed; its log has the reason")
+
+    return app
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status)
+
+
+def _response(found: Prediction) -> PredictionResponse:
+    return PredictionResponse(**plain(vars(found)))

@@ -1,0 +1,319 @@
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const SHOWN = 100; // rows that are shown at a time
+
+let models = [];
+let limits = {};
+let result = null; // the last predictions: rows, columns, model
+let shown = SHOWN;
+
+/** Make an element. Texts become text nodes, so that no text of a user is read as HTML. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function say(message, isError = false) {
+  byId("status").textContent = message;
+  byId("status").classList.toggle("error", isError);
+}
+
+/** Send a request, and return the response; a failed one raises the server's message. */
+async function send(address, options) {
+  let response;
+  try {
+    response = await fetch(address, options);
+  } catch {
+    throw new Error("The server does not answer. Is it still running?");
+  }
+  if (response.ok) return response;
+  let message = `The server answered with status ${response.status}.`;
+  try {
+    message = (await response.json()).error || message;
+  } catch { /* not JSON */ }
+  throw new Error(message);
+}
+
+/** Read a CSV as lists of cells (RFC 4180). */
+function readCsv(text) {
+  const rows = [];
+  let row = [], cell = "", quoted = false;
+  for (let i = 0; i < text.length; i++) {
+    const sign = text[i];
+    if (quoted) {
+      if (sign !== '"') cell += sign;
+      else if (text[i + 1] === '"') { cell += '"'; i++; }
+      else quoted = false;
+    } else if (sign === '"') quoted = true;
+    else if (sign === ",") { row.push(cell); cell = ""; }
+    else if (sign === "\n") { row.push(cell.replace(/\r$/, "")); rows.push(row); row = []; cell = ""; }
+    else cell += sign;
+  }
+  if (cell || row.length) { row.push(cell); rows.push(row); }
+  return rows;
+}
+
+/** Three or four significant digits, without an exponent where it is easy to read. */
+function number(text) {
+  const value = Number(text);
+  if (text === "" || !Number.isFinite(value)) return text;
+  const size = Math.abs(value);
+  return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2)
+    : String(Number(value.toPrecision(3)));
+}
+
+function chosenModel() {
+  return models.find((each) => each.name === byId("model").value);
+}
+
+function describeModel() {
+  const model = chosenModel();
+  if (!model) return;
+  for (const option of byId("level").options) {
+    option.disabled = option.value !== "" && !model.levels.includes(Number(option.value));
+  }
+  if (byId("level").selectedOptions[0].disabled) {
+    byId("level").value = String(model.levels.at(-1) ?? "");
+  }
+  byId("domain").disabled = !model.domain;
+  const names = model.targets.map((each) => each.name).join(", ");
+  const parts = [`Predicts ${names}.`];
+  if (model.feature_columns.length) {
+    parts.push(`Needs a table with the columns ${model.feature_columns.join(", ")}.`);
+  }
+  if (!model.levels.length) parts.push("This model has no intervals.");
+  if (!model.domain) parts.push("This model does not have its training molecules.");
+  byId("about").textContent = parts.join(" ");
+}
+
+/** Name a pasted text as a file: a table if its first line has separators and names SMILES. */
+function nameOf(text) {
+  const first = text.trimStart().split("\n", 1)[0];
+  if (!/smiles/i.test(first)) return "pasted.smi";
+  return first.includes("\t") ? "pasted.tsv" : "pasted.csv";
+}
+
+async function predict(event) {
+  event.preventDefault();
+  const model = chosenModel();
+  const file = byId("file").files[0];
+  const text = byId("smiles").value;
+  if (!model) return;
+  if (!file && !text.trim()) {
+    say("Write at least one SMILES, or choose a file.", true);
+    byId("smiles").focus();
+    return;
+  }
+  const query = new URLSearchParams({ name: file ? file.name : nameOf(text), model: model.name });
+  if (byId("level").value) query.set("level", byId("level").value);
+  if (model.domain && byId("domain").checked) query.set("domain", "true");
+  byId("predict").disabled = true;
+  say("Predicting …");
+  try {
+    const response = await send(`/api/table?${query}`, { method: "POST", body: file || text });
+    const csv = await response.text();
+    const [columns, ...rows] = readCsv(csv);
+    result = {
+      model, columns, rows, order: null,
+      smiles: columns.indexOf(decodeURIComponent(response.headers.get("x-smiles-column"))),
+      error: columns.lastIndexOf("error"),
+    };
+    shown = SHOWN;
+    const notes = decodeURIComponent(response.headers.get("x-notes")).split("\n").filter(Boolean);
+    byId("notes").replaceChildren(...notes.map((each) => make("li", {}, each)));
+    if (byId("download").href) URL.revokeObjectURL(byId("download").href);
+    byId("download").href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
+    byId("results").hidden = false;
+    show();
+    const failed = Number(response.headers.get("x-failed"));
+    const count = rows.length === 1 ? "1 molecule" : `${rows.length.toLocaleString("en")} molecules`;
+    say(`${count}${failed ? `; ${failed.toLocaleString("en")} without a prediction` : ""}.`);
+    byId("results-title").focus();
+  } catch (error) {
+    say(error.message, true);
+  } finally {
+    byId("predict").disabled = false;
+  }
+}
+
+/** The columns of the table on the page: a title, the column it is sorted by, and its cell. */
+function views() {
+  const { columns, model, smiles, error } = result;
+  const at = (name) => columns.lastIndexOf(name);
+  const found = [];
+  const name = columns.findIndex((each, i) => i !== smiles && /^(name|id|title|compound.*)$/i.test(each)
+    && i < columns.length);
+  if (name >= 0) found.push({ title: columns[name], by: name, cell: (row) => [row[name]] });
+  for (const target of model.targets) {
+    const own = at(`${target.name}_pred`);
+    const [low, high] = [at(`${target.name}_low`), at(`${target.name}_high`)];
+    const [set, calibrated] = [at(`${target.name}_set`), at(`${target.name}_calibrated`)];
+    found.push({
+      title: target.kind === "binary" ? `probability of ${target.name}` : target.name,
+      by: own, number: true,
+      cell: (row) => [
+        number(row[own]),
+        low >= 0 && row[low] !== "" ? range(`${number(row[low])} to ${number(row[high])}`) : null,
+        calibrated >= 0 && row[calibrated] !== ""
+          ? range(`calibrated ${number(row[calibrated])}; possible: ${row[set] || "none"}`) : null,
+      ],
+    });
+  }
+  const [similarity, inside] = [at("similarity"), at("in_domain")];
+  if (similarity >= 0 && at("nearest_smiles") >= 0) {
+    found.push({
+      title: "similarity to training", by: similarity, number: true,
+      cell: (row) => row[similarity] === "" ? [""] : [
+        number(row[similarity]),
+        make("span", { class: `range ${row[inside] === "yes" ? "in" : "out"}` },
+          row[inside] === "yes" ? "in the domain" : "outside the domain"),
+      ],
+    });
+  }
+  return { found, error };
+}
+
+const range = (text) => make("span", { class: "range" }, text);
+
+function show() {
+  const { found, error } = views();
+  const { rows, smiles, order } = result;
+  byId("head").replaceChildren(make("th", { scope: "col" }, "molecule"), ...found.map((view) =>
+    make("th", { scope: "col", "aria-sort": order?.by === view.by ? order.way : "none" },
+      make("button", { type: "button", onclick: () => sort(view) }, view.title))));
+  const lines = rows.slice(0, shown).map((row) => {
+    const label = `Details of ${row[smiles]}`;
+    const picture = row[error] ? null : make("button",
+      { type: "button", class: "picture", "aria-label": label, onclick: () => open(row) },
+      make("img", { src: drawing(row[smiles]), alt: "", loading: "lazy" }));
+    const first = make("td", {}, picture, make("span", { class: "smiles" }, row[smiles]));
+    if (row[error]) {
+      return make("tr", {}, first, make("td", { colspan: Math.max(found.length, 1) },
+        make("span", { class: "error" }, row[error])));
+    }
+    return make("tr", {}, first, ...found.map((view) =>
+      make("td", { class: view.number ? "number" : null }, ...view.cell(row))));
+  });
+  byId("body").replaceChildren(...lines);
+  byId("more").hidden = rows.length <= shown;
+}
+
+/** Sort by a column; rows without a prediction come last. */
+function sort(view) {
+  const { order, error } = result;
+  const way = order?.by === view.by && order.way === "descending" ? "ascending" : "descending";
+  const sign = way === "ascending" ? 1 : -1;
+  const key = (row) => (view.number && !Number.isNaN(Number(row[view.by]))
+    ? Number(row[view.by]) : row[view.by]);
+  result.rows.sort((a, b) => {
+    if (Boolean(a[error]) !== Boolean(b[error])) return a[error] ? 1 : -1;
+    const [x, y] = [key(a), key(b)];
+    return x === y ? 0 : sign * (x < y ? -1 : 1);
+  });
+  result.order = { by: view.by, way };
+  show();
+  const headers = [...byId("head").querySelectorAll("button")];
+  headers.find((each) => each.textContent === view.title)?.focus();
+  say(`Sorted by ${view.title}, ${way}.`);
+}
+
+const drawing = (smiles) => `/api/drawing?${new URLSearchParams({ smiles })}`;
+
+/** Show a molecule with its predictions, its nearest training molecule and its explanation. */
+async function open(row) {
+  const { columns, model, smiles } = result;
+  const body = byId("detail-body");
+  const facts = columns.map((name, i) => [name, row[i]]).filter(([, cell]) => cell !== "");
+  const near = row[columns.lastIndexOf("nearest_smiles")];
+  const waiting = make("p", { role: "status" }, "Computing the contributions of the atoms …");
+  const explained = make("div", {}, waiting);
+  body.replaceChildren(
+    make("p", {}, make("code", {}, row[smiles])),
+    explained,
+    ...(near ? [
+      make("h3", {}, "Nearest training molecule"),
+      make("div", { class: "pair" },
+        make("img", { src: drawing(near), alt: `structure of ${near}`, width: 240, height: 170 }),
+        table([["SMILES", near],
+          ...facts.filter(([name]) => name === "similarity" || name.endsWith("_nearest"))])),
+    ] : []),
+    make("h3", {}, "All columns"),
+    table(facts),
+  );
+  byId("detail").showModal();
+  byId("close").focus();
+  const cells = model.feature_columns.map((name) => [name, [row[columns.indexOf(name)]]]);
+  try {
+    const response = await send("/api/explain", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({
+        smiles: row[smiles], model: model.name,
+        columns: cells.length ? Object.fromEntries(cells) : null,
+      }),
+    });
+    const found = await response.json();
+    explained.replaceChildren(...Object.entries(found.targets).flatMap(([name, own]) => [
+      make("h3", {}, `Contributions to ${name}`),
+      make("div", { class: "pair" },
+        make("img", {
+          src: URL.createObjectURL(new Blob([own.svg], { type: "image/svg+xml" })),
+          alt: `atoms coloured by their contribution to ${own.unit}`, width: 280, height: 310,
+        }),
+        table([
+          ["prediction", number(own.value)], ["without atoms", number(own.base)],
+          ...Object.entries(own.inputs).map(([input, value]) => [input, number(value)]),
+          ...own.fragments.slice(0, 8).map((each) => [each.smiles, signed(each.contribution)]),
+        ])),
+    ]));
+  } catch (error) {
+    waiting.textContent = error.message;
+  }
+}
+
+const signed = (value) => `${value > 0 ? "+" : ""}${number(String(value))}`;
+
+function table(rows) {
+  return make("table", {}, make("tbody", {}, ...rows.map(([name, value]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)))));
+}
+
+async function start() {
+  try {
+    const found = await (await send("/api/models")).json();
+    [models, limits] = [found.models, found.limits];
+    byId("model").replaceChildren(...models.map((each) => make("option", { value: each.name }, each.name)));
+    describeModel();
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+byId("form").addEventListener("submit", predict);
+byId("model").addEventListener("change", describeModel);
+byId("more").addEventListener("click", () => { shown += SHOWN * 5; show(); });
+byId("close").addEventListener("click", () => byId("detail").close());
+byId("file").addEventListener("change", () => {
+  const file = byId("file").files[0];
+  byId("smiles").disabled = Boolean(file);
+  if (file && file.size > limits.megabytes * 1e6) {
+    say(`The file is larger than ${limits.megabytes} MB.`, true);
+  }
+});
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  byId("drop").addEventListener(kind, (event) => {
+    event.preventDefault();
+    byId("drop").classList.toggle("over", kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length) {
+      byId("file").files = event.dataTransfer.files;
+      byId("file").dispatchEvent(new Event("change"));
+    }
+  });
+}
+start();

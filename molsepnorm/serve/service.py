@@ -1,0 +1,357 @@
+"""`Service`: predictions and explanations for a server, within limits of size and time."""
+
+from __future__ import annotations
+
+import io
+import math
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from molsepnorm.analysis.explanations import explain
+from molsepnorm.data.tables import names_in_file, read_chunks
+from molsepnorm.errors import (
+    ConfigError,
+    DataError,
+    DataWarning,
+    MolsepnormError,
+    counted,
+    did_you_mean,
+)
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid, draw_structure
+from molsepnorm.molecules.featurize.atom_order import traced
+from molsepnorm.predict import Prediction, Predictor, predict_rows
+from molsepnorm.predict.uncertainty import require_calibrated
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LimitError", "Limits", "Predicted", "Service", "plain"]
+
+_BLOCK = 128
+"""Rows that are predicted before another request has its turn."""
+_FORMATS = (".csv", ".tsv", ".txt", ".smi", ".smiles", ".sdf")
+"""Tables that are accepted: those whose size in memory is known from their size as a file."""
+_MAX_EXPLAINED = 80
+"""Atoms of a molecule that is explained; the time grows with the third power of their number."""
+_LEVELS = (0.8, 0.9, 0.95)
+"""Levels of intervals that the page offers."""
+_SIZE = 240, 170  # pixels of a molecule
+_SMILES = "smiles"
+
+
+class LimitError(MolsepnormError):
+    """A request is larger or takes longer than the limits of the server.
+
+    Args:
+        message: the limit, and what to do.
+        status: the HTTP status of the response.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a request."""
+
+    rows: int = 10_000
+    megabytes: float = 20
+    """Size of the body."""
+    seconds: float = 60
+    """Time from its arrival to the response."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A table with predictions."""
+
+    csv: str
+    """The CSV that `molsepnorm predict` writes."""
+    smiles_column: str
+    failed: int
+    """Number of rows without a prediction."""
+    notes: list[str]
+    """How the table was read, where that should be checked."""
+
+
+class Service:
+    """Predicts for one request at a time; the rows of several requests are predicted in turns.
+
+    Args:
+        models: the models by name. The first one is the default.
+        limits: the limits of a request.
+        device: device of all models, as for `Predictor`.
+
+    Raises:
+        ConfigError: there is no model, or one was pre-trained without targets.
+        ModelError: the file of a model's training molecules is damaged.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, PropertyModel],
+        limits: Limits | None = None,
+        device: str = "cpu",
+    ) -> None:
+        if not models:
+            raise ConfigError("there is no model to serve")
+        self.limits = limits or Limits()
+        self._device = device
+        self._models: dict[str, PropertyModel] = {}
+        for name, model in models.items():
+            model.require_targets()
+            if model.structures:  # read once, not by every request
+                model = replace(model, structures=(model.training_molecules(),))
+            self._models[name] = model
+        self._lock = threading.Lock()
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what the page needs to know of each model."""
+        return [
+            {
+                "name": name,
+                "targets": [
+                    {
+                        "name": target.name,
+                        "kind": target.kind,
+                        "learned_name": target.learned_name,
+                        "classes": list(target.classes),
+                    }
+                    for target in model.task.targets
+                ],
+                "feature_columns": list(model.inputs.names),
+                "levels": [level for level in _LEVELS if _has_level(model, level)],
+                "domain": bool(model.domain and model.structures),
+            }
+            for name, model in self._models.items()
+        ]
+
+    def predict(
+        self,
+        smiles: Sequence[str],
+        model: str | None = None,
+        level: float | None = None,
+        domain: bool = False,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ) -> list[Prediction]:
+        """Return the predictions for some SMILES; see `Predictor.predict`.
+
+        Args:
+            smiles: the SMILES.
+            model: name of the model; None for the first one.
+            level, domain: as for `Predictor`.
+            columns: cells of the model's feature columns, by name.
+
+        Raises:
+            ConfigError: as for `Predictor` and `Predictor.predict`, or there is no such model.
+            LimitError: there are too many molecules, or it takes too long.
+        """
+        deadline = self._deadline()
+        self._require_rows(len(smiles))
+        predictor = self._predictor(model, level, domain)
+        if wrong := [name for name, cells in (columns or {}).items() if len(cells) != len(smiles)]:
+            raise ConfigError(
+                f"the feature column {wrong[0]} has {len((columns or {})[wrong[0]]):,} cells for "
+                f"{counted(len(smiles), 'molecule')}"
+            )
+        found: list[Prediction] = []
+        for start in range(0, max(len(smiles), 1), _BLOCK):
+            rows = slice(start, start + _BLOCK)
+            cells = columns and {name: each[rows] for name, each in columns.items()}
+            with self._turn(deadline):
+                found += predictor.predict(smiles[rows], cells)
+        return found
+
+    def table(
+        self,
+        content: bytes,
+        name: str,
+        model: str | None = None,
+        level: float | None = None,
+        domain: bool = False,
+    ) -> Predicted:
+        """Return a table with predictions, as `molsepnorm predict` writes it.
+
+        Args:
+            content: the file.
+            name: its name, whose end names the format.
+            model, level, domain: as for `predict`.
+
+        Raises:
+            ConfigError: as for `predict`; the format is not accepted; or as for `predict_rows`.
+            DataError: the table cannot be read.
+            LimitError: as for `predict`.
+        """
+        deadline = self._deadline()
+        predictor = self._predictor(model, level, domain)
+        suffix = PurePosixPath(name).suffix.lower()
+        if suffix not in _FORMATS:
+            raise ConfigError(
+                f"a table is accepted as {', '.join(_FORMATS)}; this one is called '{name}'. Save "
+                "it in one of these formats, not compressed"
+            )
+        features = predictor.model.inputs.names
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"table{suffix}"
+            path.write_bytes(content)
+            with self._turn(deadline), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", DataWarning)
+                parts = read_chunks(path, name, rows=_BLOCK, decimals=features)
+                chunks = list(self._within(parts, deadline))
+        notes = [str(each.message) for each in caught if issubclass(each.category, DataWarning)]
+        columns = dict(zip(chunks[0].columns, names_in_file(chunks[0]), strict=True))
+        head = self._rows(predictor, chunks[0].iloc[:0], name)[0]
+        texts, failed = [head], 0
+        for chunk in chunks:
+            with self._turn(deadline):
+                text, wrong = self._rows(predictor, chunk, name)
+            texts.append(text.removeprefix(head))
+            failed += wrong
+        return Predicted("".join(texts), columns[_SMILES], failed, notes)
+
+    def explain(
+        self,
+        smiles: str,
+        model: str | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ) -> dict[str, Any]:
+        """Return the contributions of the atoms and fragments of a molecule, by target.
+
+        Each has a drawing as SVG, the unit of its numbers, and the BRICS fragments, the largest
+        contributions first.
+
+        Raises:
+            ConfigError: as for `predict`.
+            DataError: the molecule cannot be read or explained.
+            LimitError: the molecule is too large, or the server is busy for too long.
+        """
+        deadline = self._deadline()
+        predictor = self._predictor(model)
+        with self._turn(deadline):
+            atoms = len(traced(smiles).places)
+            if atoms > _MAX_EXPLAINED:
+                raise LimitError(
+                    f"this molecule has {atoms} atoms, and the server explains up to "
+                    f"{_MAX_EXPLAINED}: use molsepnorm explain",
+                    413,
+                )
+            (found,) = explain(predictor, [smiles], columns)
+        if found.error is not None:
+            raise DataError(found.error)
+        targets = {}
+        for name, each in found.targets.items():
+            limit = max(map(abs, each.atoms.tolist()), default=0.0)
+            panel = Panel(found.structure, each.atoms)
+            fragments = sorted(
+                ((part.smiles, part.contributions[name]) for part in found.fragments["brics"]),
+                key=lambda part: -abs(part[1]),
+            )
+            targets[name] = {
+                "unit": each.unit,
+                "value": each.value,
+                "base": each.base,
+                "atoms": each.atoms.tolist(),
+                "inputs": each.inputs,
+                "fragments": [{"smiles": text, "contribution": share} for text, share in fragments],
+                "svg": draw_grid([panel], DIVERGING, limit, each.unit, png=False).decode(),
+            }
+        return {"smiles": smiles, "structure": found.structure, "targets": targets}
+
+    def drawing(self, smiles: str) -> str:
+        """Return a molecule as SVG.
+
+        Raises:
+            DataError: it cannot be drawn.
+        """
+        with self._turn(self._deadline()):
+            picture = draw_structure(smiles, _SIZE)
+        if picture is None:
+            raise DataError("the molecule cannot be drawn: it is invalid or too large")
+        return picture
+
+    def _predictor(
+        self, model: str | None, level: float | None = None, domain: bool = False
+    ) -> Predictor:
+        name = next(iter(self._models)) if model is None else model
+        if name not in self._models:
+            raise ConfigError(f"there is no model '{name}'. {did_you_mean(name, self._models)}")
+        return Predictor(self._models[name], self._device, level=level, domain=domain)
+
+    @staticmethod
+    def _rows(predictor: Predictor, rows: pd.DataFrame, name: str) -> tuple[str, int]:
+        """Return rows with predictions as CSV with a header, and how many failed."""
+        out = io.StringIO()
+        failed = predict_rows(predictor, [rows], out, smiles_column=_SMILES, source=name)[1]
+        return out.getvalue(), failed
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.limits.seconds
+
+    def _require_rows(self, rows: int) -> None:
+        if rows > self.limits.rows:
+            raise LimitError(
+                f"the server accepts up to {self.limits.rows:,} molecules at once: use molsepnorm "
+                "predict for more",
+                413,
+            )
+
+    def _within(self, chunks: Iterable[pd.DataFrame], deadline: float) -> Iterator[pd.DataFrame]:
+        """Yield the chunks while their rows and the time are within the limits."""
+        rows = 0
+        for chunk in chunks:
+            rows += len(chunk)
+            self._require_rows(rows)
+            self._left(deadline)
+            yield chunk
+
+    def _left(self, deadline: float) -> float:
+        """Return the seconds that are left."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise LimitError(
+                f"the request took more than {self.limits.seconds:g} seconds: send fewer molecules",
+                503,
+            )
+        return left
+
+    @contextmanager
+    def _turn(self, deadline: float) -> Iterator[None]:
+        """Wait until no other request computes.
+
+        RDKit's log, from which the reasons for invalid SMILES are read, and Python's warnings are
+        shared by all threads.
+        """
+        if not self._lock.acquire(timeout=self._left(deadline)):
+            raise LimitError(
+                f"the server was busy for {self.limits.seconds:g} seconds: try again later", 503
+            )
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+def _has_level(model: PropertyModel, level: float) -> bool:
+    """Return whether a model has intervals at a level; few validation molecules give few levels."""
+    try:
+        require_calibrated(model, level)
+    except ConfigError:
+        return False
+    return True
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: a number that is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,66 @@
+"""Two small models, and a server on a free port."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi")
+
+import uvicorn
+
+import molsepnorm
+from molsepnorm.cli.serve import _listening
+from molsepnorm.model import PropertyModel
+from molsepnorm.serve import Limits, Service
+from molsepnorm.serve.app import create_app
+
+ENDS = ("O", "N", "Cl", "c1ccccc1")
+SMILES = [f"{'C' * n}{end}" for n in range(1, 11) for end in ENDS]
+
+
+@pytest.fixture(scope="session")
+def models() -> dict[str, PropertyModel]:
+    """A model of a number with a name that is HTML, and one of two classes."""
+    random = np.random.default_rng(0)
+    size = np.array([len(text) for text in SMILES]) + random.normal(0, 0.3, len(SMILES))
+    options = {
+        "splits": {"train": range(24), "val": range(24, 36), "test": range(36, 40)},
+        "overrides": {"run.epochs": 0, "run.threads": 1, "run.baseline": False},
+    }
+    order = random.permutation(len(SMILES))
+    smiles, size = [SMILES[row] for row in order], size[order]
+    number = molsepnorm.fit(smiles, size, targets=["<b>size"], **options)
+    long = molsepnorm.fit(smiles, (size > 6).astype(int), targets=["long"], **options)
+    return {"size": number.model, "long": long.model}
+
+
+@pytest.fixture(scope="session")
+def service(models: dict[str, PropertyModel]) -> Service:
+    return Service(models, Limits(rows=300, megabytes=0.5, seconds=30))
+
+
+@pytest.fixture(scope="session")
+def address(service: Service) -> Iterator[str]:
+    """The address of a server that runs in a thread."""
+    listener = _listening("127.0.0.1", 0)
+    app = create_app(service, {"127.0.0.1"})
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture
+def saved(models: dict[str, PropertyModel], tmp_path: Path) -> Path:
+    models["size"].save_pretrained(tmp_path / "size")
+    return tmp_path / "size"

@@ -1,0 +1,263 @@
+"""The addresses of the server: the same predictions as `predict`, within limits, for any input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from urllib.parse import unquote
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from molsepnorm.cli import main
+from molsepnorm.errors import ConfigError
+from molsepnorm.predict import Predictor
+from molsepnorm.serve import Limits, Service
+from molsepnorm.serve.app import create_app
+from molsepnorm.tasks import Task
+
+ANY = ["CCO", "C1CC", "c1ccccc1O", "", "CCCCN"]
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> TestClient:
+    return TestClient(create_app(service, {"testserver"}), raise_server_exceptions=False)
+
+
+def _close(found, expected) -> bool:
+    return found == pytest.approx(expected, rel=1e-4)
+
+
+def test_predictions_are_those_of_the_library(client, models):
+    body = {"smiles": ANY, "model": "size", "level": 0.8, "domain": True}
+    found = client.post("/predict", json=body).json()["predictions"]
+    expected = Predictor(models["size"], level=0.8, domain=True).predict(ANY)
+    assert [each["smiles"] for each in found] == ANY
+    for one, other in zip(found, expected, strict=True):
+        assert one["error"] == other.error
+        if other.error is None:
+            assert _close(one["values"], other.values)
+            assert _close(one["uncertainty"], other.uncertainty)
+            assert one["domain"]["nearest_smiles"] == other.domain["nearest_smiles"]
+        else:
+            assert one["values"] is None and one["uncertainty"] == one["domain"] == {}
+
+
+def test_the_first_model_is_the_default(client, models):
+    (found,) = client.post("/predict", json={"smiles": ["CCO"]}).json()["predictions"]
+    assert [*found["values"]] == ["<b>size"]
+    described = client.get("/api/models").json()
+    assert [each["name"] for each in described["models"]] == ["size", "long"]
+    assert described["limits"] == {"rows": 300, "megabytes": 0.5, "seconds": 30}
+    assert all(each["domain"] for each in described["models"])
+    assert described["models"][0]["levels"] == [0.8, 0.9]  # 12 molecules are too few for 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.smi", "CCO ethanol\nC1CC broken\n\nc1ccccc1O phenol\n"),
+        ("a.csv", 'id,SMILES,note\n1,CCO,"a,\nb"\n2,,\n3,C1CC,=1+1\n'),
+        ("a.TSV", "smiles\tx\nCCO\t1\nCC\t2\n"),
+        ("many.csv", "smiles\n" + "".join(f"{'C' * (1 + n % 9)}O\n" for n in range(290))),
+    ],
+)
+def test_a_table_is_that_of_the_command(client, saved, tmp_path, name, content):
+    """Rows, their order, columns and texts; numbers up to rounding, since other rows share a
+    batch."""
+    query = {"name": name, "model": "size", "level": 0.9, "domain": True}
+    response = client.post("/api/table", params=query, content=content.encode())
+    assert response.status_code == 200, response.text
+    path = tmp_path / name
+    path.write_text(content)
+    command = ["predict", "--model", str(saved), "-i", str(path), "-o", str(tmp_path / "out.csv")]
+    done = CliRunner().invoke(main, [*command, "--uncertainty", "--domain", "--processes", "1"])
+    assert done.exit_code == 0, done.output
+    expected = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
+    found = pd.read_csv(io.StringIO(response.text), dtype=str, keep_default_na=False)
+    assert list(found) == list(expected) and len(found) == len(expected)
+    for column in expected:
+        if column.startswith("<b>size_") or column == "similarity":
+            own, other = (pd.to_numeric(table[column]) for table in (found, expected))
+            np.testing.assert_allclose(own, other, rtol=1e-3, atol=1e-4)
+        else:
+            assert found[column].tolist() == expected[column].tolist()
+    assert int(response.headers["x-failed"]) == (expected["error"] != "").sum()
+    assert unquote(response.headers["x-smiles-column"]) in expected
+
+
+def test_contributions_add_up_to_the_prediction(client):
+    found = client.post("/api/explain", json={"smiles": "OCC(C)C", "model": "size"}).json()
+    own = found["targets"]["<b>size"]
+    assert own["base"] + sum(own["atoms"]) == pytest.approx(own["value"], rel=1e-3)
+    parts = [each["contribution"] for each in own["fragments"]]
+    assert sum(parts) == pytest.approx(sum(own["atoms"]), rel=1e-3)
+    assert own["svg"].lstrip().startswith("<?xml") and "<script" not in own["svg"]
+
+
+def test_a_drawing_is_svg(client):
+    response = client.get("/api/drawing", params={"smiles": "CCO"})
+    assert response.headers["content-type"] == "image/svg+xml" and "<svg" in response.text
+
+
+# --- limits and wrong requests ---
+
+JSON = {"content-type": "application/json"}
+HOSTILE = [
+    ("/predict", {"json": {"smiles": ["C"] * 301}}, 413, "up to 300 molecules"),
+    ("/predict", {"json": {"smiles": []}}, 422, "smiles: List should have at least 1 item"),
+    ("/predict", {"json": {"smiles": "CCO"}}, 422, "smiles: Input should be a valid list"),
+    ("/predict", {"json": {"smiles": [1]}}, 422, "smiles.0: Input should be a valid string"),
+    ("/predict", {"json": {"smiles": ["C"], "levle": 1}}, 422, "levle: Extra inputs"),
+    (
+        "/predict",
+        {"json": {"smiles": ["C"], "level": 1}},
+        422,
+        "level: Input should be less than 1",
+    ),
+    ("/predict", {"json": {"smiles": ["C"], "model": "siez"}}, 400, "Did you mean 'size'?"),
+    ("/predict", {"json": {"smiles": ["C"], "columns": {"x": [1]}}}, 400, "no feature columns"),
+    ("/predict", {"json": {"smiles": ["C"], "columns": {"x": []}}}, 400, "has 0 cells for 1 mol"),
+    ("/predict", {"content": b"{", "headers": JSON}, 422, "JSON decode error"),
+    ("/predict", {"content": b"[" * 100_000, "headers": JSON}, 400, "error parsing the body"),
+    ("/predict", {"content": b"CCO"}, 422, "valid dictionary"),
+    ("/predict", {"json": {"smiles": ["C" * 600_000]}}, 413, "larger than 0.5 MB"),
+    ("/api/table?name=a.csv", {"content": b""}, 400, "a.csv is empty"),
+    ("/api/table?name=a.csv", {"content": b"a,b\n1,2\n"}, 400, "no column 'smiles'"),
+    ("/api/table?name=a.csv", {"content": b"smiles,x\nC,1,2\n"}, 400, "a.csv"),
+    ("/api/table?name=a.csv", {"content": b"smiles\n" + b"C\n" * 301}, 413, "up to 300 molecules"),
+    ("/api/table?name=a.csv", {"content": b"x" * 500_001}, 413, "larger than 0.5 MB"),
+    ("/api/table?name=a.csv.gz", {"content": b"\x1f\x8b"}, 400, "not compressed"),
+    ("/api/table?name=../../x", {"content": b"C"}, 400, "is accepted as .csv"),
+    ("/api/table?name=a.parquet", {"content": b"PAR1"}, 400, "is accepted as .csv"),
+    ("/api/table", {"content": b"C"}, 422, "name: Field required"),
+    ("/api/table?name=a.sdf", {"content": b"\x00\xff" * 50}, 400, ""),
+    ("/api/explain", {"json": {"smiles": "C1CC"}}, 400, "unclosed ring"),
+    (
+        "/api/explain",
+        {"json": {"smiles": "C" * 81}},
+        413,
+        "81 atoms, and the server explains up to",
+    ),
+    ("/api/explain", {"json": {"smiles": ""}}, 400, "empty SMILES"),
+]
+
+
+@pytest.mark.parametrize(("path", "request_", "status", "message"), HOSTILE, ids=str)
+def test_wrong_requests_have_a_reason(client, path, request_, status, message):
+    response = client.post(path, **request_)
+    assert response.status_code == status, response.text
+    assert message in response.json()["error"]
+    assert "Traceback" not in response.text and "/tmp" not in response.text
+
+
+@pytest.mark.parametrize("smiles", ["<script>alert(1)</script>", "C\0C", "C" * 5000, "é", "\u202e"])
+def test_hostile_smiles_are_failed_rows(client, smiles):
+    (found,) = client.post("/predict", json={"smiles": [smiles]}).json()["predictions"]
+    assert found["smiles"] == smiles and found["values"] is None and found["error"]
+    assert client.get("/api/drawing", params={"smiles": smiles}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/x", "/page.py", "/../setup.cfg", "/api/x", "/service.py"])
+def test_there_are_no_other_addresses(client, path):
+    assert client.get(path).status_code == 404
+
+
+def test_other_hosts_and_origins_are_refused(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    for origin, status in (("http://evil.example", 403), ("null", 403), ("http://testserver", 200)):
+        response = client.post("/predict", json={"smiles": ["C"]}, headers={"origin": origin})
+        assert response.status_code == status
+
+
+def test_a_body_without_a_length_is_counted(address):
+    """A chunked body does not announce its size."""
+    parts = (b"C\n" * 1000 for _ in range(1000))
+    try:
+        response = httpx.post(f"{address}/api/table?name=a.smi", content=parts, timeout=20)
+    except httpx.TransportError:  # the server closed the connection while the body was sent
+        return
+    assert response.status_code == 413
+
+
+def test_every_response_has_the_headers_of_security(client):
+    for path in ("/", "/page.js", "/api/models", "/x", "/api/reference"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_time_of_a_request_is_limited(models, monkeypatch):
+    service = Service(models, Limits(seconds=0.05))
+    quick = TestClient(create_app(service))
+    with service._lock:  # as another request would
+        response = quick.post("/predict", json={"smiles": ["C"]})
+    assert response.status_code == 503 and "busy" in response.json()["error"]
+    ticks = iter(range(1000))
+    monkeypatch.setattr("molsepnorm.serve.service.time.monotonic", lambda: next(ticks))
+    response = quick.post("/api/table?name=a.smi", content=b"C\n" * 300)
+    assert response.status_code == 503 and "took more than 0.05 seconds" in response.json()["error"]
+
+
+def test_a_failure_of_the_server_shows_no_details(models, monkeypatch):
+    service = Service(models)
+    monkeypatch.setattr(service, "predict", lambda *args: 1 / 0)
+    failing = TestClient(create_app(service), raise_server_exceptions=False)
+    response = failing.post("/predict", json={"smiles": ["C"]})
+    assert response.status_code == 500
+    assert response.json() == {"error": "the server failed; its log has the reason"}
+
+
+def test_a_hundred_requests_at_once_are_right(address, models):
+    expected = Predictor(models["size"]).predict([f"{'C' * (1 + n % 12)}O" for n in range(100)])
+
+    def ask(number: int) -> dict:
+        body = {"smiles": [f"{'C' * (1 + number % 12)}O", f"C{number}"]}
+        return httpx.post(f"{address}/predict", json=body, timeout=60).json()
+
+    with ThreadPoolExecutor(100) as pool:
+        answers = [*pool.map(ask, range(100))]
+    for number, (answer, own) in enumerate(zip(answers, expected, strict=True)):
+        good, bad = answer["predictions"]
+        assert _close(good["values"], own.values)
+        # the reasons, which are read from RDKit's log, are those of the same request
+        assert f"'C{number}'" in bad["error"]
+
+
+def test_the_openapi_document_and_its_page(client):
+    document = client.get("/openapi.json").json()
+    assert {"/predict", "/api/table", "/api/explain"} <= document["paths"].keys()
+    page = client.get("/api/reference").text
+    for path in document["paths"]:
+        assert path in page
+    assert "<script" not in page and "https://" not in page
+
+
+def test_models_without_targets_or_no_models_are_refused(models):
+    with pytest.raises(ConfigError, match="there is no model to serve"):
+        Service({})
+    empty = replace(models["size"], task=Task((), "loss"), calibration=(), structures=())
+    with pytest.raises(ConfigError, match="pre-trained without targets"):
+        Service({"x": empty})
+
+
+def test_the_page_is_complete(client):
+    """It loads its own two files and nothing else."""
+    page = client.get("/").text
+    assert "http:" not in page and "https:" not in page
+    for name in ("page.css", "page.js"):
+        assert f"/{name}" in page and client.get(f"/{name}").status_code == 200
+
+
+def test_csv_cells_of_the_response_are_quoted(client):
+    response = client.post("/api/table?name=a.csv", content=b'smiles,"x""y"\nCCO,"a\nb"\n')
+    header, row = csv.reader(io.StringIO(response.text))
+    assert header[1] == 'x"y' and row[1] == "a\nb"
+    assert json.loads(json.dumps(row[0])) == "CCO"
