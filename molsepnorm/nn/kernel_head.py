@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["KernelHead", "matern"]
+__all__ = ["KernelHead", "matern", "matern_at", "tanimoto"]
 
 
 _GAMMA = 0.1
@@ -90,8 +90,13 @@ class KernelHead(nn.Module):
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
     """Return the kernel between standardised embeddings (n, R) and (m, R)."""
-    distances = math.sqrt(3 * _GAMMA / one.shape[1]) * torch.cdist(one, other)
-    return (1 + distances) * torch.exp(-distances)
+    return matern_at(torch.cdist(one, other), one.shape[1])
+
+
+def matern_at(distances: Tensor, channels: int) -> Tensor:
+    """Return the kernel at distances (…) between standardised embeddings of so many channels."""
+    scaled = math.sqrt(3 * _GAMMA / channels) * distances
+    return (1 + scaled) * torch.exp(-scaled)
 
 
 def tanimoto(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
