@@ -66,7 +66,9 @@ def dense_inputs(
     Raises:
         ConfigError: as `Predictor.predict`.
     """
-    prepared = Prepare(model, torch.device("cpu"))([*Predictor(model).rows(smiles, columns)])
+    device = model.network.embedding.graph_token.device
+    rows_of = Predictor(model, str(device)).rows  # on its own device, since it would be moved
+    prepared = Prepare(model, torch.device("cpu"))([*rows_of(smiles, columns)])
     rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in prepared.groups)]))
     largest = max((int(encoded.sizes.max()) for _, encoded in prepared.groups), default=1)
     bonds = max((encoded.max_bonds for _, encoded in prepared.groups), default=1)

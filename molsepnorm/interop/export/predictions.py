@@ -50,9 +50,11 @@ class DenseModel(nn.Module):
     ) -> Tensor:  # float32 (B, O)
         """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
         inputs = atoms, degrees, mask, distances, paths, neighbours, features
-        mean = torch.zeros(())
-        for network, weight in zip(self.networks, self.weights, strict=True):
-            mean = mean + weight * self._learned(network(*inputs).float())
+        shares = [
+            weight * self._learned(network(*inputs).float())
+            for network, weight in zip(self.networks, self.weights, strict=True)
+        ]
+        mean = torch.stack(shares).sum(dim=0)  # (B, O)
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
             part, transform = mean[:, its], target.transformation

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -135,7 +136,8 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
         StorageError: the folder cannot be written.
     """
     check_export(to, folder)
-    dense, predictor = DenseModel(model), Predictor(model)
+    dense = DenseModel(model).cpu()
+    predictor = Predictor(_copy(model))
     example = _encoded(predictor, MOLECULES)
     if not len(example.rows):
         raise ConfigError(
@@ -245,6 +247,12 @@ def _quiet() -> Iterator[None]:
         logging.disable(level)
 
 
+def _copy(model: PropertyModel) -> PropertyModel:
+    """Return the model with copies of its networks, which `Predictor` moves to its device."""
+    network, *partners = map(deepcopy, model.networks)
+    return replace(model, network=network, partners=tuple(partners))
+
+
 def _encoded(predictor: Predictor, smiles: Sequence[str]) -> DenseInputs:
     return dense_inputs(predictor.model, smiles, _cells(predictor.model, len(smiles)))
 
@@ -288,15 +296,14 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportRep
 def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -> float:
     """Return the largest difference of predictions (B, O); `expected` is on the scale that is
     learned."""
-    largest = 0.0
+    largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
         values, transform = found[:, its], target.transformation
         if transform is not None:
             values = transform.forward(values)
         scale = target.scale if target.kind == "regression" else 1.0
-        # NaN if either is not finite
-        largest = max(largest, float(np.abs(values - expected[:, its]).max(initial=0)) / scale)
-    return largest
+        largest.append(np.abs(values - expected[:, its]).max(initial=0.0) / scale)
+    return float(np.max(largest))  # NaN if any is
 
 
 def _about(model: PropertyModel, to: str, report: ExportReport) -> dict[str, Any]:
