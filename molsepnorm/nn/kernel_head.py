@@ -95,8 +95,8 @@ def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
 
 def matern_at(distances: Tensor, channels: int) -> Tensor:
     """Return the kernel at distances (…) between standardised embeddings of so many channels."""
-    scaled = math.sqrt(3 * _GAMMA / channels) * distances
-    return (1 + scaled) * torch.exp(-scaled)
+    distances = math.sqrt(3 * _GAMMA / channels) * distances
+    return (1 + distances) * torch.exp(-distances)
 
 
 def tanimoto(one: Tensor, other: Tensor) -> Tensor:  # (n, m)

@@ -90,7 +90,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def network_of(
     outputs: int = 2, seed: int = 0, featurizer: str = "ogb", **changes: Any
 ) -> Graphormer:
-    """A small network of random weights, biases and statistics, none of which is 0 or 1."""
+    """A small network with random weights, biases and statistics of norms."""
     sizes = featurize.SIZES[featurizer]
     settings = {"layers": 3, "width": 16, "ffn_width": 24, "heads": 4, "max_path_length": 5}
     config = GraphormerConfig(
