@@ -37,13 +37,13 @@ _SHOWN = 5  # rejected rows that are printed
     help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
     "Excel, SDF or .smi, optionally compressed.",
 )
-@setting_options("data.smiles_column", defaults=True)
+@setting_options("data.smiles_column")
 @output_option("Folder to write.", required=True)
 def export(
     model_folders: tuple[Path, ...],
     to: str | None,
     source: Path | None,
-    smiles_column: str,
+    smiles_column: str | None,
     output: Path,
 ) -> None:
     """Write a model for other programs, from tensors to predictions.
@@ -58,11 +58,13 @@ def export(
     """
     if (to is None) == (source is None):
         raise click.UsageError("give either --to, to write the model, or --encode, for molecules")
+    if to is not None and smiles_column is not None:
+        raise click.UsageError("--smiles-column belongs to --encode")
     with stop_on_signal(lambda: False):
         if to is not None:
             _export(model_folders, to, output)
         elif source is not None:
-            _encode(model_folders, source, smiles_column, output)
+            _encode(model_folders, source, smiles_column or "smiles", output)
 
 
 def _export(folders: tuple[Path, ...], to: str, output: Path) -> None:

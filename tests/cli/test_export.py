@@ -84,4 +84,6 @@ def test_wrong_options_are_refused(workspace, refused, tmp_path):
     assert "none.csv: there is no such file" in text
     text = refused(*model, *table, "--smiles-column", "structure", "-o", tmp_path / "out")
     assert "structure" in text
+    text = refused(*model, "--to", "onnx", "--smiles-column", "s", "-o", tmp_path / "out")
+    assert "--smiles-column belongs to --encode" in text
     assert [*tmp_path.iterdir()] == []

@@ -98,9 +98,8 @@ class DenseGraphormer(nn.Module):
             features: float (B, F), molecule-level features; for a network that reads some.
         """
         network, config = self.network, self.network.config
-        mask = F.pad(mask, (1, 0))  # (B, S), false at the graph token
         bonded = F.pad(distances == 1, (1, 0, 1, 0))  # (B, S, S)
-        walks = self._walks(bonded, distances == 0, mask)
+        walks = self._walks(bonded, F.pad(distances == 0, (1, 0, 1, 0)))
         x = self._embed(atoms, degrees, walks)  # (B, S, C)
         bias, gates = self._pairs(distances, paths, mask, walks)  # (B, H, S, S)
         bonds = None if neighbours is None else _bonds(neighbours, paths[..., 0])
@@ -120,13 +119,15 @@ class DenseGraphormer(nn.Module):
             read.append(network.molecule_features.standardised(features).to(x.dtype))
         return self._head(torch.cat(read, dim=1))
 
-    def _walks(self, bonded: Tensor, same: Tensor, mask: Tensor) -> list[Tensor]:
-        """Return the probabilities of random walks of 0 … W steps, (B, S, S) each."""
+    def _walks(self, bonded: Tensor, same: Tensor) -> list[Tensor]:
+        """Return the probabilities of random walks of 0 … W steps, (B, S, S) each.
+
+        Both arguments are bool (B, S, S): pairs of bonded atoms, and of an atom with itself.
+        """
         steps = self.network.config.walks
         if not steps:
             return []
         dtype = self.network.embedding.graph_token.dtype
-        same = F.pad(same, (1, 0, 1, 0)) & mask[:, :, None] & mask[:, None]
         step = bonded.to(dtype)
         step = step / step.sum(-1, keepdim=True).clamp(min=1)
         powers = [same.to(dtype)]
@@ -170,7 +171,7 @@ class DenseGraphormer(nn.Module):
             if encoding.pair_bias.inner is not None:
                 features = F.gelu(encoding.pair_bias.inner(features))
             bias = bias + encoding.pair_bias.outer(features)
-        keys = torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], dim=1)  # (B, S)
+        keys = F.pad(mask, (1, 0), value=True)  # (B, S)
         bias = bias.permute(0, 3, 1, 2).masked_fill(~keys[:, None, None], -torch.inf)
         if encoding.urpe is None:
             return bias, None
@@ -209,7 +210,7 @@ class DenseGraphormer(nn.Module):
             return x[:, 0]
         parts = [x[:, 0]] if readout.token else []
         if readout.atoms:
-            inside = mask[:, 1:, None].to(x.dtype)
+            inside = mask[..., None].to(x.dtype)
             total = (x[:, 1:] * inside).sum(dim=1)
             count = inside.sum(dim=1).clamp(min=1)
             parts.append(total / (count if readout.atoms == "mean" else TYPICAL_ATOMS))
@@ -267,10 +268,11 @@ def _bonds(neighbours: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:  # (B, N
         neighbours: (B, N, D), as in `DenseGraphormer.forward`.
         first: (B, N, N), label of the first bond between two atoms.
     """
-    graphs, atoms, _ = neighbours.shape
-    starts = torch.arange(graphs, device=neighbours.device) * (atoms + 1)
+    slots = neighbours.shape[1] + 1
+    # 0, S, 2 S, …; `torch.arange` would fix the device of a traced module
+    starts = ((neighbours[:, :1, :1] >= -1).cumsum(0) - 1) * slots
     labels = first.gather(2, neighbours.clamp(min=0).long()) * (neighbours >= 0)
-    return starts[:, None, None] + 1 + neighbours, labels
+    return starts + 1 + neighbours, labels
 
 
 def _local(local: GINE, x: Tensor, slots: Tensor, labels: Tensor) -> Tensor:  # (B, N, C)

@@ -60,8 +60,9 @@ def encode_table(
         chunks = read_chunks(source, rows=_ROWS, smiles_column=smiles_column, decimals=names)
         for number, chunk in enumerate(chunks):
             if not number:
-                require_column([*chunk.columns], smiles_column, str(source))
                 require_feature_columns(names, chunk.columns if names else None, str(source))
+                for name in (smiles_column, *names):
+                    require_column([*chunk.columns], name, str(source))
             smiles = chunk[smiles_column].to_numpy()
             found = dense_inputs(model, smiles, chunk if names else None)
             rejected += [

@@ -49,6 +49,9 @@ _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the
 labels or of a probability."""
 
+_TRAINING = 64
+"""Number of training molecules that are compared."""
+
 _LONG = "C" * 50
 MOLECULES = (
     *("C", "CCO", "c1ccccc1", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O"),
@@ -267,21 +270,21 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportRep
     """Compare the exported model with the predictor, in batches and one by one."""
     model = predictor.model
     smiles = [MOLECULES[row] for row in example.rows]
-    batches = [smiles, smiles[:1], smiles[-1:]]
+    batches, training = [smiles, smiles[:1], smiles[-1:]], list[str]()
     if model.structures:
-        batches.append(list(model.training_molecules().smiles[:64]))
-    differences, count = [], 0
+        training = list(model.training_molecules().smiles[:_TRAINING])
+        batches.append(training)
+    differences = []
     for batch in batches:
         inputs = _encoded(predictor, batch)
         found = run(inputs.arrays)
         outcomes = predictor.outcomes(batch, _cells(model, len(batch)))
         expected = np.concatenate([each.values for each in outcomes])[inputs.rows]
         differences.append(_difference(model, found, expected))
-        count += len(found)
     kinds = {target.kind == "regression" for target in model.task.targets}
     units = {True: "standard deviations of the labels", False: "probability"}
     report = ExportReport(
-        *(Path(), count, float(np.max(differences))),
+        *(Path(), len(smiles) + len(training), float(np.max(differences))),
         " or ".join(units[kind] for kind in sorted(kinds, reverse=True)),
     )
     if not report.difference <= _TOLERANCE:
@@ -298,11 +301,15 @@ def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -
     learned."""
     largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
-        values, transform = found[:, its], target.transformation
-        if transform is not None:
-            values = transform.forward(values)
+        values, learned, transform = found[:, its], expected[:, its], target.transformation
+        with np.errstate(divide="ignore", invalid="ignore"):
+            difference = np.abs(
+                (values if transform is None else transform.forward(values)) - learned
+            )
+        if transform is not None:  # the value in the unit of the table may be 0 or infinity
+            difference[values == transform.inverse(learned)] = 0
         scale = target.scale if target.kind == "regression" else 1.0
-        largest.append(np.abs(values - expected[:, its]).max(initial=0.0) / scale)
+        largest.append(difference.max(initial=0.0) / scale)
     return float(np.max(largest))  # NaN if any is
 
 
