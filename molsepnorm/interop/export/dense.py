@@ -96,8 +96,13 @@ class DenseGraphormer(nn.Module):
             neighbours: int (B, N, D), the indices of an atom's bonded atoms, then -1; for a network
                 with message passing along bonds.
             features: float (B, F), molecule-level features; for a network that reads some.
+
+        Raises:
+            ConfigError: the network reads neighbours or features, and they are missing.
         """
         network, config = self.network, self.network.config
+        _require("neighbours", neighbours, config.local == "gine")
+        _require("features", features, config.molecule_features > 0)
         bonded = F.pad(distances == 1, (1, 0, 1, 0))  # (B, S, S)
         walks = self._walks(bonded, F.pad(distances == 0, (1, 0, 1, 0)))
         x = self._embed(atoms, degrees, walks)  # (B, S, C)
@@ -229,6 +234,14 @@ class DenseGraphormer(nn.Module):
         if head.num_counts:
             kernel = kernel + tanimoto(_wide(read[:, width:]), head.counts) / 2
         return kernel @ _wide(head.weight).T + _wide(head.bias)
+
+
+def _require(name: str, value: Tensor | None, is_read: bool) -> None:
+    if is_read and value is None:
+        raise ConfigError(
+            f"the network reads {name}, which are missing: make the inputs by "
+            "molsepnorm.interop.export.dense_inputs from the same model"
+        )
 
 
 def _table(encoding: AttentionBias | URPE) -> Tensor:  # (D + 3, H)

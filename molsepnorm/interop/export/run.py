@@ -47,7 +47,7 @@ _ABOUT, _EXAMPLE = "model.json", "example.npz"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the
-labels or of a probability."""
+labels, or of a probability."""
 
 _TRAINING = 64
 """Number of training molecules that are compared."""
@@ -142,10 +142,11 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
     dense = DenseModel(model).cpu()
     predictor = Predictor(_copy(model))
     example = _encoded(predictor, MOLECULES)
-    if not len(example.rows):
+    if len(example.rows) < 2:  # a single one would fix the size of a batch
+        reason = next(filter(None, example.errors))
         raise ConfigError(
-            f"the featuriser '{model.featurizer}' can read none of the molecules that an export is "
-            f"checked with: {example.errors[0]}"
+            f"the featuriser '{model.featurizer}' can read {len(example.rows)} of the molecules "
+            f"that an export is checked with, and at least 2 are needed: {reason}"
         )
     with replacing(folder, folder=True) as scratch:
         file = scratch / FORMATS[to]
