@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +80,19 @@ class KernelHead(nn.Module):
         nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
         own = 1.5 if self.num_counts else 1.0
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KernelHead:
+        """Keep float32 where `fn` makes a lower precision, as `network.bfloat16()` does.
+
+        The weights of hundreds of centres cancel each other, so rounding them shifts the outputs.
+        """
+
+        def kept(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            is_low = changed.is_floating_point() and changed.element_size() < 4
+            return tensor.to(changed.device) if is_low else changed
+
+        return super()._apply(kept, recurse)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
         embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)

@@ -28,10 +28,12 @@ from molsepnorm.interop.export import (
     dense_inputs,
     dynamic_shapes,
     export_model,
+    formats,
     run,
 )
 from molsepnorm.interop.export.encode import encode_table
-from molsepnorm.interop.export.run import MOLECULES, onnx_runner
+from molsepnorm.interop.export.formats import onnx_runner
+from molsepnorm.interop.export.run import MOLECULES
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -372,16 +374,16 @@ def test_an_export_that_differs_is_not_written(
     model = model_of(network_of(1, layers=1))
     export_model(model, "torchscript", tmp_path / "out")
     before = (tmp_path / "out" / "model.pt").read_bytes()
-    write = run._WRITERS["torchscript"]
+    write = run.WRITERS["torchscript"]
     wrong = lambda *given: lambda arrays: write(*given)(arrays) + 0.01  # noqa: E731
-    monkeypatch.setitem(run._WRITERS, "torchscript", wrong)
+    monkeypatch.setitem(run.WRITERS, "torchscript", wrong)
     with pytest.raises(
         ModelError, match=r"differs .* by 0.005 \(standard deviations of the labels"
     ):
         export_model(model, "torchscript", tmp_path / "out")
     assert (tmp_path / "out" / "model.pt").read_bytes() == before
     missing = lambda *given: lambda arrays: write(*given)(arrays) * np.nan  # noqa: E731
-    monkeypatch.setitem(run._WRITERS, "torchscript", missing)
+    monkeypatch.setitem(run.WRITERS, "torchscript", missing)
     with pytest.raises(ModelError, match="differs .* by nan"):
         export_model(model, "torchscript", tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -433,7 +435,9 @@ def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "thesis.doc").touch()
     with pytest.raises(StorageError, match="it holds thesis.doc, which an export would replace"):
         export_model(model, "torchscript", tmp_path)
-    monkeypatch.setattr(run, "find_spec", lambda name: None if name == "onnx" else find_spec(name))
+    monkeypatch.setattr(
+        formats, "find_spec", lambda name: None if name == "onnx" else find_spec(name)
+    )
     with pytest.raises(ConfigError, match=r"needs onnx: pip install 'molsepnorm\[onnx\]'"):
         export_model(model, "onnx", tmp_path / "out")
 

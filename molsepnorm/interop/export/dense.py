@@ -22,7 +22,6 @@ from molsepnorm.nn.pairs.bias import AttentionBias, label_embeddings
 from molsepnorm.nn.pairs.urpe import URPE
 from molsepnorm.nn.readout import TYPICAL_ATOMS, Readout
 from molsepnorm.nn.walks import WalkEncoding
-from molsepnorm.sepnorm.kernels import at_least_float32 as _wide
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = ["DenseGraphormer", "require_dense"]
@@ -226,14 +225,14 @@ class DenseGraphormer(nn.Module):
         head = self.network.head
         if not isinstance(head, KernelHead):
             return head(read)
-        width = len(head.mean)
-        z = _wide(read[:, :width]) - _wide(head.mean)
-        z, centers = z / _wide(head.scale), _wide(head.centers)
+        width, read = len(head.mean), read.to(head.mean.dtype)
+        z = (read[:, :width] - head.mean) / head.scale
+        centers = head.centers
         squares = z.square().sum(1, keepdim=True) + centers.square().sum(1) - 2 * z @ centers.T
         kernel = matern_at(squares.clamp(min=0).sqrt(), width)
         if head.num_counts:
-            kernel = kernel + tanimoto(_wide(read[:, width:]), head.counts) / 2
-        return kernel @ _wide(head.weight).T + _wide(head.bias)
+            kernel = kernel + tanimoto(read[:, width:], head.counts) / 2
+        return kernel @ head.weight.T + head.bias
 
 
 def _require(name: str, value: Tensor | None, is_read: bool) -> None:

@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import torch
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.interop.export.formats import FORMATS, OPSET, WRITERS, Format, Run, require_format
 from molsepnorm.interop.export.inputs import DenseInputs, dense_inputs, input_shapes
 from molsepnorm.interop.export.predictions import DenseModel, output_columns
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.predict import Predictor
 
-__all__ = [
-    "FORMATS",
-    "ExportReport",
-    "Format",
-    "check_export",
-    "dynamic_shapes",
-    "export_model",
-    "onnx_runner",
-]
-
-Format = Literal["onnx", "torchscript"]
-
-FORMATS: dict[str, str] = {"onnx": "model.onnx", "torchscript": "model.pt"}
-"""Format -> name of the file."""
-
-OPSET = 18
-"""Version of ONNX's operators, which onnxruntime 1.14 and later read."""
+__all__ = ["ExportReport", "check_export", "export_model"]
 
 _ABOUT, _EXAMPLE = "model.json", "example.npz"
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
 _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the
 labels, or of a probability."""
@@ -96,13 +75,7 @@ def check_export(to: str, folder: Path | str) -> Format:
         StorageError: the folder holds files that are not those of an export.
     """
     folder = Path(folder)
-    if to not in FORMATS:
-        raise ConfigError(f"unknown format '{to}'. {did_you_mean(to, FORMATS)}")
-    missing = [name for name in _NEEDED if find_spec(name) is None] if to == "onnx" else []
-    if missing:
-        raise ConfigError(
-            f"the export to ONNX needs {', '.join(missing)}: pip install 'molsepnorm[onnx]'"
-        )
+    form = require_format(to)
     if folder.suffix in (".onnx", ".pt", ".json"):
         raise ConfigError(
             f"{folder} is the name of a file, and an export is a folder with {FORMATS[to]}, "
@@ -117,7 +90,7 @@ def check_export(to: str, folder: Path | str) -> Format:
                 f"cannot write {folder}: it holds {others[0]}, which an export would replace: "
                 "choose another folder"
             )
-    return to  # type: ignore[return-value]
+    return form
 
 
 def export_model(model: PropertyModel, to: Format, folder: Path | str) -> ExportReport:
@@ -150,7 +123,7 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
         )
     with replacing(folder, folder=True) as scratch:
         file = scratch / FORMATS[to]
-        run = _WRITERS[to](dense, example.arrays, file)
+        run = WRITERS[to](dense, example.arrays, file)
         report = replace(_compared(predictor, run, example), file=Path(folder) / file.name)
         texts = np.array([MOLECULES[row] for row in example.rows])
         predictions = run(example.arrays)
@@ -163,92 +136,6 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
         about = json.dumps(_about(model, to, report), indent=2)
         (scratch / _ABOUT).write_text(about + "\n", encoding="utf-8")
     return report
-
-
-Run = Callable[[Mapping[str, np.ndarray]], np.ndarray]
-"""Returns the predictions (B, O) for inputs by name."""
-
-
-def _write_onnx(dense: DenseModel, arrays: Mapping[str, np.ndarray], file: Path) -> Run:
-    """Write the model as ONNX, and return the function that runs the file."""
-    with _quiet():
-        program = torch.onnx.export(
-            dense,
-            kwargs=_tensors(arrays),
-            dynamo=True,
-            opset_version=OPSET,
-            dynamic_shapes=dynamic_shapes(arrays),
-            input_names=list(arrays),
-            output_names=["predictions"],
-            verbose=False,
-        )
-        assert program is not None
-        program.save(file, external_data=False)
-    return onnx_runner(file)
-
-
-def onnx_runner(file: Path | str) -> Run:
-    """Return the function that runs an ONNX file on the CPU."""
-    from onnxruntime import InferenceSession
-
-    session = InferenceSession(file, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
-
-    def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        (predictions,) = session.run(None, {name: arrays[name] for name in names})
-        return predictions
-
-    return run
-
-
-def _write_torchscript(dense: DenseModel, arrays: Mapping[str, np.ndarray], file: Path) -> Run:
-    """Write the model as TorchScript, and return the function that runs the file."""
-    with _quiet(), torch.no_grad():
-        tensors = _tensors(arrays)
-        traced = torch.jit.trace(dense, example_kwarg_inputs=tensors, check_trace=False)
-        torch.jit.save(traced, file)
-        loaded = torch.jit.load(file)
-
-    def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        with torch.no_grad():
-            return loaded(**_tensors(arrays)).numpy()
-
-    return run
-
-
-_WRITERS = {"onnx": _write_onnx, "torchscript": _write_torchscript}
-
-
-def dynamic_shapes(arrays: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
-    """Return the dimensions of the inputs that may have any size, for `torch.export.export`."""
-    molecules, atoms, bonds = map(torch.export.Dim, ("molecules", "atoms", "bonds"))
-    shapes = {
-        "atoms": {0: molecules, 1: atoms},
-        "degrees": {0: molecules, 1: atoms},
-        "mask": {0: molecules, 1: atoms},
-        "distances": {0: molecules, 1: atoms, 2: atoms},
-        "paths": {0: molecules, 1: atoms, 2: atoms},
-        "neighbours": {0: molecules, 1: atoms, 2: bonds},
-        "features": {0: molecules},
-    }
-    return {name: shapes[name] for name in arrays}
-
-
-def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide the warnings and the log of torch's exporters, which are about their own code."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
 
 
 def _copy(model: PropertyModel) -> PropertyModel:
