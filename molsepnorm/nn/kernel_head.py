@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["KernelHead", "matern"]
+__all__ = ["KernelHead", "matern", "matern_at", "tanimoto"]
 
 
 _GAMMA = 0.1
@@ -80,6 +81,19 @@ class KernelHead(nn.Module):
         own = 1.5 if self.num_counts else 1.0
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KernelHead:
+        """Keep float32 where `fn` makes a lower precision, as `network.bfloat16()` does.
+
+        The weights of hundreds of centres cancel each other, so rounding them shifts the outputs.
+        """
+
+        def kept(tensor: Tensor) -> Tensor:
+            changed = fn(tensor)
+            is_low = changed.is_floating_point() and changed.element_size() < 4
+            return tensor.to(changed.device) if is_low else changed
+
+        return super()._apply(kept, recurse)
+
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
         embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
@@ -90,7 +104,12 @@ class KernelHead(nn.Module):
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
     """Return the kernel between standardised embeddings (n, R) and (m, R)."""
-    distances = math.sqrt(3 * _GAMMA / one.shape[1]) * torch.cdist(one, other)
+    return matern_at(torch.cdist(one, other), one.shape[1])
+
+
+def matern_at(distances: Tensor, channels: int) -> Tensor:
+    """Return the kernel at distances (…) between standardised embeddings of so many channels."""
+    distances = math.sqrt(3 * _GAMMA / channels) * distances
     return (1 + distances) * torch.exp(-distances)
 
 

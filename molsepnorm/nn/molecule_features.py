@@ -50,6 +50,9 @@ class MoleculeFeatures(nn.Module):
                 f"the batch has {found} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
-        features = batch.features[:, : len(self.mean)]
-        standardised = ((features - self.mean) / self.sd).nan_to_num(nan=0.0)
-        return torch.cat([x, standardised.clamp(-_LIMIT, _LIMIT).to(x.dtype)], dim=1)
+        return torch.cat([x, self.standardised(batch.features).to(x.dtype)], dim=1)
+
+    def standardised(self, features: Tensor) -> Tensor:  # (B, F)
+        """Return the first F of all features, standardised and clipped; a missing one is 0."""
+        own = (features[:, : len(self.mean)] - self.mean) / self.sd
+        return own.nan_to_num(nan=0.0).clamp(-_LIMIT, _LIMIT)

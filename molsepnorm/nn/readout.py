@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import ReadoutKind
 
-__all__ = ["GraphTokenReadout", "Readout"]
+__all__ = ["TYPICAL_ATOMS", "GraphTokenReadout", "Readout"]
 
-_TYPICAL_ATOMS = 16
+TYPICAL_ATOMS = 16
 """Sums over atoms are divided by this number, so that they start at the size of a mean."""
 
 
@@ -36,7 +36,7 @@ class Readout(nn.Module):
                 atoms = self.sums(batch.mask[:, None].to(x.dtype), batch)
                 pooled = pooled / atoms.clamp(min=1)
             else:
-                pooled = pooled / _TYPICAL_ATOMS
+                pooled = pooled / TYPICAL_ATOMS
             parts.append(pooled.index_select(0, batch.order))
         return torch.cat(parts, dim=1)
 

@@ -89,6 +89,7 @@ def workspace(tmp_path_factory):
         "benchmark",
         "ablate",
         "convert",
+        "export",
     ],
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -113,6 +114,7 @@ def test_the_main_help_lists_every_command():
         "benchmark Train with several seeds",
         "ablate Compare variants of one",
         "convert Import the weights",
+        "export Write a model as ONNX",
     ):
         assert line in text
     assert _ok("--version").startswith("molsepnorm, version ")

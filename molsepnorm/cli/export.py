@@ -1,0 +1,92 @@
+"""`molsepnorm export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from molsepnorm.cli.console import say
+from molsepnorm.cli.options import (
+    FILE,
+    GroupedCommand,
+    models_option,
+    option,
+    output_option,
+    setting_options,
+)
+from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.cli.sources import load_predictor
+from molsepnorm.errors import counted
+
+_SHOWN = 5  # rejected rows that are printed
+
+
+@click.command(cls=GroupedCommand)
+@models_option
+@option(
+    "--to",
+    heading="What to write",
+    metavar="[onnx|torchscript]",
+    help="Write the model in this format.",
+)
+@option(
+    "--encode",
+    "source",
+    type=FILE,
+    help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
+    "Excel, SDF or .smi, optionally compressed.",
+)
+@setting_options("data.smiles_column")
+@output_option("Folder to write.", required=True)
+def export(
+    model_folders: tuple[Path, ...],
+    to: str | None,
+    source: Path | None,
+    smiles_column: str | None,
+    output: Path,
+) -> None:
+    """Write a model for other programs, from tensors to predictions.
+
+    The folder has model.onnx or model.pt, model.json, which describes the inputs and outputs, and
+    example.npz. The file is compared with `molsepnorm predict` before it is put in place. With
+    --encode, molecules are written as inputs of an exported model, 64 to a file.
+
+    \b
+    molsepnorm export --model runs/logS --to onnx --output logS-onnx
+    molsepnorm export --model runs/logS --encode my.csv --output my-encoded
+    """
+    if (to is None) == (source is None):
+        raise click.UsageError("give either --to, to write the model, or --encode, for molecules")
+    if to is not None and smiles_column is not None:
+        raise click.UsageError("--smiles-column belongs to --encode")
+    with stop_on_signal(lambda: False):
+        if to is not None:
+            _export(model_folders, to, output)
+        elif source is not None:
+            _encode(model_folders, source, smiles_column or "smiles", output)
+
+
+def _export(folders: tuple[Path, ...], to: str, output: Path) -> None:
+    from molsepnorm.interop.export.run import check_export, export_model
+
+    form = check_export(to, output)  # before the model is loaded
+    model = load_predictor(folders, "cpu", 1, "fp32").model
+    report = export_model(model, form, output)
+    say(f"Model: {report.file}")
+    say(
+        f"Largest difference from molsepnorm predict on {report.molecules} molecules: "
+        f"{report.difference:.1e} ({report.unit})"
+    )
+
+
+def _encode(folders: tuple[Path, ...], source: Path, smiles_column: str, output: Path) -> None:
+    from molsepnorm.interop.export.encode import encode_table
+
+    model = load_predictor(folders, "cpu", 1, "fp32").model
+    found = encode_table(model, source, output, smiles_column)
+    for line in found.rejected[:_SHOWN]:
+        say(f"Left out: {line}", err=True)
+    if others := len(found.rejected[_SHOWN:]):
+        say(f"Left out: {counted(others, 'other row')}", err=True)
+    say(f"{counted(found.molecules, 'molecule')} in {counted(found.files, 'file')}: {output}")

@@ -1,0 +1,95 @@
+"""`DenseModel`: a whole model from padded tensors to predictions in the units of the table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.interop.export.dense import DenseGraphormer
+from molsepnorm.model import PropertyModel
+
+__all__ = ["DenseModel", "output_columns"]
+
+
+class DenseModel(nn.Module):
+    """The networks of a model, their weighted mean, and the scales of its targets.
+
+    A column of the result is a value in the unit of the table, the probability of class 1, or the
+    probability of one class of a multi-class target; `output_columns` names them. They are those of
+    `molsepnorm predict` without `--level`: probabilities are not calibrated. A value is NaN if the
+    output of a network is not finite.
+
+    Args:
+        model: the trained model. Its networks are copied.
+
+    Raises:
+        ConfigError: the model has no targets, random forests, or a network without a dense form.
+    """
+
+    def __init__(self, model: PropertyModel) -> None:
+        super().__init__()
+        model.require_targets()
+        if model.forests:
+            raise ConfigError(
+                "a model with random forests cannot be exported: train it without --blend forest"
+            )
+        self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
+        self.weights = model.weights
+        self.task = model.task
+
+    def forward(
+        self,
+        atoms: Tensor,
+        degrees: Tensor,
+        mask: Tensor,
+        distances: Tensor,
+        paths: Tensor,
+        neighbours: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:  # float32 (B, O)
+        """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
+        inputs = atoms, degrees, mask, distances, paths, neighbours, features
+        shares = [
+            weight * self._learned(network(*inputs).float())
+            for network, weight in zip(self.networks, self.weights, strict=True)
+        ]
+        mean = torch.stack(shares).sum(dim=0)  # (B, O)
+        columns = []
+        for target, its in zip(self.task.targets, self.task.columns(), strict=True):
+            part, transform = mean[:, its], target.transformation
+            if transform is not None:
+                part = torch.pow(10.0, transform.sign * (part - transform.offset))
+            columns.append(part)
+        return torch.cat(columns, dim=1)
+
+    def _learned(self, outputs: Tensor) -> Tensor:  # (B, O)
+        """Return values on the scale that is learned, and probabilities."""
+        parts = []
+        for target, its in zip(self.task.targets, self.task.columns(), strict=True):
+            part = outputs[:, its]
+            if target.kind == "regression":
+                parts.append(part * target.scale + target.mean)
+            elif target.kind == "binary":
+                parts.append(part.sigmoid())
+            else:
+                parts.append(part.softmax(dim=1))
+        return torch.cat(parts, dim=1).masked_fill(~outputs.isfinite(), torch.nan)
+
+
+def output_columns(model: PropertyModel) -> list[dict[str, str]]:
+    """Return a description of every column of the predictions; the names are those of `predict`."""
+    columns: list[dict[str, str]] = []
+    for target in model.task.targets:
+        own = {"target": target.name, "kind": target.kind}
+        if target.kind == "multiclass":
+            columns += [
+                {"name": f"{target.name}_prob_{each}", **own, "meaning": f"probability of {each}"}
+                for each in target.classes
+            ]
+            continue
+        meaning = "value in the unit of the training table"
+        if target.kind == "binary":
+            meaning = "probability of class 1"
+        columns.append({"name": f"{target.name}_pred", **own, "meaning": meaning})
+    return columns

@@ -1,0 +1,542 @@
+"""Dense networks against the network itself, exports against the predictor, and every refusal."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.forest.forest import Forest
+from molsepnorm.forest.trees import Trees
+from molsepnorm.interop.export import (
+    DenseGraphormer,
+    DenseModel,
+    dense_inputs,
+    dynamic_shapes,
+    export_model,
+    formats,
+    run,
+)
+from molsepnorm.interop.export.encode import encode_table
+from molsepnorm.interop.export.formats import onnx_runner
+from molsepnorm.interop.export.run import MOLECULES
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules import featurize
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.predict import Predictor
+from molsepnorm.predict.work import Prepare
+from molsepnorm.tasks import ExtraInputs, Target, Task
+from molsepnorm.tasks.inputs import FeatureColumn
+
+TOP = Path(__file__).parents[2]
+SMILES = [
+    *MOLECULES,
+    "OCC1OC(O)C(O)C(O)C1O",
+    "CCN(CC)CCNC(=O)c1ccc(N)cc1",
+    "C" * 60,
+    "[Na+].[Cl-].O",
+]
+TARGETS = (
+    Target("logS", "regression", mean=-3.0, scale=2.0),
+    Target("ic50_nM", "regression", mean=6.0, scale=1.5, transform="pic50:nM"),
+    Target("toxic", "binary"),
+    Target("phase", "multiclass", classes=("solid", "liquid", "gas")),
+)
+
+ZINC: dict[str, Any] = {"local": "gine", "node_walks": 6, "pair_walks": 5, "norm": "sep-rms-bn"}
+SMALL: dict[str, Any] = {**ZINC, "readout": "token+mean", "pair_hidden": 0}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "slim": {},
+    "zinc": {**ZINC, "pair_hidden": 0},
+    "shipped": SMALL,
+    "hidden": {**SMALL, "pair_hidden": 7},
+    "one-layer": {**ZINC, "layers": 1},
+    "layers": {**SMALL, "readout": "layers", "head": "mlp"},
+    "kernel": {**SMALL, "readout": "layers", "head": "kernel", "centers": 9},
+    "counts": {
+        **SMALL,
+        "readout": "layers",
+        "head": "kernel",
+        "centers": 9,
+        "molecule_features": 11,
+        "counts": 11,
+    },
+    "features": {"molecule_features": 5, "readout": "sum"},
+    "post": {**SMALL, "norm_order": "post"},
+    "post-token": {"norm_order": "post"},
+    "shared": {"norm": "shared"},
+    "shared-batch": {"norm": "shared-bn", "readout": "mean"},
+    "no-norm": {"graph_norm": "none", "node_norm": "none"},
+    "bn": {"norm": "sep-ln-bn", "readout": "token+sum"},
+    "urpe": {"urpe": True},
+    "degrees": {"degree_scaler": True, "readout": "token+mean"},
+    "node-walks": {"node_walks": 4},
+    "short": {"max_path_length": 1, "max_distance": 3, "max_degree": 2},
+}
+
+
+def network_of(
+    outputs: int = 2, seed: int = 0, featurizer: str = "ogb", **changes: Any
+) -> Graphormer:
+    """A small network with random weights, biases and statistics of norms."""
+    sizes = featurize.SIZES[featurizer]
+    settings = {"layers": 3, "width": 16, "ffn_width": 24, "heads": 4, "max_path_length": 5}
+    config = GraphormerConfig(
+        **{**settings, **changes},
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        outputs=outputs,
+    )
+    network = Graphormer(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for name, value in network.state_dict().items():
+        if value.is_floating_point():
+            noise = torch.randn(value.shape, generator=generator)
+            positive = name.endswith(("running_var", "scale", "sd"))
+            value.copy_(noise.square() + 0.5 if positive else 0.3 * noise + value.clamp(-1, 1))
+        elif name == "head.counts":
+            value.copy_(torch.randint(0, 7, value.shape, generator=generator))
+    if config.head == "kernel":
+        network.head.scale *= 20  # so that molecules are near the centres
+    return network
+
+
+def model_of(*networks: Graphormer, task: Task | None = None, **changes: Any) -> PropertyModel:
+    """A model with the networks' mean."""
+    first, *partners = networks or [network_of(task.outputs if task else 1)]
+    task = task or Task(TARGETS[:1], "mae")
+    weights = tuple(np.arange(1, len(networks) + 1) / np.arange(1, len(networks) + 1).sum())
+    named = {"partners": tuple(partners), "weights": weights or (1.0,), **changes}
+    return PropertyModel(first, "ogb", task, **named)
+
+
+def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
+    """Inputs of a dense network; molecule-level features are random."""
+    bare = Graphormer(
+        replace(network.config, molecule_features=0, counts=0, head="linear", centers=0)
+    )
+    arrays = dense_inputs(model_of(bare), smiles).arrays
+    inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    if count := network.config.molecule_features:
+        generator = torch.Generator().manual_seed(1)
+        inputs["features"] = torch.randint(0, 7, (len(smiles), count), generator=generator).float()
+        inputs["features"][0, 0] = torch.nan
+    return inputs
+
+
+def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> Tensor:
+    """The outputs of the network itself."""
+    bare = Graphormer(
+        replace(network.config, molecule_features=0, counts=0, head="linear", centers=0)
+    )
+    outputs = torch.empty(len(smiles), network.config.outputs, dtype=network.embedding.atoms.dtype)
+    for rows, group in Prepare(model_of(bare), torch.device("cpu"))(smiles).groups:
+        batch = GraphTensors.of(group).cut(list(range(len(rows))))
+        its = None if features is None else features[torch.from_numpy(rows)]
+        with torch.no_grad():
+            outputs[torch.from_numpy(rows)] = network(replace(batch, features=its))
+    return outputs
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_dense_network_equals_the_network(name: str) -> None:
+    """In float32 and, up to a much smaller rounding, in float64."""
+    network = network_of(**CONFIGS[name])
+    inputs = encoded(network, SMILES)
+    expected = native(network, SMILES, inputs.get("features"))
+    assert expected.std(dim=0).min() > 0.01
+    found = DenseGraphormer(network)(**inputs)
+    assert (found - expected).abs().max() < 1e-3 * expected.std()
+
+    network = network.double()
+    expected = native(network, SMILES, inputs.get("features"))
+    found = DenseGraphormer(network)(**inputs)
+    torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["slim", "counts", "post"])
+def test_padding_and_the_other_molecules_have_no_influence(name: str) -> None:
+    """Also if padding holds valid numbers of other meanings, for batches of one and seven."""
+    dense = DenseGraphormer(network_of(**CONFIGS[name])).double()
+    smiles = ["C", "C" * 60, *SMILES[1:6]]
+    inputs = encoded(dense.network, smiles)
+    together = dense(**inputs)
+    for row in range(7):
+        size = int(inputs["mask"][row].sum())
+        alone = {n: v[row : row + 1] for n, v in inputs.items()}
+        alone |= {n: v[:, :size] for n, v in alone.items() if n != "features"}
+        alone |= {n: v[:, :, :size] for n, v in alone.items() if n in ("distances", "paths")}
+        torch.testing.assert_close(dense(**alone)[0], together[row], atol=1e-9, rtol=0)
+    padding = ~inputs["mask"]
+    both = padding[:, :, None] | padding[:, None]
+    inputs["atoms"][padding] = 1
+    inputs["degrees"][padding] = 3
+    inputs["distances"][both] = 0
+    inputs["paths"][both] = 2
+    torch.testing.assert_close(dense(**inputs), together, atol=1e-9, rtol=0)
+
+
+def test_inputs_are_those_of_rdkit() -> None:
+    """Distances, degrees and neighbours of every molecule; -1 in padding and between fragments."""
+    from rdkit import Chem
+
+    model = model_of(network_of(1, **ZINC))
+    found = dense_inputs(model, ["not a molecule", *SMILES])
+    assert found.errors[0] is not None and "not a molecule" in found.errors[0]
+    assert found.rows.tolist() == list(range(1, len(SMILES) + 1))
+    arrays = found.arrays
+    for row, smiles in enumerate(SMILES):
+        size = int(arrays["mask"][row].sum())
+        assert arrays["mask"][row, :size].all()
+        distances = arrays["distances"][row]
+        expected = Chem.GetDistanceMatrix(Chem.MolFromSmiles(smiles))
+        expected = np.where(expected > 1e6, -1, np.minimum(expected, 39))
+        # the featuriser may order the atoms in another way
+        assert np.array_equal(
+            *(np.sort(each.sum(axis=1)) for each in (distances[:size, :size], expected))
+        )
+        assert (distances[size:] == -1).all() and (distances[:, size:] == -1).all()
+        for atom in range(size):
+            bonded = np.flatnonzero(distances[atom] == 1)
+            listed = arrays["neighbours"][row, atom]
+            assert sorted(listed[listed >= 0]) == bonded.tolist()
+            assert arrays["degrees"][row, atom] == len(bonded)
+        labelled = (arrays["paths"][row] > 0).sum(axis=-1)
+        assert np.array_equal(labelled, np.clip(distances, 0, 5))
+
+
+def test_inputs_of_no_molecule_have_no_rows() -> None:
+    found = dense_inputs(model_of(), ["?"])
+    assert len(found.rows) == 0
+    assert found.arrays["atoms"].shape == (0, 1, 9)
+
+
+def mixed_model(count: int = 2) -> PropertyModel:
+    """Targets of all kinds, networks that read none, some and all of the inputs, standardised."""
+    task = Task(TARGETS, "loss")
+    inputs = ExtraInputs((FeatureColumn("solvent", ("dmso", "water")), FeatureColumn("ph")), 2048)
+    networks = [
+        network_of(6, 1, **{**SMALL, "layers": 1, "molecule_features": 3}),
+        network_of(6, 2, **{**SMALL, "layers": 1, "node_walks": 2}),
+    ]
+    return model_of(*networks[:count], task=task, inputs=inputs, standardize="parent")
+
+
+COLUMNS = {"solvent": ["dmso", "water"] * 9, "ph": np.linspace(1, 12, 18).tolist()}
+
+
+def expected_table(model: PropertyModel, columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """The columns of `Predictor.to_frame` that an export returns."""
+    frame = Predictor(model).to_frame(SMILES[:17], columns)
+    names = ["logS_pred", "ic50_nM_pred", "toxic_pred"]
+    names += [f"phase_prob_{each}" for each in ("solid", "liquid", "gas")]
+    return frame[names]
+
+
+def test_predictions_are_those_of_the_predictor() -> None:
+    """In the units of the table, for the mean of two networks with different features."""
+    model = mixed_model()
+    columns = {name: values[:17] for name, values in COLUMNS.items()}
+    expected = expected_table(model, columns)
+    arrays = dense_inputs(model, SMILES[:17], columns).arrays
+    assert arrays["features"].shape == (17, 3)
+    found = DenseModel(model)(**{name: torch.from_numpy(each) for name, each in arrays.items()})
+    np.testing.assert_allclose(found.numpy(), expected.to_numpy(), rtol=2e-4, atol=1e-6)
+
+
+def test_an_output_that_is_not_finite_is_nan() -> None:
+    """Also where a sigmoid would make it a probability of 1."""
+    network = network_of(1)
+    network.head.bias.data.fill_(torch.inf)
+    model = model_of(network, task=Task(TARGETS[2:3], "roc_auc"))
+    arrays = dense_inputs(model, ["CCO"]).arrays
+    found = DenseModel(model)(**{name: torch.from_numpy(each) for name, each in arrays.items()})
+    assert found.isnan().all()
+
+
+def test_a_copy_does_not_change_and_stays_in_evaluation() -> None:
+    network = network_of()
+    inputs = encoded(network, SMILES)
+    dense = DenseGraphormer(network).train()
+    before = dense(**inputs)
+    network.head.bias.data += 1
+    assert torch.equal(dense(**inputs), before)
+    assert not any(module.training for module in dense.modules())
+
+
+@pytest.mark.parametrize("name", ["shipped", "counts", "post-token", "urpe"])
+def test_half_precision(name: str) -> None:
+    network = network_of(**CONFIGS[name])
+    inputs = encoded(network, SMILES)
+    expected = DenseGraphormer(network)(**inputs)
+    found = DenseGraphormer(network).bfloat16()(**inputs)
+    assert (found - expected).abs().mean() < 0.15 * expected.std()
+
+
+def test_torch_can_export_and_compile_a_network_as_a_whole() -> None:
+    """For one molecule of one atom, and for more and larger ones than those that were traced."""
+    dense = DenseGraphormer(network_of(**{**CONFIGS["counts"], "layers": 1}))
+    example = encoded(dense.network, SMILES[:3])
+    program = torch.export.export(dense, (), example, dynamic_shapes=dynamic_shapes(example))
+    compiled = torch.compile(dense, fullgraph=True, dynamic=True, backend="eager")
+    for smiles in (["C"], ["CCO"], SMILES[:7], ["C" * 60, "O"]):
+        inputs = encoded(dense.network, smiles)
+        expected = dense(**inputs)
+        for call in (program.module(), compiled):
+            torch.testing.assert_close(call(**inputs), expected, atol=1e-5, rtol=1e-5)
+
+
+RUN: dict[str, Callable[[Path], Callable[..., np.ndarray]]] = {
+    "onnx": lambda folder: onnx_runner(folder / "model.onnx"),
+    "torchscript": lambda folder: _script(folder / "model.pt"),
+}
+
+
+def _script(file: Path) -> Callable[..., np.ndarray]:
+    module = torch.jit.load(file)
+    return lambda arrays: module(**{n: torch.from_numpy(a) for n, a in arrays.items()}).numpy()
+
+
+@pytest.mark.parametrize("to", ["onnx", "torchscript"])
+def test_an_export_answers_as_the_predictor(to: Any, tmp_path: Path) -> None:
+    """Also for molecules larger than those that were traced, and for one molecule alone."""
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    model = mixed_model(1)
+    report = export_model(model, to, tmp_path / "out")
+    assert report.difference < 1e-4
+    assert report.molecules == len(MOLECULES)
+    columns = {name: values[:17] for name, values in COLUMNS.items()}
+    expected = expected_table(model, columns)
+    run_file = RUN[to](tmp_path / "out")
+    arrays = dense_inputs(model, SMILES[:17], columns).arrays
+    assert arrays["mask"].shape[1] == 60
+    np.testing.assert_allclose(run_file(arrays), expected.to_numpy(), rtol=2e-4, atol=1e-6)
+    alone = dense_inputs(model, ["C"], {"solvent": ["dmso"], "ph": [1.0]}).arrays
+    np.testing.assert_allclose(run_file(alone)[0], expected.to_numpy()[0], rtol=2e-4, atol=1e-6)
+
+    about = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert [each["name"] for each in about["output"]["columns"]] == [*expected.columns]
+    assert [each["name"] for each in about["inputs"]] == [*arrays]
+    for each in about["inputs"]:
+        assert (each["type"], len(each["shape"])) == (
+            arrays[each["name"]].dtype.name,
+            arrays[each["name"]].ndim,
+        )
+    with np.load(tmp_path / "out" / "example.npz") as example:
+        again = run_file({name: example[name] for name in arrays})
+        np.testing.assert_array_equal(example["predictions"], again)
+        assert example["smiles"].tolist() == [*MOLECULES]
+
+
+def test_the_check_compares_training_molecules_and_writes_none(tmp_path: Path) -> None:
+    from molsepnorm.molecules.training_molecules import TrainingMolecules
+
+    secret = ["CCCCCOCCCCC", "CCCCCNCCCCC"]
+    structures = TrainingMolecules(
+        tuple(secret), np.zeros((2, 256), np.uint8), np.zeros((2, 1)), np.zeros((2, 1), np.int8)
+    )
+    model = model_of(network_of(1, layers=1), structures=(structures,))
+    assert export_model(model, "torchscript", tmp_path / "out").molecules == len(MOLECULES) + 2
+    content = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    with np.load(tmp_path / "out" / "example.npz") as example:
+        assert not {*secret} & {*example["smiles"].tolist()}
+    assert not any(text.encode() in content for text in secret)
+
+
+def test_values_that_are_infinite_in_the_unit_of_the_table_can_be_compared(tmp_path: Path) -> None:
+    """As those of a network whose learned value is -60, which is 10^69 nM."""
+    network = network_of(1, layers=1)
+    network.head.bias.data.fill_(-40)
+    model = model_of(network, task=Task(TARGETS[1:2], "mae"))
+    assert export_model(model, "torchscript", tmp_path / "out").difference == 0
+    expected = Predictor(model).to_frame(["CCO"])["ic50_nM_pred"]
+    assert np.isinf(expected).all()
+
+
+def test_an_export_that_differs_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(network_of(1, layers=1))
+    export_model(model, "torchscript", tmp_path / "out")
+    before = (tmp_path / "out" / "model.pt").read_bytes()
+    write = run.WRITERS["torchscript"]
+    wrong = lambda *given: lambda arrays: write(*given)(arrays) + 0.01  # noqa: E731
+    monkeypatch.setitem(run.WRITERS, "torchscript", wrong)
+    with pytest.raises(
+        ModelError, match=r"differs .* by 0.005 \(standard deviations of the labels"
+    ):
+        export_model(model, "torchscript", tmp_path / "out")
+    assert (tmp_path / "out" / "model.pt").read_bytes() == before
+    missing = lambda *given: lambda arrays: write(*given)(arrays) * np.nan  # noqa: E731
+    monkeypatch.setitem(run.WRITERS, "torchscript", missing)
+    with pytest.raises(ModelError, match="differs .* by nan"):
+        export_model(model, "torchscript", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"resistance_kernels": 4},
+            "resistance_kernels=4 cannot be exported: .* inverse .*_kernels=0",
+        ),
+        ({"pair_width": 8}, "model.pair_width=8 cannot be exported: pair vectors"),
+    ],
+)
+def test_networks_without_a_dense_form_are_refused(changes: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DenseGraphormer(network_of(**changes))
+
+
+@pytest.mark.parametrize("name", ["neighbours", "features"])
+def test_missing_inputs_are_named(name: str) -> None:
+    network = network_of(**CONFIGS["counts"])
+    inputs = encoded(network, SMILES[:2])
+    del inputs[name]
+    with pytest.raises(ConfigError, match=f"the network reads {name}, which are missing"):
+        DenseGraphormer(network)(**inputs)
+
+
+def test_models_without_a_dense_form_are_refused(tmp_path: Path) -> None:
+    forest = Forest(np.zeros(2048, np.float32), (Trees.leaf(np.zeros(1)),))
+    model = model_of(forests=(forest,), forest_share=0.5, inputs=ExtraInputs((), 2048))
+    with pytest.raises(ConfigError, match="random forests cannot be exported: train it without"):
+        export_model(model, "onnx", tmp_path / "out")
+    untrained = PropertyModel(network_of(0), "ogb", Task((), "loss"))
+    with pytest.raises(ConfigError, match="pre-trained without targets"):
+        export_model(untrained, "onnx", tmp_path / "out")
+
+
+def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = None  # not used before the arguments are checked
+    with pytest.raises(ConfigError, match="unknown format 'onx'. Did you mean 'onnx'"):
+        export_model(model, "onx", tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"a.onnx is the name of a file, .* name of a folder"):
+        export_model(model, "onnx", tmp_path / "a.onnx")
+    (tmp_path / "thesis.doc").touch()
+    with pytest.raises(StorageError, match="it holds thesis.doc, which an export would replace"):
+        export_model(model, "torchscript", tmp_path)
+    monkeypatch.setattr(
+        formats, "find_spec", lambda name: None if name == "onnx" else find_spec(name)
+    )
+    with pytest.raises(ConfigError, match=r"needs onnx: pip install 'molsepnorm\[onnx\]'"):
+        export_model(model, "onnx", tmp_path / "out")
+
+
+def test_a_featuriser_that_reads_too_few_built_in_molecules_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOLECULES", ("CCO", "?"))
+    with pytest.raises(ConfigError, match=r"'ogb' can read 1 of .* needed: RDKit cannot read '\?'"):
+        export_model(model_of(), "torchscript", tmp_path / "out")
+
+
+def seventy_rows(path: Path) -> list[str]:
+    """Write a table, and return its SMILES; the fourth is invalid."""
+    ends = ("O", "N", "c1ccccc1", "C#N", "C=O", "F")
+    smiles = ["C" * (row % 12 + 1) + ends[row // 12] for row in range(70)]
+    smiles[3] = "C("
+    path.write_text("\n".join(["smiles", *smiles]))
+    return smiles
+
+
+def test_a_table_is_encoded_without_its_invalid_rows(tmp_path: Path) -> None:
+    """In two files, the second with six molecules; an earlier folder is replaced."""
+    smiles = seventy_rows(tmp_path / "my.csv")
+    for _ in range(2):
+        found = encode_table(model_of(), tmp_path / "my.csv", tmp_path / "out")
+    assert (found.molecules, found.files, len(found.rejected)) == (69, 2, 1)
+    assert "my.csv, line 5: RDKit cannot read 'C('" in found.rejected[0]
+    rows = []
+    for path, first, count in (("00001.npz", 0, 63), ("00002.npz", 64, 6)):
+        with np.load(tmp_path / "out" / path) as arrays:
+            rows += arrays["rows"].tolist()
+            assert arrays["rows"][0] == first
+            assert arrays["smiles"].tolist() == [smiles[row] for row in arrays["rows"]]
+            expected = dense_inputs(model_of(), arrays["smiles"].tolist()).arrays
+            assert len(arrays["atoms"]) == count
+            for name, array in expected.items():
+                np.testing.assert_array_equal(arrays[name], array)
+    assert rows == [row for row in range(70) if row != 3]
+
+
+def test_a_table_without_molecules_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("smiles\n?\n")
+    with pytest.raises(DataError, match=r"no molecule that can be encoded. \S+, line 2: RDKit"):
+        encode_table(model_of(), tmp_path / "bad.csv", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(StorageError, match="holds bad.csv, which the encoded molecules would"):
+        encode_table(model_of(), tmp_path / "bad.csv", tmp_path)
+    with pytest.raises(ConfigError, match="feature columns solvent, ph, and .* has no column"):
+        encode_table(mixed_model(), tmp_path / "bad.csv", tmp_path / "out")
+
+
+# --- the page and the command ---------------------------------------------------------------------
+
+
+def blocks() -> list[str]:
+    """The Python examples of docs/export.md."""
+    page = (TOP / "docs" / "export.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+
+
+def test_the_script_of_the_page_predicts_without_molsepnorm(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    model = model_of(network_of(1, layers=1, local="gine"))
+    export_model(model, "onnx", tmp_path / "model")
+    smiles = seventy_rows(tmp_path / "my.csv")
+    encode_table(model, tmp_path / "my.csv", tmp_path / "encoded")
+    (tmp_path / "predict.py").write_text(blocks()[0])
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "predict.py", "model", "encoded"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "onnxruntime" in imported
+    assert not {"molsepnorm", "torch", "rdkit"} & imported
+    lines = [line.split(",") for line in done.stdout.splitlines()]
+    assert lines[0] == ["smiles", "logS_pred"]
+    expected = Predictor(model).to_frame(smiles).drop(index=3)
+    assert [line[0] for line in lines[1:]] == expected["smiles"].tolist()
+    values = [float(line[1]) for line in lines[1:]]
+    np.testing.assert_allclose(values, expected["logS_pred"], atol=1e-4)
+
+
+def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model_of(network_of(1, layers=1)).save_pretrained(tmp_path / "runs" / "logS")
+    monkeypatch.chdir(tmp_path)
+    _, code = blocks()
+    code = code.replace("fullgraph=True", 'fullgraph=True, backend="eager"')  # needs no compiler
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "docs/export.md", "exec"), namespace)
+    expected = Predictor.from_pretrained("runs/logS").predict(["CCO", "c1ccccc1O"])
+    for row, each in enumerate(expected):
+        assert each.values is not None
+        for name in ("predictions", "half"):
+            close = pytest.approx(each.values["logS"], abs=1e-4 if name == "predictions" else 0.3)
+            assert float(namespace[name][row]) == close
+    inputs = namespace["inputs"]
+    torch.testing.assert_close(namespace["compiled"](**inputs), namespace["predictions"])
+    torch.testing.assert_close(namespace["program"].module()(**inputs), namespace["predictions"])
