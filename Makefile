@@ -67,11 +67,9 @@ $(SCRIPTS)/iframe-worker.js:
 docs docs-serve: export NO_MKDOCS_2_WARNING = 1
 
 docs: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	$(BIN)/python -m mkdocs build --strict
 
 docs-serve: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	DOCS_EXAMPLES=reuse $(BIN)/python -m mkdocs serve
 
 # CHEMPROP=/path/to/chemprop names that peer; a stage without its peer measures ours alone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from html import escape
 
 import click
 
@@ -33,7 +34,7 @@ def _group(group: click.Group, context: click.Context, level: int) -> Iterator[s
     yield "| command | |\n|---|---|"
     for name, command in rows:
         path = f"{context.command_path} {name}"
-        yield f"| [`{path}`](#{_anchor(path)}) | {command.get_short_help_str(200)} |"
+        yield f"| [`{path}`](#{_anchor(path)}) | {_text(command.get_short_help_str(200))} |"
     yield ""
     for name, command in rows:
         inner = click.Context(
@@ -76,16 +77,18 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
         if isinstance(option, click.Option) and record and "--help" not in option.opts:
             heading = getattr(option, "heading", heading)
             groups.setdefault(heading, []).append(record)
+    yield '<div class="options" markdown>\n'
     for name, records in groups.items():
         yield f"| {name} | |\n|---|---|"
         for option, text in records:
-            yield f"| `{option.replace('|', chr(92) + '|')}` | {_text(text)} |"
+            yield f"| `{option}` | {_text(text)} |"
         yield ""
+    yield "</div>\n"
 
 
 def _text(text: str) -> str:
     """Return text of the help as Markdown: options and names as code, signs without a meaning."""
     pieces = re.split(r"(`[^`]*`)", text)  # every second piece is code
-    pieces[::2] = [re.sub(r"([<>\[\]|*_\\])", r"\\\1", piece) for piece in pieces[::2]]
+    pieces[::2] = [re.sub(r"([\[\]|*_\\])", r"\\\1", escape(each, False)) for each in pieces[::2]]
     pieces[::2] = [re.sub(r"(?<![\w`-])(--[\w-]*\w)", r"`\1`", piece) for piece in pieces[::2]]
-    return "".join(piece.replace("|", r"\|") if k % 2 else piece for k, piece in enumerate(pieces))
+    return "".join(pieces)

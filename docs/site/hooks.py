@@ -40,6 +40,7 @@ SCRIPTS = ("mermaid.min.js", "iframe-worker.js")
 _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*figures/[\w-]+\.svg)"\s*/?>')
+_DIAGRAM = re.compile(r'(<pre class="mermaid">.*?</pre>)', re.DOTALL)
 _STYLES = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 
 log = get_plugin_logger("molsepnorm")
@@ -106,6 +107,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     html = _PICTURE.sub(_drawing, html)
     if 'class="mermaid"' in html:
         script = get_relative_url("assets/javascripts/mermaid.min.js", page.url)
+        html = _DIAGRAM.sub(r'<div class="diagram">\1</div>', html)  # scrolls where it is too wide
         html += f'<script src="{script}"></script>'
     return html
 
