@@ -162,6 +162,48 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
+def test_lists_are_those_of_commonmark(site: Path) -> None:
+    """Python-Markdown and an independent parser find the same items, paragraphs and code."""
+    hooks = import_module("hooks")
+    markdown = import_module("markdown")
+    commonmark = pytest.importorskip("markdown_it").MarkdownIt().enable("table")
+    extensions = ["tables", "sane_lists", "pymdownx.superfences"]
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), *TOP.glob("C*.md")]
+    pages += (TOP / "benchmarks").rglob("*.md")
+    assert len(pages) > 25
+    for path in pages:
+        text = path.read_text(encoding="utf-8").replace("<!--", "")
+        ours = markdown.markdown(hooks.lists_of_four(text), extensions=extensions)
+        theirs = commonmark.render(text)
+        for tag in ("<li>", "<ol", "<ul>", "<table>", "<tr>", "<h2", "<blockquote>"):
+            assert ours.count(tag) == theirs.count(tag), (path.name, tag)
+
+
+def test_a_paragraph_and_a_fence_of_an_item_stay_in_it(site: Path) -> None:
+    lists_of_four = import_module("hooks").lists_of_four
+    text = "Two:\n1. one\n\n   ```\n   - no item\n   ```\n2. two\n   - inner\n     more\nEnd"
+    assert lists_of_four(text) == (
+        "Two:\n\n1. one\n\n    ```\n    - no item\n    ```\n\n2. two\n    - inner\n        more\nEnd"
+    )
+
+
+def test_a_formula_that_is_not_understood_is_an_error(site: Path) -> None:
+    mathml = import_module("hooks")._mathml
+    assert "<mtable" in mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}")
+    with pytest.raises(Exception, match="cannot read the whole formula"):
+        mathml(r"a \Big\lVert b")
+    with pytest.raises(Exception, match="cannot read the whole formula"):
+        mathml(r"\begin{gathered} a &= b \end{gathered}")
+
+
+def test_examples_of_docstrings_are_fenced() -> None:
+    pytest.importorskip("griffe")
+    fenced = import_module("docstrings").fenced
+    assert fenced("Sum.\n\n>>> 1 + 1  # doctest: +SKIP\n2\n\nEven.") == (
+        "Sum.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEven."
+    )
+
+
 class Links(HTMLParser):
     """The links, the loaded files and the anchors of a page."""
 

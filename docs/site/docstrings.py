@@ -16,18 +16,7 @@ _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n(?! *$).*)*", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """Return a docstring with a fence around each doctest, up to the next blank line.
-
-    >>> print(fenced("The sum.\\n\\n>>> 1 + 1  # doctest: +SKIP\\n2\\n\\nIt is even."))
-    The sum.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
-    It is even.
-    """
+    """Return a docstring with a fence around each doctest, up to the next blank line."""
 
     def fence(found: re.Match[str]) -> str:
         code = re.sub(r"[ \t]*# doctest:.*", "", found[0])

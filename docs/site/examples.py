@@ -45,7 +45,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Output:
-    """What an example printed, and what a notebook would draw below it."""
+    """The printed text of an example, and the HTML that a notebook would show below it."""
 
     text: str = ""
     html: str = ""

@@ -40,6 +40,7 @@ SCRIPTS = ("mermaid.min.js", "iframe-worker.js")
 _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*figures/[\w-]+\.svg)"\s*/?>')
+_ITEM = re.compile(r" *(?:[-*+]|\d+[.)]) |    ")  # a line of a list
 _DIAGRAM = re.compile(r'(<pre class="mermaid">.*?</pre>)', re.DOTALL)
 _STYLES = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 
@@ -79,6 +80,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make links between files of the repository links of the site, and mark places of outputs."""
+    if page.file.src_uri == "settings.md":
+        page.meta["hide"] = ["toc"]  # its tables have five columns
     here = _source(page.file.src_uri)
     code = [found.span() for found in _FENCE.finditer(markdown)]
 
@@ -91,7 +94,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         start = posixpath.dirname(page.file.src_uri) or "."
         return f"{link[1]}{posixpath.relpath(_address(target), start)}{link[3]}"
 
-    text = _LINK.sub(moved, markdown)
+    text = lists_of_four(_LINK.sub(moved, markdown))
     if page.file.src_uri in _outputs:
         numbers = iter(range(len(_outputs[page.file.src_uri])))
         text = BLOCK.sub(
@@ -110,6 +113,37 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         html = _DIAGRAM.sub(r'<div class="diagram">\1</div>', html)  # scrolls where it is too wide
         html += f'<script src="{script}"></script>'
     return html
+
+
+def lists_of_four(markdown: str) -> str:
+    """Return Markdown whose lists are read by Python-Markdown as CommonMark reads them.
+
+    The content of an item is indented by four spaces for each level, in place of the width of the
+    item's mark, and a mark after a paragraph has a blank line before it.
+    """
+    lines: list[str] = []
+    levels: list[int] = []  # column at which the content of each open item starts
+    fence = ""
+    loose = False  # the last item has several paragraphs
+    for line in markdown.split("\n"):
+        text = line.lstrip(" ")
+        indent = len(line) - len(text)
+        while text and levels and indent < levels[-1] and not fence:
+            levels.pop()
+        start = levels[-1] if levels else 0
+        shift = 4 * len(levels) + max(indent - start, 0)
+        mark = re.match(r"(?:[-*+]|\d+[.)]) +(?=\S)", text)
+        if not fence and mark and indent - start < 4:
+            if lines and lines[-1] and (loose or not (levels or _ITEM.match(lines[-1]))):
+                lines.append("")
+            loose = False
+            shift = 4 * len(levels)
+            levels.append(indent + mark.end())
+        if found := re.match(r"```+|~~~+", text):
+            fence = "" if fence and text.startswith(fence) else fence or found[0]
+        loose = loose or (not text and bool(levels) and not fence)
+        lines.append(" " * shift + text if text else "")
+    return "\n".join(lines)
 
 
 def _source(src_uri: str) -> Path:
@@ -200,5 +234,15 @@ def _drawing(picture: re.Match[str]) -> str:
 
 
 def _mathml(source: str, *_: Any, **__: Any) -> str:
-    """Return a formula as MathML, which browsers set without a script."""
-    return f'<div class="formula">{convert(" ".join(source.split()), display="block")}</div>'
+    """Return a formula as MathML, which browsers set without a script.
+
+    Raises:
+        PluginError: the formula has a command that `latex2mathml` does not know.
+    """
+    tex = " ".join(source.split())
+    for known, here in (("{aligned}", "{align*}"), (r"\Big\Vert", r"\Vert")):
+        tex = tex.replace(known, here)
+    html = convert(tex, display="block")
+    if "\\" in html.partition(">")[2] or "<mi>&</mi>" in html:
+        raise PluginError(f"latex2mathml cannot read the whole formula {tex}")
+    return f'<div class="formula">{html}</div>'
