@@ -181,15 +181,15 @@ def test_lists_are_those_of_commonmark(site: Path) -> None:
 
 def test_a_paragraph_and_a_fence_of_an_item_stay_in_it(site: Path) -> None:
     lists_of_four = import_module("hooks").lists_of_four
-    text = "Two:\n1. one\n\n   ```\n   - no item\n   ```\n2. two\n   - inner\n     more\nEnd"
-    assert lists_of_four(text) == (
-        "Two:\n\n1. one\n\n    ```\n    - no item\n    ```\n\n2. two\n    - inner\n        more\nEnd"
-    )
+    item = "Two:\n1. one\n\n   ```\n   - no\n   ```\n2. two\n   - inner\n     more\nEnd"
+    four = "Two:\n\n1. one\n\n    ```\n    - no\n    ```\n\n2. two\n    - inner\n        more\nEnd"
+    assert lists_of_four(item) == four
 
 
 def test_a_formula_that_is_not_understood_is_an_error(site: Path) -> None:
     mathml = import_module("hooks")._mathml
     assert "<mtable" in mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}")
+    assert "msup" not in mathml("h' + h''")  # a prime is as high as the font has it
     with pytest.raises(Exception, match="cannot read the whole formula"):
         mathml(r"a \Big\lVert b")
     with pytest.raises(Exception, match="cannot read the whole formula"):
@@ -244,6 +244,13 @@ def test_no_link_is_broken(site: Path, pages: dict[Path, Links]) -> None:
             ):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert not broken
+
+
+def test_links_have_the_titles_of_pages(pages: dict[Path, Links]) -> None:
+    """In the repository some have the names of files, which the site does not show."""
+    for path in pages:
+        html = path.read_text(encoding="utf-8")
+        assert not re.findall(r'<a href="[^"]*">[\w-]+\.md</a>', html), path.name
 
 
 def test_nothing_is_loaded_from_another_host(site: Path, pages: dict[Path, Links]) -> None:

@@ -37,10 +37,12 @@ TOP = Path(__file__).parents[2]
 OUTSIDE = ("benchmarks/RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md")
 EXECUTED = ("quick-start.md", "tutorial-assay.md", "tutorials/")
 SCRIPTS = ("mermaid.min.js", "iframe-worker.js")
-_LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
+_HIDDEN = {"index.md": ["navigation", "toc"], "settings.md": ["toc"]}  # columns beside wide pages
+_LINK = re.compile(r"(\[[\w-]+\.md)?\]\(([^)\s#:]+)(#[^)\s]*)?\)")  # the text only if it is a file
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 _PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*figures/[\w-]+\.svg)"\s*/?>')
 _ITEM = re.compile(r" *(?:[-*+]|\d+[.)]) |    ")  # a line of a list
+_PRIME = re.compile(r"<msup>(<mi>\w</mi>)<mi>(&#x0203[23];)</mi></msup>")
 _DIAGRAM = re.compile(r'(<pre class="mermaid">.*?</pre>)', re.DOTALL)
 _STYLES = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 
@@ -80,8 +82,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Make links between files of the repository links of the site, and mark places of outputs."""
-    if page.file.src_uri == "settings.md":
-        page.meta["hide"] = ["toc"]  # its tables have five columns
+    page.meta["hide"] = _HIDDEN.get(page.file.src_uri, [])
     here = _source(page.file.src_uri)
     code = [found.span() for found in _FENCE.finditer(markdown)]
 
@@ -92,7 +93,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if not target.is_file():
             return link[0]  # of a generated page; MkDocs reports it if it does not exist
         start = posixpath.dirname(page.file.src_uri) or "."
-        return f"{link[1]}{posixpath.relpath(_address(target), start)}{link[3]}"
+        text = f"[{_title(target)}" if link[1] else ""
+        return f"{text}]({posixpath.relpath(_address(target), start)}{link[3] or ''})"
 
     text = lists_of_four(_LINK.sub(moved, markdown))
     if page.file.src_uri in _outputs:
@@ -108,6 +110,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     for number, output in enumerate(_outputs.get(page.file.src_uri, ())):
         html = html.replace(f'<div id="output-{number}"></div>', _shown(output))
     html = _PICTURE.sub(_drawing, html)
+    if page.file.src_uri == "index.md":
+        html = f'<div class="front">{html}</div>'
     if 'class="mermaid"' in html:
         script = get_relative_url("assets/javascripts/mermaid.min.js", page.url)
         html = _DIAGRAM.sub(r'<div class="diagram">\1</div>', html)  # scrolls where it is too wide
@@ -160,6 +164,12 @@ def _address(path: Path) -> str:
     return (
         path.relative_to(docs) if path.is_relative_to(docs) else path.relative_to(TOP)
     ).as_posix()
+
+
+def _title(path: Path) -> str:
+    """Return the heading of a page, or the name of another file."""
+    found = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else path.name
 
 
 def _linked(pages: list[Path]) -> list[Path]:
@@ -245,4 +255,5 @@ def _mathml(source: str, *_: Any, **__: Any) -> str:
     html = convert(tex, display="block")
     if "\\" in html.partition(">")[2] or "<mi>&</mi>" in html:
         raise PluginError(f"latex2mathml cannot read the whole formula {tex}")
+    html = _PRIME.sub(r'<mrow>\1<mo lspace="0" rspace="0">\2</mo></mrow>', html)
     return f'<div class="formula">{html}</div>'
