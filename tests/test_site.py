@@ -20,7 +20,8 @@ from molsepnorm.cli import main
 
 TOP = Path(__file__).parents[1]
 DOCS = TOP / "docs"
-MODULES = ("", ".interop.sklearn", ".interop.pyg", ".interop.transform", ".sepnorm", ".analysis")
+INTEROP = sorted(path.stem for path in (TOP / "molsepnorm" / "interop").glob("[a-z]*.py"))
+MODULES = ("", ".sepnorm", ".analysis", *(f".interop.{name}" for name in INTEROP))
 
 
 def outputs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Output]:
