@@ -3,6 +3,8 @@
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
 # make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
+# make docs   the documentation as a site in site/, with the tutorials run (a few minutes; needs npm)
+# make docs-serve   the same on http://127.0.0.1:8000 while you edit; runs the tutorials that changed
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
 
 PYTHON ?= python3
@@ -12,7 +14,11 @@ DEMO := runs/demo
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= 0
 
-.PHONY: install demo test lint settings fuzz bench clean
+SCRIPTS := .cache/docs
+MERMAID := mermaid-11.17.2
+SHIM := iframe-worker-1.0.4
+
+.PHONY: install demo test lint settings fuzz docs docs-serve bench clean
 
 install: $(VENV)/.installed
 
@@ -47,10 +53,29 @@ settings: install
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
+# scripts of other projects: diagrams, and search in a site that is opened without a server
+$(SCRIPTS)/mermaid.min.js:
+	mkdir -p $(SCRIPTS)
+	cd $(SCRIPTS) && npm pack --silent $(subst mermaid-,mermaid@,$(MERMAID))
+	tar -xzOf $(SCRIPTS)/$(MERMAID).tgz package/dist/mermaid.min.js > $@.part && mv $@.part $@
+
+$(SCRIPTS)/iframe-worker.js:
+	mkdir -p $(SCRIPTS)
+	cd $(SCRIPTS) && npm pack --silent $(subst iframe-worker-,iframe-worker@,$(SHIM))
+	tar -xzOf $(SCRIPTS)/$(SHIM).tgz package/shim/index.js > $@.part && mv $@.part $@
+
+docs docs-serve: export NO_MKDOCS_2_WARNING = 1
+
+docs: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
+	$(BIN)/python -m mkdocs build --strict
+
+docs-serve: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
+	DOCS_EXAMPLES=reuse $(BIN)/python -m mkdocs serve
+
 # CHEMPROP=/path/to/chemprop names that peer; a stage without its peer measures ours alone
 bench: install
 	-$(BIN)/pip install --quiet --requirement benchmarks/peers/requirements.txt
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-
-from molsepnorm.cli import main
+from examples import examples, run
 
 TOP = Path(__file__).parents[1]
 MOLECULES = 60  # of data/demo.csv that are predicted
@@ -30,24 +26,17 @@ def checkout(tmp_path, monkeypatch):
 
 
 def test_the_commands_work_in_their_order(checkout):
-    text = (TOP / "docs" / "tutorial-assay.md").read_text(encoding="utf-8")
-    commands = [each.strip() for each in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)]
-    assert len(commands) == 10
+    given = examples(TOP / "docs" / "tutorial-assay.md")
+    assert sum(example.language == "bash" for example in given) == 10
     printed = {}
-    for command in commands:
-        program, *args = shlex.split(command)
-        if program == "python":
-            subprocess.run([sys.executable, *args], check=True)
+    for example, output in zip(given, run(given), strict=True):
+        printed[" ".join(example.code.split()[:2])] = output.text
+        if "make_assay" in example.code:
             lines = (checkout / "data" / "demo.csv").read_text().splitlines(keepends=True)
             (checkout / "data" / "demo.csv").write_text("".join(lines[: MOLECULES + 1]))
-            continue
-        assert program == "molsepnorm"
-        result = CliRunner().invoke(main, args)
-        assert result.exit_code == 0, f"{command}\n{result.output}"
-        printed[args[0]] = result.output
-    assert "2 cells with an invalid label emptied" in printed["data"]
-    assert "The network is better than the trivial baseline" in printed["train"]
-    assert "none of 240 SMILES of the run" in printed["share"]
+    assert "2 cells with an invalid label emptied" in printed["molsepnorm data"]
+    assert "The network is better than the trivial baseline" in printed["molsepnorm train"]
+    assert "none of 240 SMILES of the run" in printed["molsepnorm share"]
     predicted = pd.read_csv("predicted.csv")
     assert len(predicted) == MOLECULES
     assert (predicted["ic50_nM_low"] < predicted["ic50_nM_pred"]).all()
