@@ -80,7 +80,7 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
     "--processes",
     type=click.IntRange(min=1, max=10_000),
     help="Number of worker processes; 1 runs everything in the main process. [default: one per "
-    "core]",
+    "core, or CPU of the cluster]",
 )
 def screen(
     model_folders: tuple[Path, ...],
@@ -128,7 +128,7 @@ def screen(
             smiles_column, columns, condition, top, by, ascending, rows_per_part
         )
         display = stack.enter_context(_Display())
-        result = screen_library(predictor, inputs, output, options, on, display.show)
+        result = screen_library(predictor, inputs, output, options, on, processes, display.show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"

@@ -92,6 +92,7 @@ def screen(
     output: Path | str,
     options: ScreenOptions = ScreenOptions(),
     on: Literal["here", "ray"] = "here",
+    actors: int | None = None,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Screened:
     """Predict the molecules of files, and write those that pass a filter or are the best.
@@ -111,7 +112,8 @@ def screen(
         inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
         output: a folder.
         options: what is written.
-        on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray`.
+        on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
+        actors: number of processes on a Ray cluster; by default one for each CPU.
         on_progress: called at the start and after each part.
 
     Raises:
@@ -130,6 +132,8 @@ def screen(
                 "a screen writes Parquet with pyarrow, which is not installed: pip install "
                 "molsepnorm[parquet]"
             ) from None
+    if on == "ray" and predictor.device.type != "cpu":
+        raise ConfigError("a screen on Ray uses CPUs: leave the device out")
     if options.rows_per_part < 1:
         raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
     folder = Path(output).absolute()
@@ -148,7 +152,7 @@ def screen(
     manifest = Manifest(Path(output), digest, settings, work.library, work.ranking)
     manifest.check()
     # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
-    with _mapped(work, on) as results, locked(folder, "screening"):
+    with _mapped(work, on, actors) as results, locked(folder, "screening"):
         manifest.check()
         return _run(work, manifest, options.rows_per_part, results, on_progress)
 
@@ -242,14 +246,18 @@ def _run(
 
 
 @contextmanager
-def _mapped(work: Work, on: Literal["here", "ray"]) -> Iterator[Mapped]:
+def _mapped(work: Work, on: Literal["here", "ray"], actors: int | None) -> Iterator[Mapped]:
     """Yield the function that does the jobs."""
     predictor = work.predictor
-    processes = predictor.processes
-    if predictor.device.type == "cpu" and processes > 1:
-        given = predictor.precision, predictor.level, predictor.domain
-        work = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
-        with Workers(processes, work) as workers:
+    given = predictor.precision, predictor.level, predictor.domain
+    alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
+    if on == "ray":
+        from molsepnorm.predict.screening.on_ray import Cluster
+
+        with Cluster(alone, actors) as cluster:
+            yield cluster.map
+    elif predictor.device.type == "cpu" and predictor.processes > 1:
+        with Workers(predictor.processes, alone) as workers:
             yield workers.map
     else:
         yield lambda jobs: map(work, jobs)
