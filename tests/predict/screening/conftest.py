@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from support import SMALL, far_from_initial
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.screening import ScreenOptions, screen
 from molsepnorm.tasks import Target, Task
@@ -25,12 +25,11 @@ def small_model() -> Callable[..., PropertyModel]:
     """`small_model(*targets, seed=0)`."""
 
     def make(*targets: Target, seed: int = 0) -> PropertyModel:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, max_path_length=3)
-            task = Task(targets or (Target("y", "regression"),), "loss")
-            config = GraphormerConfig(**{**vars(config), "outputs": task.outputs})
-            return PropertyModel(Graphormer(config), "zinc", task)
+        task = Task(targets or (Target("y", "regression"),), "loss")
+        network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": task.outputs}))
+        with torch.no_grad():
+            network.head.weight.add_(seed)
+        return PropertyModel(network, "zinc", task)
 
     return make
 
