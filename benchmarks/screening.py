@@ -126,9 +126,7 @@ def measure(command: Sequence[str], output: Path) -> dict[str, Any]:
     every = max(1, len(memory) // _SAMPLES)
     return {
         "seconds": round(seconds, 1),
-        "cpu_seconds": round(
-            usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime, 1
-        ),
+        "cpu_seconds": round(after - before, 1),
         "seconds_to_start": round(started or seconds, 1),
         "peak_mib": round(max(sizes)),
         "mib_over_time": [[round(at), round(size)] for at, size in memory[::every]],

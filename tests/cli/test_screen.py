@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -119,6 +120,22 @@ def test_mistakes_are_refused_before_anything_is_computed(refused, given, worksp
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("")
     assert "holds no manifest.json of a screen" in refused(*given)
+
+
+def test_the_python_example_of_the_page_runs(workspace, tmp_path, monkeypatch, capsys):
+    """With a model whose target is logS."""
+    page = Path(__file__).parents[2] / "docs" / "screening.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [each for each in blocks if "ScreenOptions" in each]
+    network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
+    task = Task((Target("logS", "regression"),), "mae")
+    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "runs" / "logS")
+    (tmp_path / "lib").symlink_to(workspace / "lib")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.replace("processes=4", "processes=1"), page.name, "exec"), {})
+    rows, kept, rejected = map(int, capsys.readouterr().out.split())
+    assert (rows, rejected) == (60, 1)
+    assert 0 < kept == len(pd.read_parquet(tmp_path / "hits" / "parts"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
