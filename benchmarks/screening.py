@@ -85,7 +85,7 @@ def parts_for(molecules: int, smiles: Iterable[str]) -> tuple[list[str], list[st
                 small[part] = None
         if len(large) * len(small) >= molecules:
             return list(large), list(small)
-    sys.exit(f"ZINC's parts make only {len(large) * len(small):,} molecules: ask for fewer")
+    sys.exit(f"the parts make only {len(large) * len(small):,} molecules: choose fewer")
 
 
 def write_library(folder: Path, molecules: int, smiles: Iterable[str]) -> None:

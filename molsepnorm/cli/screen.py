@@ -127,7 +127,7 @@ def screen(
         options = ScreenOptions(
             smiles_column, columns, condition, top, by, ascending, rows_per_part
         )
-        display = stack.enter_context(_Display())
+        display = stack.enter_context(_Display(top))
         result = screen_library(predictor, inputs, output, options, on, processes, display.show)
     rejected = ""
     if result.rejected:
@@ -139,7 +139,8 @@ def screen(
 class _Display:
     """Prints the progress of a screen on standard error: a bar on a terminal, lines elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, top: int | None) -> None:
+        self._top = top
         self._console = make_console(stderr=True)
         self._live: ExitStack = ExitStack()
         self._start: tuple[float, int] | None = None  # time, and rows of earlier starts
@@ -161,7 +162,8 @@ class _Display:
         rate = (progress.rows - before) / (now - began) if now > began else 0.0
         left = max(0, progress.expected - progress.rows)
         text = f"{progress.rows:,} of about {max(progress.expected, progress.rows):,} rows"
-        text += f", {progress.kept:,} kept"
+        if self._top is None:
+            text += f", {progress.kept:,} kept"
         if rate:
             text += f", {rate:,.0f} rows/s"
             text += f", {_duration(left / rate)} left" if left else ""

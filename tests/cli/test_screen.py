@@ -141,7 +141,7 @@ def test_the_python_example_of_the_page_runs(workspace, tmp_path, monkeypatch, c
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_screen_goes_on(ok, given, workspace, tmp_path, number):
-    """With several processes, of which none is left behind."""
+    """With several processes. None is left behind."""
     table = pd.read_parquet(workspace / "lib" / "a.parquet")
     pd.concat([table] * 200).to_csv(tmp_path / "large.csv", index=False)
     args = [str(each) for each in given]

@@ -21,7 +21,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 __all__ = ["Columns", "Filter", "Kind"]
 
 Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
-"""What a column holds. A cell is text of the input, which may be compared with a number or a
+"""Kind of a column's values. A cell is text of the input, which may be compared with a number or a
 text."""
 
 _Condition: TypeAlias = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -44,7 +44,7 @@ class Columns:
     """The columns that a condition or a ranking may name."""
 
     kinds: Mapping[str, Kind]
-    """What each column holds, by its name."""
+    """Kind of each column, by its name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Short names of columns, such as that of a target for its prediction."""
     absent: Mapping[str, str] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def model_digest(model: PropertyModel) -> str:
 
 
 class Manifest:
-    """What a screen computes from which files, and its finished parts.
+    """The description of a screen, with its files and its finished parts.
 
     A part is finished as soon as its file exists. The manifest repeats the counts of the parts,
     which makes a later start faster; it may lack the last ones.

@@ -31,7 +31,7 @@ Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """What a screen writes."""
+    """Which rows and columns a screen writes."""
 
     smiles_column: str = "smiles"
     columns: Sequence[str] | None = None
@@ -140,6 +140,12 @@ def screen(
     files = find_files(inputs)
     given = options.smiles_column, options.columns, predictor.model.inputs.names
     library = open_library(files, *given)
+    for source in library.sources:
+        if folder in source.path.parents:
+            raise ConfigError(
+                f"{source.name} lies in the output {output}: choose a pattern that leaves it out, "
+                "or another output"
+            )
     work = _work(predictor, library, folder, options)
     settings = asdict(options) | {
         "columns": work.library.carried,
@@ -249,15 +255,20 @@ def _run(
 def _mapped(work: Work, on: Literal["here", "ray"], actors: int | None) -> Iterator[Mapped]:
     """Yield the function that does the jobs."""
     predictor = work.predictor
-    given = predictor.precision, predictor.level, predictor.domain
-    alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
     if on == "ray":
         from molsepnorm.predict.screening.on_ray import Cluster
 
-        with Cluster(alone, actors) as cluster:
+        with Cluster(_in_one_process(work), actors) as cluster:
             yield cluster.map
     elif predictor.device.type == "cpu" and predictor.processes > 1:
-        with Workers(predictor.processes, alone) as workers:
+        with Workers(predictor.processes, _in_one_process(work)) as workers:
             yield workers.map
     else:
         yield lambda jobs: map(work, jobs)
+
+
+def _in_one_process(work: Work) -> Work:
+    """Return the same work with a predictor that starts no processes."""
+    predictor = work.predictor
+    given = predictor.precision, predictor.level, predictor.domain
+    return replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))

@@ -139,7 +139,7 @@ def test_a_cell_that_is_no_number_is_rejected_and_a_blank_one_is_missing(
 def test_the_best_rows_are_the_first_of_all_rows_sorted(
     screened, library, expected, tmp_path, top, ascending
 ):
-    """Of equal rows, those that come first; each molecule occurs several times."""
+    """Each molecule occurs several times. Of equal rows, the first are kept."""
     options = {"top": top, "ascending": ascending, "columns": ["zinc_id", "price"]}
     screened(library, **options, filter="price != 0.5")
     valid = expected[expected["error"].isna() & (expected["price"] != 0.5)]
@@ -409,6 +409,10 @@ def test_a_folder_with_something_else_is_refused(screened, library, tmp_path, tr
     assert tree(tmp_path / "out") == {"mine.txt": b"mine"}
     with pytest.raises(ConfigError, match="mine.txt is a file: the output is a folder"):
         screened(library, into="out/mine.txt")
+    with pytest.raises(ConfigError, match="d.csv lies in the output .*: choose a pattern"):
+        library[1].rename(tmp_path / "out" / "d.csv")
+        screened([tmp_path / "out" / "d.csv"])
+    (tmp_path / "out" / "d.csv").rename(library[1])
     (tmp_path / "out" / "manifest.json").write_text('{"short_name": "a web app"}')
     with pytest.raises(ModelError, match="manifest.json is not the manifest of a screen"):
         screened(library)
