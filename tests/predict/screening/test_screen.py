@@ -15,15 +15,19 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from support import SMALL, far_from_initial
 
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.lock import locked
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import Progress, ScreenOptions, screen
 from molsepnorm.predict.screening import manifest as manifest_module
 from molsepnorm.predict.screening.best import Best, Ranking
 from molsepnorm.predict.screening.work import Work
-from molsepnorm.tasks import Target
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
 from .conftest import rows_of
 
@@ -186,6 +190,32 @@ def test_any_predicted_number_can_rank(small_model, screened, molecules, tmp_pat
         screen(predictor, [str(tmp_path / "a.csv")], tmp_path / name, replace(options, by=name))
         best = pd.read_parquet(tmp_path / name / "top.parquet")[column]
         np.testing.assert_allclose(best, every[column].nlargest(3), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molecules, tmp_path):
+    """They are not carried unless they are named. Decimal commas are read."""
+    inputs = ExtraInputs((FeatureColumn("price"),))
+    config = GraphormerConfig(**{**SMALL, "outputs": 1, "molecule_features": inputs.width})
+    task = Task((Target("y", "regression"),), "mae")
+    predictor = Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
+    table = molecules(40)
+    table.to_parquet(tmp_path / "a.parquet", index=False)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",")
+    with pytest.warns(UserWarning, match="decimal comma"):
+        found = screened(sorted(tmp_path.glob("[ab].*")), by=predictor)
+    wanted = predictor.to_frame(table["smiles"].tolist(), {"price": table["price"].tolist()})
+    assert wanted["y_pred"].std() > 0.05
+    values = wanted["y_pred"].tolist() * 2
+    np.testing.assert_allclose(found["y_pred"], values, rtol=1e-4, atol=1e-4)
+    assert "price" not in found
+
+
+def test_a_filter_reads_decimal_commas(screened, molecules, tmp_path):
+    table = molecules(40)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",")
+    with pytest.warns(UserWarning, match="decimal comma"):
+        found = screened([tmp_path / "b.csv"], columns=["zinc_id", "price"], filter="price > 4.4")
+    assert found["zinc_id"].tolist() == table.query("price > 4.4")["zinc_id"].tolist()
 
 
 # --- stopped and continued ------------------------------------------------------------------------
