@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Cluster"]
 
 _AHEAD = 2  # tasks per actor that are given to it
+_SECONDS = 10.0  # for the cluster to answer
 _RETRIES = 3  # of a task whose actor dies
 
 
@@ -46,13 +49,11 @@ class Cluster:
             ) from None
         self._ours = not self._ray.is_initialized()
         if self._ours:
+            _require_listening(os.environ.get("RAY_ADDRESS", ""))
             try:
                 self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ConfigError(
-                    f"no Ray cluster can be reached: {str(error).strip()}. Check RAY_ADDRESS, or "
-                    "leave it empty to start Ray on this machine"
-                ) from None
+                raise _unreachable(error) from None
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         if (actors or 1) > cpus:
             self._leave()
@@ -60,10 +61,10 @@ class Cluster:
                 f"the Ray cluster has {cpus} CPUs, and each process needs one: give --processes "
                 f"up to {cpus}"
             )
-        shared = self._ray.put(work)
+        self._work = self._ray.put(work)
         options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": _RETRIES}
         make = self._ray.remote(**options)(_Actor)
-        self._actors = [make.remote(shared) for _ in range(actors or cpus)]
+        self._actors = [make.remote() for _ in range(actors or cpus)]
 
     def __enter__(self) -> Cluster:
         return self
@@ -90,7 +91,7 @@ class Cluster:
         while True:
             while idle and (job := next(jobs, None)) is not None:
                 actor = idle.pop(0)
-                running[actor.do.remote(job)] = actor
+                running[actor.do.remote([self._work], job)] = actor
             if not running:
                 return
             (ready,), _ = self._ray.wait(list(running), num_returns=1)
@@ -108,13 +109,39 @@ class Cluster:
             yield result
 
 
+def _require_listening(address: str) -> None:
+    """Check that a server listens at an address such as 10.0.0.1:6379; Ray tries for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdecimal():  # such as auto
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(f"{address}, {error}") from None
+
+
+def _unreachable(reason: object) -> ConfigError:
+    return ConfigError(
+        f"the Ray cluster cannot be reached: {str(reason).strip()}. Check the environment variable "
+        "RAY_ADDRESS, or leave it empty to start Ray on this machine"
+    )
+
+
 class _Actor:
     """A process of the cluster that does tasks, with one thread."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self) -> None:
         torch.set_num_threads(1)
-        self._work = work
+        self._work: Work | None = None
 
-    def do(self, job: Any) -> tuple[bool, Any]:
-        """Return whether the task failed, and its result or the exception."""
+    def do(self, works: list[Any], job: Any) -> tuple[bool, Any]:
+        """Return whether the task failed, and its result or the exception.
+
+        Args:
+            works: a reference to the work, in a list, which keeps Ray from copying it to each task.
+            job: see `Work`.
+        """
+        if self._work is None:
+            self._work = importlib.import_module("ray").get(works[0])
+        assert self._work is not None
         return attempt(self._work, job)

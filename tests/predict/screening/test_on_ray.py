@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import types
 from pathlib import Path
 
 import pandas as pd
@@ -95,5 +96,18 @@ def test_more_processes_than_cpus_are_refused(cluster, predictor, library, tmp_p
 def test_ray_is_needed(predictor, library, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"not installed: pip install molsepnorm\[ray\]"):
+        screen(predictor, library, tmp_path / "out", OPTIONS, "ray")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "127.0.0.1:99999"])
+def test_a_cluster_that_does_not_answer_is_refused(
+    predictor, library, tmp_path, monkeypatch, address
+):
+    """At once, where Ray would try for minutes."""
+    stub = types.SimpleNamespace(is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", stub)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigError, match=f"cluster cannot be reached: {address}, .*RAY_ADDRESS"):
         screen(predictor, library, tmp_path / "out", OPTIONS, "ray")
     assert not (tmp_path / "out").exists()
