@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OURS", "Usage", "measured", "run", "script"]
+__all__ = ["OURS", "Usage", "measured", "memory_of_session", "run", "script"]
 
 OURS = str(Path(sys.executable).with_name("molsepnorm"))
 """The command line of this package."""
@@ -54,7 +54,7 @@ def measured(
             if done:
                 break
             sampled = time.perf_counter()
-            memory = max(memory, _memory_of_session(process.pid))
+            memory = max(memory, memory_of_session(process.pid))
             taken = time.perf_counter() - sampled
             time.sleep(max(_SAMPLE_SECONDS, taken / _SAMPLE_SHARE))
         if not done:
@@ -72,7 +72,7 @@ def script(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-def _memory_of_session(leader: int) -> int:
+def memory_of_session(leader: int) -> int:
     """Return the bytes of the process and of all that it started; see `Usage`."""
     private, shared = 0, [0]
     for entry in Path("/proc").iterdir():

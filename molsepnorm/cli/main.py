@@ -23,6 +23,7 @@ _COMMANDS = {
     "pretrain": "Train a model on structures, to start from.",
     "evaluate": "Score a trained model on a split.",
     "predict": "Predict the properties of molecules.",
+    "screen": "Predict libraries of any size, and keep the best rows.",
     "explain": "Show which atoms and fragments make a prediction.",
     "serve": "Open a page in the browser that predicts.",
     "embed": "Write embeddings of molecules to a table.",

@@ -15,18 +15,18 @@ from molsepnorm.cli.console import escaped
 from molsepnorm.cli.options import GroupedCommand, models_option, option, output_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
+    LEVEL,
     check_sources,
     load_predictor,
     molecules_of,
     report,
     source_options,
+    uncertainty_options,
 )
 from molsepnorm.files.tables import check_output
 
 if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
-
-_LEVEL = 0.9
 
 
 @click.command(cls=GroupedCommand)
@@ -36,24 +36,7 @@ _LEVEL = 0.9
     "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx. [default: CSV to standard "
     "output]"
 )
-@option(
-    "--uncertainty",
-    is_flag=True,
-    help="Add the standard deviation of the error and an interval of each value, or a calibrated "
-    "probability and the possible classes.",
-)
-@option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="With --uncertainty: the share of molecules whose value the interval contains. "
-    "[default: 0.9]",
-)
-@option(
-    "--domain",
-    is_flag=True,
-    help="Add the similarity to the nearest training molecule, whether it is high enough to trust "
-    "the prediction, and this molecule with its measured values.",
-)
+@uncertainty_options
 @option(
     "--digits",
     type=click.IntRange(min=1, max=17),
@@ -95,7 +78,7 @@ def predict(
     if level is not None and not uncertainty:
         raise click.UsageError("--level is the level of intervals: add --uncertainty")
     if uncertainty and level is None:
-        level = _LEVEL
+        level = LEVEL
     with stop_on_signal(lambda: False):
         if output is not None:
             check_output(output)

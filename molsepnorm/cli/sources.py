@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from molsepnorm.predict.inference import Precision
 
 __all__ = [
+    "LEVEL",
     "announce_unfinished",
     "check_sources",
     "load_predictor",
     "molecules_of",
     "report",
     "source_options",
+    "uncertainty_options",
 ]
+
+LEVEL = 0.9
+"""Level of intervals unless --level is given."""
 
 _CHUNK_LINES = 1024  # lines of standard input that are read together
 
@@ -73,6 +78,33 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(min=1, max=1024),
             help="Number of worker processes; 1 runs everything in the main process. "
             "[default: one per core]",
+        ),
+    )
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
+def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --uncertainty, --level and --domain to a command."""
+    options = (
+        option(
+            "--uncertainty",
+            is_flag=True,
+            help="Add the standard deviation of the error and an interval of each value, or a "
+            "calibrated probability and the possible classes.",
+        ),
+        option(
+            "--level",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            help="With --uncertainty: the share of molecules whose value the interval contains. "
+            "[default: 0.9]",
+        ),
+        option(
+            "--domain",
+            is_flag=True,
+            help="Add the similarity to the nearest training molecule, whether it is high enough "
+            "to trust the prediction, and this molecule with its measured values.",
         ),
     )
     for add in reversed(options):

@@ -126,6 +126,7 @@ class Predictor:
         self.precision: Precision = precision
         self.targets = model.task.names
         self.level = level
+        self.domain = domain
         self._prepare = Prepare(model, self.device)
         self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
         self._run = Run(model, self.device, precision, distances=level is not None)

@@ -19,7 +19,7 @@ from molsepnorm.predict.predictor import Predictor, require_feature_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ERROR", "TableRows", "predict_rows"]
+__all__ = ["ERROR", "TableRows", "cells", "predict_rows"]
 
 Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[str]]"
 
@@ -86,7 +86,7 @@ def predict_rows(
         for outcome in predictor.outcomes(*table.read()):
             tables = [columns.values() for columns in predictor.tables(outcome)]
             every = chain.from_iterable(tables)
-            predicted = [_cells(each, outcome.errors, digits) for each in every]
+            predicted = [cells(each, outcome.errors, digits) for each in every]
             for error, *new in zip(outcome.errors, *predicted, strict=True):
                 write([*table.take(error), *new, error or ""])
     return table.rows, table.failed
@@ -196,7 +196,7 @@ def _location(source: str, label: Any, line: int) -> str:
     return locate(source, label)
 
 
-def _cells(values: np.ndarray, errors: Sequence[str | None], digits: int) -> list[str]:
+def cells(values: np.ndarray, errors: Sequence[str | None], digits: int) -> list[str]:
     """Return cells, empty for rows that failed and for NaN; numbers with so many digits."""
     if values.dtype == object:
         cells = values.tolist()

@@ -24,7 +24,7 @@ import torch
 
 from molsepnorm.errors import MolsepnormError
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "attempt"]
 
 _AHEAD = 2  # tasks per worker in progress or done, from the oldest unfinished one on
 
@@ -136,10 +136,10 @@ def _serve(connection: Connection, inherited: list[Connection], work: Callable[[
     gc.freeze()  # existing objects are neither searched nor, in a fork, copied
     with suppress(EOFError, OSError):
         while True:
-            connection.send(_attempt(work, connection.recv()))
+            connection.send(attempt(work, connection.recv()))
 
 
-def _attempt(work: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
+def attempt(work: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
     """Return whether a task failed, and its result or a picklable exception."""
     try:
         return False, work(task)

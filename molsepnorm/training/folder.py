@@ -49,6 +49,7 @@ from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import (
     clear_errors,
@@ -62,7 +63,6 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import LoadedWeights
-from molsepnorm.training.lock import LOCK
 from molsepnorm.training.objectives import Objective, Results
 from molsepnorm.training.target_table import targets_table
 

@@ -17,6 +17,7 @@ from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
+from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
@@ -36,7 +37,6 @@ from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.finetuning import load_weights, network_alone, open_start, require_fit
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
-from molsepnorm.training.lock import locked
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective

@@ -30,9 +30,9 @@ from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.files.lock import locked
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Metric
-from molsepnorm.training.lock import locked
 from molsepnorm.tuning.result import TrialRecord
 from molsepnorm.tuning.space import Range, Space
 

@@ -306,6 +306,7 @@ def test_help_lists_every_option_under_its_heading(ok, command):
             ("--smiles", "-i", "--atoms", "--layer", "--device"),
             ("--targets", "--epochs"),
         ),
+        (("screen",), ("-i", "--filter", "--top", "--on", "--domain"), ("--digits", "--epochs")),
         (("explain",), ("--smiles", "-i", "--targets", "--pairs"), ("--atoms", "--epochs")),
     ],
 )
@@ -320,6 +321,7 @@ def test_no_help_prints_a_default_twice(ok):
         "train",
         "evaluate",
         "predict",
+        "screen",
         "explain",
         "embed",
         "benchmark",

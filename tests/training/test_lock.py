@@ -14,14 +14,14 @@ from filelock import FileLock
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.files import writing as files
+from molsepnorm.files.lock import LOCK, locked
 from molsepnorm.training import StopWhen, train
-from molsepnorm.training.lock import LOCK, locked
 from molsepnorm.training.run import RunFolder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from molsepnorm.training.lock import locked
+from molsepnorm.files.lock import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(100)

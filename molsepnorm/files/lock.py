@@ -1,4 +1,4 @@
-"""A lock on a run folder, so that two processes never train into the same one."""
+"""A lock on a folder, so that two processes never write a run or a screen into the same one."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ __all__ = ["LOCK", "locked"]
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 LOCK = ".lock"
-"""Name of the lock file; it exists while a process trains into the folder."""
+"""Name of the lock file; it exists while a process holds the folder."""
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, doing: str = "training") -> Iterator[None]:
     """Lock a folder, which is created if necessary and removed again if it stays empty.
 
     The system releases the lock when the process ends, even if it is killed, so the lock file of a
     killed process has no effect. On a file system without locks, nothing is locked.
+
+    Args:
+        folder: the folder.
+        doing: what its process does, for the error of another one.
 
     Raises:
         ConfigError: another process holds the lock.
@@ -45,7 +49,7 @@ def locked(folder: Path) -> Iterator[None]:
                 path.write_text(f"{os.getpid()} on {platform.node()}", encoding="utf-8")
         except Timeout:
             raise ConfigError(
-                f"another process{_holder(path)} is training into {folder}: wait until it ends, or "
+                f"another process{_holder(path)} is {doing} into {folder}: wait until it ends, or "
                 "choose another folder"
             ) from None
         except NotImplementedError:

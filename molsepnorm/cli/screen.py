@@ -1,0 +1,200 @@
+"""`molsepnorm screen`."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from molsepnorm.cli.console import make_console, say
+from molsepnorm.cli.options import (
+    GroupedCommand,
+    models_option,
+    option,
+    output_option,
+    setting_options,
+    split_names,
+)
+from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.cli.sources import LEVEL, load_predictor, uncertainty_options
+from molsepnorm.errors import counted
+
+if TYPE_CHECKING:
+    from molsepnorm.predict.inference import Precision
+    from molsepnorm.predict.screening import Progress
+
+_SECONDS = 30.0  # between two lines of progress without a terminal
+
+
+@click.command(cls=GroupedCommand)
+@models_option
+@option(
+    "-i",
+    "--input",
+    "inputs",
+    heading="Library",
+    multiple=True,
+    required=True,
+    help="File, or pattern in quotation marks such as 'lib/*.parquet'; may be repeated. CSV, TSV, "
+    "Parquet, .smi, SDF or Excel, optionally compressed.",
+)
+@setting_options("data.smiles_column", defaults=True)
+@option(
+    "--columns",
+    callback=split_names,
+    help="Columns of the input for the output, separated by commas. [default: that of SMILES, and "
+    "the first that is called like an identifier]",
+)
+@option(
+    "--filter",
+    "condition",
+    heading="Choice",
+    help="Keep the rows that fulfil a condition on columns, such as 'logS > -4 and "
+    "similarity > 0.3'.",
+)
+@option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
+@option(
+    "--by",
+    help="With --top: the target or column of predicted numbers. [default: the only target]",
+)
+@option("--ascending", is_flag=True, help="With --top: the smallest values are the best.")
+@output_option("Folder of the results. A screen that was stopped goes on there.", required=True)
+@uncertainty_options
+@option(
+    "--rows-per-part",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="Number of rows that are predicted and written together.",
+)
+@setting_options("run.device", "run.precision", defaults=True)
+@option(
+    "--on",
+    type=click.Choice(["here", "ray"]),
+    default="here",
+    help="Processes of this machine, or a Ray cluster.",
+)
+@option(
+    "--processes",
+    type=click.IntRange(min=1, max=10_000),
+    help="Number of worker processes; 1 runs everything in the main process. [default: one per "
+    "core, or CPU of the cluster]",
+)
+def screen(
+    model_folders: tuple[Path, ...],
+    inputs: tuple[str, ...],
+    smiles_column: str,
+    columns: list[str] | None,
+    condition: str | None,
+    top: int | None,
+    by: str | None,
+    ascending: bool,
+    output: Path,
+    uncertainty: bool,
+    level: float | None,
+    domain: bool,
+    rows_per_part: int,
+    device: str,
+    precision: Precision,
+    on: Literal["here", "ray"],
+    processes: int | None,
+) -> None:
+    """Predict libraries of any size, and keep the rows that matter.
+
+    The results are Parquet files in the folder parts of the output, and rows that cannot be
+    predicted in the folder rejected. --top writes top.csv and top.parquet. If a screen is stopped
+    or killed, the same command goes on where it was.
+
+    \b
+    molsepnorm screen --model runs/logS --input library.smi.gz --output hits --filter 'logS > -4'
+    molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
+    molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
+    """
+    if level is not None and not uncertainty:
+        raise click.UsageError("--level is the level of intervals: add --uncertainty")
+    if top is None and (by is not None or ascending):
+        raise click.UsageError("--by and --ascending choose the best rows: add --top")
+    if uncertainty and level is None:
+        level = LEVEL
+    with ExitStack() as stack:
+        stack.enter_context(stop_on_signal(lambda: False))
+        predictor = load_predictor(model_folders, device, processes, precision, level, domain)
+        from molsepnorm.predict.screening import ScreenOptions
+        from molsepnorm.predict.screening import screen as screen_library
+
+        options = ScreenOptions(
+            smiles_column, columns, condition, top, by, ascending, rows_per_part
+        )
+        display = stack.enter_context(_Display(top))
+        result = screen_library(predictor, inputs, output, options, on, processes, display.show)
+    rejected = ""
+    if result.rejected:
+        rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
+    place = output / ("parts" if top is None else "top.csv")
+    say(f"{counted(result.rows, 'row')}, {result.kept:,} kept in {place}{rejected}", err=True)
+
+
+class _Display:
+    """Prints the progress of a screen on standard error: a bar on a terminal, lines elsewhere."""
+
+    def __init__(self, top: int | None) -> None:
+        self._top = top
+        self._console = make_console(stderr=True)
+        self._live: ExitStack = ExitStack()
+        self._start: tuple[float, int] | None = None  # time, and rows of earlier starts
+        self._printed = 0.0
+
+    def __enter__(self) -> _Display:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.close()
+
+    def show(self, progress: Progress) -> None:
+        """Print the rows that are done, their rate, and the time left."""
+        now = time.monotonic()
+        if self._start is None:
+            self._start = now, progress.rows
+            self._begin(progress)
+        began, before = self._start
+        rate = (progress.rows - before) / (now - began) if now > began else 0.0
+        left = max(0, progress.expected - progress.rows)
+        text = f"{progress.rows:,} of about {max(progress.expected, progress.rows):,} rows"
+        if self._top is None:
+            text += f", {progress.kept:,} kept"
+        if rate:
+            text += f", {rate:,.0f} rows/s"
+            text += f", {_duration(left / rate)} left" if left else ""
+        if self._console.is_terminal:
+            self._bar.update(
+                self._task, completed=progress.rows, total=progress.rows + left, text=text
+            )
+        elif now - self._printed >= _SECONDS and rate:
+            self._printed = now
+            self._console.print(text)
+
+    def _begin(self, progress: Progress) -> None:
+        if progress.parts:
+            self._console.print(
+                f"{counted(progress.parts, 'part')} with {counted(progress.rows, 'row')} are "
+                "finished already"
+            )
+        self._printed = time.monotonic()
+        if self._console.is_terminal:
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            text = TextColumn("{task.fields[text]}", markup=False)
+            self._bar = self._live.enter_context(Bar(BarColumn(), text, console=self._console))
+            self._task = self._bar.add_task("screening", total=None, text="")
+
+
+def _duration(seconds: float) -> str:
+    """Return a time such as 12 s, 3 min, 5.1 h or 2.0 days."""
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

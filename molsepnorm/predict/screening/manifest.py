@@ -1,0 +1,206 @@
+"""`Manifest`: the file that describes a screen, so that a later start can continue it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from molsepnorm._version import __version__
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.files.lock import LOCK
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import clear_errors, remove_leftovers, write_json
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict.screening.best import Ranking
+from molsepnorm.predict.screening.plan import Library, task_name
+from molsepnorm.predict.screening.work import PARTS, REJECTED, Done, part_path, read_counts
+
+__all__ = ["MANIFEST", "Manifest", "model_digest"]
+
+MANIFEST = "manifest.json"
+
+_SCHEMA = 1
+_SECONDS = 10.0  # between two writings of the manifest
+_SHARE = 0.02  # of the time that writing it may take
+
+
+def model_digest(model: PropertyModel) -> str:
+    """Return the digest of what `save_pretrained` writes for a model."""
+    with TemporaryDirectory(prefix="molsepnorm-") as folder:
+        model.save_pretrained(Path(folder) / "model")
+        # it has the digests of the other files
+        return hashlib.sha256((Path(folder) / "model" / "config.json").read_bytes()).hexdigest()
+
+
+class Manifest:
+    """The description of a screen, with its files and its finished parts.
+
+    A part is finished as soon as its file exists. The manifest repeats the counts of the parts,
+    which makes a later start faster; it may lack the last ones.
+
+    Args:
+        folder: the output.
+        model: digest of the model.
+        options: all options that change results.
+        library: the files.
+        ranking: the ranking, if any.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        model: str,
+        options: Mapping[str, Any],
+        library: Library,
+        ranking: Ranking | None,
+    ) -> None:
+        self.folder = folder
+        self.path = folder / MANIFEST
+        self._ranking = ranking
+        self._parts: dict[str, dict[str, int]] = {}
+        self._content = {
+            "schema": _SCHEMA,
+            "molsepnorm": __version__,
+            "model": model,
+            "options": json.loads(json.dumps(options)),
+            "inputs": [
+                {"file": each.name, "bytes": each.size, "modified_ns": each.modified}
+                for each in library.sources
+            ],
+        }
+        self._due = 0.0
+
+    def check(self) -> None:
+        """Check that the output is empty, or holds the same screen.
+
+        Raises:
+            ConfigError: it holds something else, or a screen of another model, with other options
+                or of other files.
+            ModelError: the manifest is damaged.
+            StorageError: the folder cannot be read.
+        """
+        with clear_errors(self.folder, "read"):
+            if not self.folder.is_dir():
+                if self.folder.exists():
+                    raise ConfigError(f"{self.folder} is a file: the output is a folder")
+                return
+            remove_leftovers(self.folder)
+            present = set(os.listdir(self.folder)) - {LOCK}
+        if not present:
+            return
+        if MANIFEST not in present:
+            raise ConfigError(
+                f"{self.folder} exists, is not empty and holds no {MANIFEST} of a screen: choose "
+                "another folder"
+            )
+        self._compare(self._read())
+
+    def _read(self) -> dict[str, Any]:
+        content = read_json(self.path)
+        if not isinstance(content, dict) or not content.keys() >= {*self._content, "parts"}:
+            raise ModelError(f"{self.path} is not the manifest of a screen: choose another folder")
+        if content["schema"] != _SCHEMA:
+            raise ModelError(
+                f"{self.path} was written by another version of molsepnorm, "
+                f"{content['molsepnorm']}: use that version, or choose another folder"
+            )
+        return content
+
+    def _compare(self, content: Mapping[str, Any]) -> None:
+        differences = []
+        if content["model"] != self._content["model"]:
+            differences.append("another model")
+        before, now = content["options"], self._content["options"]
+        for name in sorted({*before, *now}):
+            one, other = before.get(name), now.get(name)
+            if one != other:
+                differences.append(f"{name} {_shown(one)}, now {_shown(other)}")
+        files, others = (
+            [each["file"] for each in one["inputs"]] for one in (content, self._content)
+        )
+        if gone := [name for name in files if name not in others]:
+            differences.append(f"the file {gone[0]}, which is not named now")
+        if new := [name for name in others if name not in files]:
+            differences.append(f"no file {new[0]}")
+        if not differences and files != others:
+            differences.append("the files in another order")
+        if differences:
+            raise ConfigError(
+                f"{self.folder} holds a screen with {'; '.join(differences)}. Start it again as it "
+                "was begun, or choose another folder"
+            )
+        for number, (old, its) in enumerate(
+            zip(content["inputs"], self._content["inputs"], strict=True)
+        ):
+            prefix = task_name(number, 0).partition("-")[0] + "-"
+            if old != its and any(name.startswith(prefix) for name in self._present()):
+                raise ConfigError(
+                    f"{its['file']} has changed since {self.folder} was begun: delete its parts "
+                    f"({self.folder / PARTS / prefix}*) to screen the file again, or choose "
+                    "another folder"
+                )
+
+    def _present(self) -> list[str]:
+        """Return the names of the parts that exist."""
+        folder = self.folder / PARTS
+        with clear_errors(folder, "read"):
+            if not folder.is_dir():
+                return []
+            return [Path(name).stem for name in os.listdir(folder) if name.endswith(".parquet")]
+
+    def begin(self) -> Iterator[Done]:
+        """Write the manifest, and yield the parts that were finished before.
+
+        The folder should be locked. A part whose file is damaged is left out.
+        """
+        recorded = self._read()["parts"] if self.path.exists() else {}
+        with clear_errors(self.folder, "write"):
+            for kind in (PARTS, REJECTED):
+                (self.folder / kind).mkdir(exist_ok=True)
+                remove_leftovers(self.folder / kind)
+        for name in sorted(self._present()):
+            done = None
+            if name in recorded and self._ranking is None:
+                done = Done(name, **recorded[name])
+            else:
+                done = read_counts(part_path(self.folder, PARTS, name), self._ranking)
+            if done is not None:
+                self._parts[name] = _counts(done)
+                yield done
+        self.write()
+
+    def add(self, done: Done) -> None:
+        """Record a finished part; the file is written from time to time."""
+        self._parts[done.name] = _counts(done)
+        if time.monotonic() >= self._due:
+            self.write()
+
+    def parts(self) -> list[Path]:
+        """Return the files of all parts, in the order of the library."""
+        numbers = sorted(tuple(map(int, name.split("-"))) for name in self._parts)
+        return [part_path(self.folder, PARTS, task_name(*each)) for each in numbers]
+
+    def write(self) -> None:
+        """Write the file.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        began = time.monotonic()
+        write_json(self.path, {**self._content, "parts": dict(sorted(self._parts.items()))})
+        now = time.monotonic()
+        self._due = now + max(_SECONDS, (now - began) / _SHARE)
+
+
+def _counts(done: Done) -> dict[str, int]:
+    return {"rows": done.rows, "kept": done.kept, "rejected": done.rejected}
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"'{value}'"

@@ -1,0 +1,241 @@
+"""The files of a library, and the tasks into which they are cut."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from molsepnorm.data.tables import (
+    is_stream,
+    names_in_file,
+    read_chunks,
+    require_column,
+    smiles_column_of,
+)
+from molsepnorm.data.tables.formats import format_of, open_decompressed
+from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
+from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.files.writing import clear_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Library", "Source", "Task", "find_files", "open_library", "task_name"]
+
+_IDENTIFIER = re.compile(r"(?:.*[\W_])?(?:id|name|identifier|title)|idnumber|zincid|chemblid")
+_SAMPLE = 1 << 20  # bytes from which the number of rows of a file is estimated
+_ROW_ENDS = {"csv": b"\n", "tsv": b"\n", "smi": b"\n", "sdf": b"$$$$"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of the library."""
+
+    number: int
+    """Position among the files, from 0."""
+    name: str
+    """The path as it was given."""
+    path: Path
+    """The absolute path, which holds for processes with another working folder."""
+    size: int
+    """Bytes of the file."""
+    modified: int
+    """Time of its last change in nanoseconds."""
+    columns: tuple[str, ...]
+    """Names of the columns, where that of SMILES may have another name than in the library."""
+    smiles_column: str
+    """Name of the column of SMILES in the file."""
+    rows: int
+    """Number of rows; an estimate unless the file is Parquet."""
+
+    @property
+    def is_parquet(self) -> bool:
+        return format_of(self.path).kind == "parquet"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Some rows of a file. Those of a Parquet file are read by `read`, so that any process can read
+    its own; other files can be read only from the start, and the task holds its rows."""
+
+    source: Source
+    number: int
+    """Position among the tasks of the file, from 0."""
+    start: int
+    stop: int
+    """Numbers of the first row, from 0, and of the row after the last."""
+    held: pd.DataFrame | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return task_name(self.source.number, self.number)
+
+    def read(self, smiles_column: str, columns: Sequence[str]) -> pd.DataFrame:
+        """Return the rows as text cells, with these columns, among them that of SMILES.
+
+        The index is as in `tables.read_chunks`.
+        """
+        if self.held is not None:
+            return self.held
+        in_file = [self.source.smiles_column if each == smiles_column else each for each in columns]
+        given = self.source.path, self.source.name, self.start, self.stop
+        table = read_parquet_rows(*given, in_file)
+        table.columns = [*columns]
+        return table
+
+
+@dataclass(frozen=True)
+class Library:
+    """Files with the same columns, as far as they are used."""
+
+    sources: tuple[Source, ...]
+    smiles_column: str
+    carried: tuple[str, ...]
+    """Columns of the input that are written to the output, that of SMILES among them."""
+    features: tuple[str, ...]
+    """Columns that the model reads."""
+    numbers: tuple[str, ...] = ()
+    """Columns that a filter compares with numbers."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return list(dict.fromkeys([self.smiles_column, *self.carried, *self.features]))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; an estimate unless all files are Parquet."""
+        return sum(source.rows for source in self.sources)
+
+    def tasks(self, rows: int) -> Iterator[Task]:
+        """Yield the tasks, of up to so many rows, in the order of files and rows.
+
+        They do not depend on anything but the files and `rows`.
+        """
+        for source in self.sources:
+            if source.is_parquet:
+                starts = range(0, source.rows, rows)
+                for number, start in enumerate(starts):
+                    yield Task(source, number, start, min(start + rows, source.rows))
+                continue
+            decimals = {*self.features, *self.numbers}
+            given = source.path, source.name, rows, self.smiles_column
+            start = 0
+            for number, table in zip(count(), read_chunks(*given, decimals), strict=False):
+                yield Task(source, number, start, start + len(table), table[self.columns])
+                start += len(table)
+
+
+def task_name(file: int, task: int) -> str:
+    """Return the name of a task by the number of its file and its own, both from 0."""
+    return f"{file:05}-{task:07}"
+
+
+def find_files(inputs: Sequence[str]) -> list[str]:
+    """Return the files that paths and patterns such as `lib/*.parquet` name, each once.
+
+    The files of a pattern are sorted. A path that exists is no pattern.
+
+    Raises:
+        ConfigError: a pattern matches no file, there is no such file, or it is a folder or a pipe.
+    """
+    found: dict[str, str] = {}
+    for text in map(str, inputs):
+        names = [text]
+        if not os.path.exists(text) and glob.has_magic(text):
+            names = sorted(each for each in glob.glob(text, recursive=True) if os.path.isfile(each))
+            if not names:
+                raise ConfigError(f"no file matches '{text}': check the folder and the pattern")
+        for name in names:
+            path = Path(name)
+            if path.is_dir():
+                raise ConfigError(
+                    f"{name} is a folder: name its files by a pattern in quotation marks, such as "
+                    f"'{path / '*.parquet'}'"
+                )
+            if is_stream(path):
+                raise ConfigError(f"{name} is a pipe or a device; a library is made of files")
+            if not path.is_file():
+                raise StorageError(f"cannot read {name}: there is no such file")
+            found.setdefault(os.path.realpath(name), name)
+    if not found:
+        raise ConfigError("no files are named: give at least one")
+    return list(found.values())
+
+
+def open_library(
+    files: Sequence[str],
+    smiles_column: str,
+    columns: Sequence[str] | None,
+    features: Sequence[str],
+) -> Library:
+    """Read the columns of all files, and check that each has those that are used.
+
+    Args:
+        files: paths from `find_files`.
+        smiles_column: the column of SMILES, as for `tables.read_chunks`.
+        columns: columns of the input for the output; by default that of SMILES, and the first
+            column that is called like an identifier in all files, such as `id` or `zinc_id`.
+        features: columns that the model reads.
+
+    Raises:
+        ConfigError: a column is missing in a file.
+        DataError: a file is empty or damaged.
+        StorageError: a file cannot be read.
+    """
+    sources = tuple(_source(number, name, smiles_column) for number, name in enumerate(files))
+    for source in sources:
+        for column in dict.fromkeys([smiles_column, *(columns or ()), *features]):
+            require_column(source.columns, column, source.name)
+    if columns is None:
+        shared = [
+            each
+            for each in dict.fromkeys(sources[0].columns)
+            if _IDENTIFIER.fullmatch(each.lower())
+            and all(source.columns.count(each) == 1 for source in sources)
+        ]
+        columns = shared[:1]
+    carried = tuple(dict.fromkeys([smiles_column, *columns]))
+    return Library(sources, smiles_column, carried, tuple(features))
+
+
+def _source(number: int, name: str, smiles_column: str) -> Source:
+    path = Path(name).absolute()
+    with clear_errors(name, "read"):
+        about = path.stat()
+    if format_of(path).kind == "parquet":
+        names, rows = parquet_layout(path, name)
+        in_file = smiles_column_of(names, smiles_column, name)
+        names = [smiles_column if each == in_file else each for each in names]
+    else:
+        first = next(read_chunks(path, name, 1, smiles_column))
+        names, shown = [str(each) for each in first.columns], names_in_file(first)
+        in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
+        rows = _estimated_rows(path, name)
+    given = number, name, path, about.st_size, about.st_mtime_ns
+    return Source(*given, tuple(names), in_file, rows)
+
+
+def _estimated_rows(path: Path, name: str) -> int:
+    """Estimate the number of rows of a text file from its start."""
+    kind, packing = format_of(path)
+    end = _ROW_ENDS.get(kind)
+    if end is None:  # a workbook, whose rows are not counted
+        return 0
+    with open_decompressed(path, name) as file:
+        sample = file.read(_SAMPLE)
+        if not file.read(1):
+            return sample.count(end)
+    if packing is None:
+        return int(path.stat().st_size * sample.count(end) / len(sample))
+    import zlib
+
+    share = len(zlib.compress(sample, 6)) / len(sample)
+    return int(path.stat().st_size / share * sample.count(end) / len(sample))

@@ -1,0 +1,274 @@
+"""`screen`: predict a library of any size, and keep the rows that matter."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.files.lock import locked
+from molsepnorm.predict.predictor import Predictor
+from molsepnorm.predict.screening.best import Best, Ranking, write_best
+from molsepnorm.predict.screening.filters import Columns, Filter, Kind
+from molsepnorm.predict.screening.manifest import Manifest, model_digest
+from molsepnorm.predict.screening.plan import Library, Task, find_files, open_library
+from molsepnorm.predict.screening.work import ADDED, Done, Work
+from molsepnorm.predict.workers import Workers
+
+__all__ = ["Progress", "ScreenOptions", "Screened", "screen"]
+
+ROWS_PER_PART = 10_000
+"""Number of rows of a task."""
+
+Jobs: TypeAlias = Iterable[tuple[Task, float]]
+Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
+"""Function from jobs to their results, in any order."""
+
+
+@dataclass(frozen=True)
+class ScreenOptions:
+    """Which rows and columns a screen writes."""
+
+    smiles_column: str = "smiles"
+    columns: Sequence[str] | None = None
+    """Columns of the input for the output; by default that of SMILES, and one of identifiers."""
+    filter: str | None = None
+    """Condition on the columns of the output, see `parse_filter`."""
+    top: int | None = None
+    """Number of rows to keep; None for all that pass the filter."""
+    by: str | None = None
+    """The target or column whose largest values `top` keeps; by default the only target."""
+    ascending: bool = False
+    """Keep the smallest values."""
+    rows_per_part: int = ROWS_PER_PART
+    """Number of rows of a task, and of a part unless rows are left out."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a screen is."""
+
+    rows: int = 0
+    """Number of rows that are done, those of earlier starts included."""
+    kept: int = 0
+    rejected: int = 0
+    parts: int = 0
+    expected: int = 0
+    """Number of all rows; an estimate unless all files are Parquet."""
+
+    def with_part(self, done: Done) -> Progress:
+        """Return the progress after one more part."""
+        return replace(
+            self,
+            rows=self.rows + done.rows,
+            kept=self.kept + done.kept,
+            rejected=self.rejected + done.rejected,
+            parts=self.parts + 1,
+        )
+
+
+@dataclass(frozen=True)
+class Screened:
+    """The results of a finished screen."""
+
+    folder: Path
+    rows: int
+    """Number of rows of the library."""
+    kept: int
+    """Number of rows that were kept."""
+    rejected: int
+    """Number of rows that failed; they are in the folder `rejected`."""
+    parts: int
+    """Number of Parquet files in the folder `parts`."""
+
+
+def screen(
+    predictor: Predictor,
+    inputs: Sequence[str],
+    output: Path | str,
+    options: ScreenOptions = ScreenOptions(),
+    on: Literal["here", "ray"] = "here",
+    actors: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Screened:
+    """Predict the molecules of files, and write those that pass a filter or are the best.
+
+    The rows of each file are cut into tasks. The result of each task is a Parquet file in the
+    folder `parts` of the output, with the carried columns, `source_file`, `source_row` and the
+    columns of `Predictor.columns`. Rows that failed are in the folder `rejected`, with the reason
+    in `error`. With `top`, the best rows are in `top.csv` and `top.parquet`, the best first; of
+    equal rows, those that come first in the library are kept.
+
+    A screen that was stopped or killed is continued by the same call: finished tasks are not
+    computed again. Memory does not grow with the library.
+
+    Args:
+        predictor: the predictor. With several `processes` and the model on a CPU, each process
+            does a task; a GPU is used by one task at a time.
+        inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
+        output: a folder.
+        options: what is written.
+        on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
+        actors: number of processes on a Ray cluster; by default one for each CPU.
+        on_progress: called at the start and after each part.
+
+    Raises:
+        ConfigError: an option is wrong, a column is missing in a file, the output holds something
+            else or a screen of another model, with other options or of other files, or another
+            process is screening into it; nothing has been computed.
+        DataError: a file is damaged. Finished parts stay.
+        StorageError: a file cannot be read or written, or the disk is full. Finished parts stay.
+    """
+    predictor.model.require_targets()
+    for name in ("pyarrow", "pyarrow.parquet"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise ConfigError(
+                "a screen writes Parquet with pyarrow, which is not installed: pip install "
+                "molsepnorm[parquet]"
+            ) from None
+    if on == "ray" and predictor.device.type != "cpu":
+        raise ConfigError("a screen on Ray uses CPUs: leave the device out")
+    if options.rows_per_part < 1:
+        raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
+    folder = Path(output).absolute()
+    files = find_files(inputs)
+    given = options.smiles_column, options.columns, predictor.model.inputs.names
+    library = open_library(files, *given)
+    for source in library.sources:
+        if folder in source.path.parents:
+            raise ConfigError(
+                f"{source.name} lies in the output {output}: choose a pattern that leaves it out, "
+                "or another output"
+            )
+    work = _work(predictor, library, folder, options)
+    settings = asdict(options) | {
+        "columns": work.library.carried,
+        "by": work.ranking.column if work.ranking else None,
+        "level": predictor.level,
+        "domain": predictor.domain,
+        "precision": predictor.precision,
+    }
+    digest = model_digest(predictor.model)
+    manifest = Manifest(Path(output), digest, settings, work.library, work.ranking)
+    manifest.check()
+    # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
+    with _mapped(work, on, actors) as results, locked(folder, "screening"):
+        manifest.check()
+        return _run(work, manifest, options.rows_per_part, results, on_progress)
+
+
+def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenOptions) -> Work:
+    """Check the options, and return what is done with each task."""
+    added = predictor.columns
+    for name in library.carried:
+        if name in added or name in ADDED:
+            raise ConfigError(
+                f"the column '{name}' of the input has the name of a column that is added: leave "
+                "it out of --columns, or rename it"
+            )
+    columns = _columns(predictor, library)
+    chosen = ranking = None
+    if options.filter is not None:
+        chosen = Filter(options.filter, columns)
+        library = replace(library, numbers=chosen.numbers)
+    if options.top is not None:
+        ranking = _ranking(predictor, columns, options)
+    elif options.by is not None or options.ascending:
+        raise ConfigError("by and ascending choose the best rows: give their number, top")
+    return Work(predictor, library, folder, chosen, ranking)
+
+
+def _columns(predictor: Predictor, library: Library) -> Columns:
+    """Return the columns that a filter or a ranking may name."""
+    kinds: dict[str, Kind] = dict.fromkeys(library.carried, "cell")
+    for name, dtype in predictor.columns.items():
+        kinds[name] = {"f": "number", "b": "yes/no"}.get(dtype.kind, "text")  # type: ignore[assignment]
+    absent: dict[str, str] = {}
+    for target in predictor.model.task.targets:
+        if predictor.level is None:
+            ends = ("std", "low", "high") if target.kind == "regression" else ("calibrated", "set")
+            absent |= {f"{target.name}_{end}": "--uncertainty" for end in ends}
+        if not predictor.domain:
+            absent[f"{target.name}_nearest"] = "--domain"
+    if not predictor.domain:
+        absent |= dict.fromkeys(("similarity", "in_domain", "nearest_smiles"), "--domain")
+    absent = {name: option for name, option in absent.items() if name not in kinds}
+    aliases = {name: f"{name}_pred" for name in predictor.targets}
+    return Columns(kinds, aliases, absent)
+
+
+def _ranking(predictor: Predictor, columns: Columns, options: ScreenOptions) -> Ranking:
+    assert options.top is not None
+    if options.top < 1:
+        raise ConfigError(f"top must be 1 or more; got {options.top}")
+    if options.by is None and len(predictor.targets) > 1:
+        raise ConfigError(
+            f"the model has the targets {', '.join(predictor.targets)}: choose the one whose best "
+            "rows are kept, with --by"
+        )
+    name = columns.find(options.by or predictor.targets[0], "by")
+    if columns.kinds[name] != "number":
+        numbers = [each for each, kind in columns.kinds.items() if kind == "number"]
+        raise ConfigError(
+            f"by: '{name}' is no column of predicted numbers, which are {', '.join(numbers)}"
+        )
+    return Ranking(name, options.top, options.ascending)
+
+
+def _run(
+    work: Work,
+    manifest: Manifest,
+    rows: int,
+    results: Mapped,
+    on_progress: Callable[[Progress], None],
+) -> Screened:
+    progress = Progress(expected=work.library.rows)
+    best = Best(work.ranking)
+    finished: set[str] = set()
+    for done in manifest.begin():
+        finished.add(done.name)
+        progress = progress.with_part(done)
+        best.add(done.scores)
+    on_progress(progress)
+    jobs = ((task, best.least) for task in work.library.tasks(rows) if task.name not in finished)
+    for done in results(jobs):
+        manifest.add(done)
+        best.add(done.scores)
+        progress = progress.with_part(done)
+        on_progress(progress)
+    kept = progress.kept
+    if work.ranking is not None:
+        kept = write_best(
+            manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column
+        )
+    manifest.write()
+    return Screened(manifest.folder, progress.rows, kept, progress.rejected, progress.parts)
+
+
+@contextmanager
+def _mapped(work: Work, on: Literal["here", "ray"], actors: int | None) -> Iterator[Mapped]:
+    """Yield the function that does the jobs."""
+    predictor = work.predictor
+    if on == "ray":
+        from molsepnorm.predict.screening.on_ray import Cluster
+
+        with Cluster(_in_one_process(work), actors) as cluster:
+            yield cluster.map
+    elif predictor.device.type == "cpu" and predictor.processes > 1:
+        with Workers(predictor.processes, _in_one_process(work)) as workers:
+            yield workers.map
+    else:
+        yield lambda jobs: map(work, jobs)
+
+
+def _in_one_process(work: Work) -> Work:
+    """Return the same work with a predictor that starts no processes."""
+    predictor = work.predictor
+    given = predictor.precision, predictor.level, predictor.domain
+    return replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))

@@ -1,0 +1,167 @@
+"""`molsepnorm screen` through the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import SMALL, far_from_initial
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.tasks import Target, Task
+
+from .conftest import TINY
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with random weights, and a library of two files with two invalid SMILES."""
+    folder = tmp_path_factory.mktemp("screen")
+    network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
+    task = Task((Target("y", "regression"),), "mae")
+    PropertyModel(network, "zinc", task).save_pretrained(folder / "model")
+    smiles = [f"{'C' * length}{end}" for length in range(1, 31) for end in ("O", "N", "=O")]
+    smiles[7], smiles[80] = "C1CC", ""
+    table = pd.DataFrame({"id": range(len(smiles)), "smiles": smiles, "note": "x"})
+    (folder / "lib").mkdir()
+    table.iloc[:60].to_parquet(folder / "lib" / "a.parquet", index=False)
+    table.iloc[60:].to_csv(folder / "lib" / "b.csv.gz", index=False)
+    return folder
+
+
+@pytest.fixture
+def given(workspace, tmp_path) -> tuple[object, ...]:
+    model, files = workspace / "model", workspace / "lib" / "*"
+    return "screen", "--model", model, "--input", files, "-o", tmp_path / "out", "--processes", "1"
+
+
+def test_the_rows_are_those_of_predict(run, ok, given, workspace, tmp_path):
+    result = run(*given, "--rows-per-part", "25")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    out = tmp_path / "out"
+    assert f"90 rows, 88 kept in {out}/parts; 2 could not be predicted, see {out}/rejected" in (
+        result.stderr
+    )
+    found = pd.read_parquet(out / "parts")
+    predicted = []
+    for name in ("a.parquet", "b.csv.gz"):
+        path = tmp_path / f"{name}.parquet"
+        ok("predict", "--model", workspace / "model", "-i", workspace / "lib" / name, "-o", path)
+        predicted.append(pd.read_parquet(path))
+    wanted = pd.concat(predicted).query("error == ''")
+    assert found["id"].tolist() == wanted["id"].tolist()
+    assert wanted["y_pred"].std() > 0.05
+    np.testing.assert_allclose(found["y_pred"], wanted["y_pred"], rtol=1e-4, atol=1e-4)
+    rejected = pd.read_parquet(out / "rejected")
+    assert rejected["source_row"].tolist() == [8, 22]
+    assert rejected["id"].tolist() == ["7", "80"]
+
+
+def test_the_same_command_goes_on(run, given):
+    """A finished screen is not computed again, and other options are refused."""
+    first = run(*given, "--rows-per-part", "25", "--top", "5")
+    again = run(*given, "--rows-per-part", "25", "--top", "5")
+    assert "5 parts with 90 rows are finished already" in again.stderr
+    assert again.stderr.endswith(first.stderr.splitlines()[-1] + "\n")
+
+
+def test_the_best_rows_are_written(ok, given, tmp_path):
+    ok(*given, "--top", "5", "--ascending", "--columns", "note,id", "--filter", "y_pred > -9")
+    best = pd.read_csv(tmp_path / "out" / "top.csv")
+    assert [*best] == ["smiles", "note", "id", "source_file", "source_row", "y_pred"]
+    assert len(best) == 5
+    assert best["y_pred"].is_monotonic_increasing
+
+
+def test_uncertainty_and_domain_add_columns(ok, write_table, tmp_path):
+    table = write_table(tmp_path / "data.csv", y=[0.1, 0.4, 0.9, 0.2])
+    ok("train", "-q", "--data", table, "--targets", "y", *TINY, "-o", tmp_path / "run")
+    given = ("--model", tmp_path / "run", "-i", table, "--uncertainty", "--level", "0.5")
+    condition = "y_low > -1e9 and in_domain and similarity >= 0.99"
+    ok("screen", *given, "--domain", "--filter", condition, "-o", tmp_path / "out")
+    found = pd.read_parquet(tmp_path / "out" / "parts")
+    ok("predict", *given, "--domain", "-o", tmp_path / "p.parquet")
+    wanted = pd.read_parquet(tmp_path / "p.parquet").query("similarity >= 0.99")
+    assert 0 < len(found) == len(wanted)
+    for name in ("y_pred", "y_std", "y_low", "y_high", "similarity"):
+        assert found[name].tolist() == pytest.approx(wanted[name].tolist(), rel=1e-4, abs=1e-5)
+    assert found["in_domain"].tolist() == [each == "yes" for each in wanted["in_domain"]]
+    assert found["nearest_smiles"].tolist() == wanted["nearest_smiles"].tolist()
+
+
+def test_mistakes_are_refused_before_anything_is_computed(refused, given, workspace, tmp_path):
+    """A message, no traceback, and no folder."""
+    for args, message in (
+        (("--filter", "y_perd > 1"), "there is no column 'y_perd'. Did you mean 'y_pred'"),
+        (("--filter", "similarity > 1"), "'similarity' is computed with --domain: add it"),
+        (("--columns", "nota"), "a.parquet has no column 'nota'. Did you mean 'note'"),
+        (("--by", "y"), "add --top"),
+        (("--ascending",), "add --top"),
+        (("--top", "0"), "0 is not in the range"),
+        (("--top", "3", "--by", "x"), "by: there is no column 'x'"),
+        (("--level", "0.5"), "add --uncertainty"),
+        (("--uncertainty",), "this model has no intervals"),
+        (("--domain",), "training molecules"),
+        (("--input", workspace / "*.nothing"), "no file matches"),
+        (("--input", workspace / "lib"), "is a folder: name its files by a pattern"),
+    ):
+        assert message in refused(*given, *args), args
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("")
+    assert "holds no manifest.json of a screen" in refused(*given)
+
+
+def test_the_python_example_of_the_page_runs(workspace, tmp_path, monkeypatch, capsys):
+    """With a model whose target is logS."""
+    page = Path(__file__).parents[2] / "docs" / "screening.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [each for each in blocks if "ScreenOptions" in each]
+    network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
+    task = Task((Target("logS", "regression"),), "mae")
+    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "runs" / "logS")
+    (tmp_path / "lib").symlink_to(workspace / "lib")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.replace("processes=4", "processes=1"), page.name, "exec"), {})
+    rows, kept, rejected = map(int, capsys.readouterr().out.split())
+    assert (rows, rejected) == (60, 1)
+    assert 0 < kept == len(pd.read_parquet(tmp_path / "hits" / "parts"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_screen_goes_on(ok, given, workspace, tmp_path, number):
+    """With several processes. None is left behind."""
+    table = pd.read_parquet(workspace / "lib" / "a.parquet")
+    pd.concat([table] * 200).to_csv(tmp_path / "large.csv", index=False)
+    args = [str(each) for each in given]
+    args[4], args[-1] = str(tmp_path / "large.csv"), "2"
+    code = "from molsepnorm.cli import main; main()"
+    command = [sys.executable, "-c", code, *args, "--rows-per-part", "300"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    parts, until = tmp_path / "out" / "parts", time.monotonic() + 60
+    while len(list(parts.glob("*.parquet"))) < 3 and time.monotonic() < until:
+        time.sleep(0.01)
+    if number == signal.SIGKILL:
+        process.kill()
+    else:
+        os.killpg(process.pid, number)
+    _, errors = process.communicate()
+    assert "Traceback" not in errors
+    if number == signal.SIGINT:
+        assert process.returncode == 130
+        assert "Stopped at once." in errors
+    assert 3 <= len(list(parts.glob("*.parquet"))) < 40
+    ok(*args, "--rows-per-part", "300")
+    found = pd.read_parquet(parts)
+    assert found["source_row"].tolist() == [row + 2 for row in range(12_000) if row % 60 != 7]

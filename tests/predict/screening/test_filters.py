@@ -1,0 +1,135 @@
+"""Conditions equal those of pandas, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.predict.screening.filters import Columns, Filter
+
+KINDS = {
+    "logS_pred": "number",
+    "similarity": "number",
+    "class_pred": "text",
+    "in_domain": "yes/no",
+    "id": "cell",
+    "price": "cell",
+    "log P": "cell",
+}
+COLUMNS = Columns(
+    KINDS, {"logS": "logS_pred", "class": "class_pred"}, {"logS_low": "--uncertainty"}
+)
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    number = np.where(rng.random(200) < 0.1, np.nan, rng.integers(-6, 3, 200))
+    return pd.DataFrame(
+        {
+            "logS_pred": number,
+            "similarity": rng.random(200).astype(np.float32),
+            "class_pred": rng.choice(np.array(["low", "high", ""], dtype=object), 200),
+            "in_domain": rng.random(200) < 0.5,
+            "id": np.array([f"Z{row % 5}" for row in range(200)], dtype=object),
+            "price": np.where(np.arange(200) % 9 == 0, np.nan, np.arange(200) % 7),
+            "log P": rng.integers(0, 3, 200).astype(float),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "logS_pred > -4",
+        "logS_pred > -4 and similarity > 0.3",
+        "logS_pred > -4 or similarity > 0.3 and not class_pred == 'low'",
+        "(logS_pred > -4 or similarity > 0.3) and not (class_pred == 'low')",
+        "not (logS_pred >= -2)",
+        "logS_pred != -2",
+        "logS_pred == -2",
+        "-4 <= logS_pred < -1",
+        "-1 > logS_pred >= -4 and 0.1 < similarity < 0.9",
+        "in_domain and logS_pred < 0",
+        "not in_domain",
+        "in_domain == False",
+        "class_pred != 'low' and id == \"Z3\"",
+        "price < 3 and price != 1",
+        "`log P` == 1 and price > +2",
+        "similarity > 3e-1",
+        "similarity < price",
+        "1 < 2 and in_domain",
+    ],
+)
+def test_a_condition_chooses_the_rows_that_pandas_chooses(table, text):
+    chosen = Filter(text, COLUMNS)({name: column.to_numpy() for name, column in table.items()})
+    expected = table.astype({"similarity": float}).query(text)
+    assert table.index[chosen].tolist() == expected.index.tolist()
+    assert len(expected) not in (0, len(table))
+
+
+def test_a_target_is_the_short_name_of_its_prediction(table):
+    columns = {name: column.to_numpy() for name, column in table.items()}
+    short, long = Filter("logS > -4", COLUMNS), Filter("logS_pred > -4", COLUMNS)
+    np.testing.assert_array_equal(short(columns), long(columns))
+
+
+def test_a_filter_can_be_sent_to_another_process(table):
+    columns = {name: column.to_numpy() for name, column in table.items()}
+    chosen = Filter("logS > -4 and price < 3", COLUMNS)
+    copy = pickle.loads(pickle.dumps(chosen))
+    assert copy.numbers == chosen.numbers == ("price",)
+    np.testing.assert_array_equal(copy(columns), chosen(columns))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("logX > -4", "there is no column 'logX'. Did you mean 'logS'?"),
+        ("`log Q` > 1", "there is no column 'log Q'. Did you mean 'log P'?"),
+        ("logS_low > -4", "'logS_low' is computed with --uncertainty: add it"),
+        ("logS = -4", "cannot be read"),
+        ("logS >", "cannot be read"),
+        ("", "cannot be read"),
+        ("(" * 1000, "cannot be read"),
+        ("not " * 100_000 + "in_domain", "cannot be read"),
+        ("logS", "'logS' alone is no condition"),
+        ("`log P`", "'`log P`' alone is no condition"),
+        ("-4", "'-4' is no condition"),
+        ("logS > 'a'", "compares a number with a text"),
+        ("class == 1", "cannot be read"),
+        ("class_pred == 1", "compares a number with a text"),
+        ("class_pred > 'a'", "a text is compared with == or !="),
+        ("in_domain == 'yes'", "compares a text with a yes/no"),
+        ("in_domain > False", "a yes/no is compared with == or !="),
+        ("id == price", "compares columns of the input"),
+        ("id == in_domain", "compares a column of the input with yes or no"),
+        ("price > 3 and price != 'n/a'", "is compared with a number and with a text"),
+        ("logS > -4 & similarity > 1", "'-4 & similarity' is no column, number or text"),
+        ("(logS > -4) & (similarity > 1)", "write 'and' and 'or' in place of & and |"),
+        ("logS + 1 > 2", "'logS + 1' is no column, number or text"),
+        ("abs(logS) > 2", "'abs(logS)' is no column"),
+        ("__import__('os').system('x')", "is no condition"),
+        ("logS in (1, 2)", "compare with ==, !=, <, <=, > or >="),
+        ("logS is 1", "compare with =="),
+        ("logS.real > 1", "is no column, number or text"),
+        ("logS > 1j", "is no column, number or text"),
+        ("logS > " + "9" * 400, "cannot be read"),
+        ("-'a' == id", "is no column, number or text"),
+        ("[logS > 1 for _ in id]", "is no condition"),
+    ],
+)
+def test_anything_else_is_refused(text, message):
+    with pytest.raises(ConfigError) as caught:
+        Filter(text, COLUMNS)
+    assert message in str(caught.value)
+
+
+def test_a_name_with_two_meanings_is_refused():
+    columns = Columns({"logS": "cell", "logS_pred": "number"}, {"logS": "logS_pred"})
+    with pytest.raises(ConfigError, match="a column of the input and a target: write 'logS_pred'"):
+        Filter("logS > -4", columns)

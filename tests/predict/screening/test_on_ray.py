@@ -1,0 +1,113 @@
+"""A screen on a local Ray cluster with two workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.predict.screening import ScreenOptions, screen
+
+from .conftest import rows_of
+
+OPTIONS = ScreenOptions(rows_per_part=10)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, with two CPUs."""
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture
+def library(molecules, tmp_path) -> list[str]:
+    """A Parquet file and a CSV of 150 rows each, with two invalid SMILES."""
+    molecules(150, (3,)).to_parquet(tmp_path / "a.parquet", index=False)
+    molecules(150, (149,)).to_csv(tmp_path / "b.csv", index=False)
+    return [str(tmp_path / "a.parquet"), str(tmp_path / "b.csv")]
+
+
+def actors() -> list[int]:
+    """The processes of the actors that live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::_Actor"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_the_rows_are_those_of_one_process_although_a_worker_is_killed(
+    cluster, predictor, screened, library, tmp_path
+):
+    """Ray starts the worker again, and repeats its task."""
+    alone = screened(library, rows_per_part=10, into="alone")
+    killed = []
+
+    def kill(progress) -> None:
+        if progress.parts == 4:
+            killed.append(actors()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    result = screen(predictor, library, tmp_path / "out", OPTIONS, "ray", 2, on_progress=kill)
+    assert len(killed) == 1
+    assert (result.rows, result.kept, result.rejected, result.parts) == (300, 298, 2, 30)
+    pd.testing.assert_frame_equal(rows_of(tmp_path / "out" / "parts"), alone)
+    rejected = [rows_of(tmp_path / each / "rejected") for each in ("out", "alone")]
+    pd.testing.assert_frame_equal(*rejected)
+
+
+def test_a_screen_of_one_process_goes_on_with_ray(cluster, predictor, screened, library, tmp_path):
+    alone = screened(library, rows_per_part=10)
+    for path in sorted((tmp_path / "out" / "parts").iterdir())[::2]:
+        path.unlink()
+    screen(predictor, library, tmp_path / "out", OPTIONS, "ray", 1)
+    pd.testing.assert_frame_equal(rows_of(tmp_path / "out" / "parts"), alone)
+
+
+def test_the_error_of_a_task_is_raised(cluster, predictor, molecules, tmp_path):
+    path = tmp_path / "a.parquet"
+    molecules(100).to_parquet(path, index=False)
+    content = bytearray(path.read_bytes())
+    content[4:900] = b"x" * 896
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="a.parquet cannot be read as Parquet"):
+        screen(predictor, [str(path)], tmp_path / "out", OPTIONS, "ray", 1)
+
+
+def test_more_processes_than_cpus_are_refused(cluster, predictor, library, tmp_path):
+    with pytest.raises(ConfigError, match="has 2 CPUs, and each process needs one"):
+        screen(predictor, library, tmp_path / "out", OPTIONS, "ray", 3)
+    assert not (tmp_path / "out").exists()
+
+
+def test_ray_is_needed(predictor, library, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"not installed: pip install molsepnorm\[ray\]"):
+        screen(predictor, library, tmp_path / "out", OPTIONS, "ray")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "127.0.0.1:99999"])
+def test_a_cluster_that_does_not_answer_is_refused(
+    predictor, library, tmp_path, monkeypatch, address
+):
+    """At once, where Ray would try for minutes."""
+    stub = types.SimpleNamespace(is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", stub)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ConfigError, match=f"cluster cannot be reached: {address}, .*RAY_ADDRESS"):
+        screen(predictor, library, tmp_path / "out", OPTIONS, "ray")
+    assert not (tmp_path / "out").exists()

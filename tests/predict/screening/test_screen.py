@@ -1,0 +1,551 @@
+"""A screen has the rows of `predict`, however it was filtered, cut, stopped and continued."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from support import SMALL, far_from_initial
+
+from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.files.lock import locked
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict.screening import Progress, ScreenOptions, screen
+from molsepnorm.predict.screening import manifest as manifest_module
+from molsepnorm.predict.screening.best import Best, Ranking
+from molsepnorm.predict.screening.work import Work
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
+
+from .conftest import rows_of
+
+TARGETS = (
+    Target("y", "regression", mean=1.0, scale=2.0),
+    Target("active", "binary"),
+    Target("group", "multiclass", classes=("a", "b", "c")),
+)
+
+
+@pytest.fixture
+def library(molecules, tmp_path) -> list[Path]:
+    """Three files of 60, 25 and 40 rows, with four invalid SMILES."""
+    (tmp_path / "lib").mkdir()
+    paths = [tmp_path / "lib" / name for name in ("a.parquet", "b.csv", "c.csv.gz")]
+    tables = molecules(60, (3, 59)), molecules(25, (0,)), molecules(40, (39,))
+    tables[0].to_parquet(paths[0], row_group_size=13, index=False)
+    tables[1].to_csv(paths[1], index=False)
+    tables[2].to_csv(paths[2], index=False)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def expected(molecules, predictor) -> pd.DataFrame:
+    """The rows of `library` with their predictions, and where they come from."""
+    tables = molecules(60, (3, 59)), molecules(25, (0,)), molecules(40, (39,))
+    for table, first in zip(tables, (1, 2, 2), strict=True):
+        table["source_row"] = np.arange(len(table)) + first
+    table = pd.concat(tables, ignore_index=True)
+    found = predictor.to_frame(table["smiles"].tolist())
+    assert found["y_pred"].std() > 0.05
+    return table.assign(y_pred=found["y_pred"].astype(float), error=found["error"])
+
+
+def same_rows(found: pd.DataFrame, wanted: pd.DataFrame) -> None:
+    """Compare the rows, their order and their predictions."""
+    names = ["zinc_id", "smiles", "source_row"]
+    assert found[names].values.tolist() == wanted[names].values.tolist()
+    np.testing.assert_allclose(found["y_pred"], wanted["y_pred"], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_equal_those_of_predict(screened, library, expected, tmp_path):
+    """The parts have the valid rows of all files, in their order; rejected rows have the reason."""
+    found = screened(library)
+    assert [*found] == ["smiles", "zinc_id", "source_file", "source_row", "y_pred"]
+    same_rows(found, expected[expected["error"].isna()])
+    assert [*dict.fromkeys(found["source_file"])] == [str(path) for path in library]
+    rejected = rows_of(tmp_path / "out" / "rejected")
+    failed = expected[expected["error"].notna()]
+    assert [*rejected] == ["smiles", "zinc_id", "source_file", "source_row", "error"]
+    names = ["zinc_id", "source_row", "error"]
+    assert rejected[names].values.tolist() == failed[names].values.tolist()
+    assert len(rejected) == 4
+
+
+def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tmp_path):
+    """Values of several targets, as `predict_rows` writes them to Parquet."""
+    table = molecules(50, (7,))
+    table.to_csv(tmp_path / "a.csv", index=False)
+    predictor = Predictor(small_model(*TARGETS))
+    found = screened([tmp_path / "a.csv"], by=predictor)
+    chunks = [{name: table[name].map(str).tolist() for name in table}]
+    predict_rows(predictor, chunks, tmp_path / "p.parquet", smiles_column="smiles", source="a")
+    wanted = pd.read_parquet(tmp_path / "p.parquet").query("error == ''").reset_index(drop=True)
+    assert [*found.columns[4:]] == [*predictor.columns] == [*wanted.columns[4:-1]]
+    for name in found.columns[4:]:
+        if wanted[name].dtype.kind == "f":
+            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4, atol=1e-5)
+        else:
+            assert found[name].tolist() == wanted[name].tolist()
+
+
+@pytest.mark.parametrize("rows", [1, 9, 1000])
+def test_the_size_of_a_part_does_not_change_rows(screened, library, expected, tmp_path, rows):
+    same_rows(screened(library, rows_per_part=rows), expected[expected["error"].isna()])
+    parts = [-(-count // rows) for count in (60, 25, 40)]
+    assert len(list((tmp_path / "out" / "parts").iterdir())) == sum(parts)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
+def test_processes_do_not_change_rows(small_model, screened, library, expected):
+    predictor = Predictor(small_model(), processes=3)
+    same_rows(screened(library, by=predictor), expected[expected["error"].isna()])
+
+
+def test_a_filter_keeps_the_rows_that_pandas_keeps(screened, library, expected):
+    median = float(expected["y_pred"].median())
+    found = screened(
+        library,
+        filter=f"y > {median:.4f} and price < 3 and zinc_id != 'Z5'",
+        columns=["zinc_id", "price"],
+    )
+    wanted = expected.query(f"y_pred > {median:.4f} and price < 3 and zinc_id != 'Z5'")
+    assert 10 < len(wanted) < 60
+    same_rows(found, wanted)
+
+
+def test_a_cell_that_is_no_number_is_rejected_and_a_blank_one_is_missing(
+    screened, molecules, tmp_path
+):
+    table = molecules(6).astype({"price": object})
+    table.loc[2, "price"], table.loc[4, "price"] = "on request", ""
+    table.to_csv(tmp_path / "a.csv", index=False)
+    found = screened([tmp_path / "a.csv"], filter="price >= 0", columns=["zinc_id", "price"])
+    assert found["zinc_id"].tolist() == ["Z0", "Z1", "Z3", "Z5"]
+    rejected = rows_of(tmp_path / "out" / "rejected")
+    assert rejected["error"].tolist() == ["the filter needs a number in price: 'on request'"]
+    assert rejected["source_row"].tolist() == [4]
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("top", [1, 5, 20, 1000])
+def test_the_best_rows_are_the_first_of_all_rows_sorted(
+    screened, library, expected, tmp_path, top, ascending
+):
+    """Each molecule occurs several times. Of equal rows, the first are kept."""
+    options = {"top": top, "ascending": ascending, "columns": ["zinc_id", "price"]}
+    screened(library, **options, filter="price != 0.5")
+    valid = expected[expected["error"].isna() & (expected["price"] != 0.5)]
+    values = valid["y_pred"].round(5)  # equal molecules differ by rounding in other batches
+    order = values.sort_values(ascending=ascending, kind="stable").index[:top]
+    best = pd.read_parquet(tmp_path / "out" / "top.parquet")
+    np.testing.assert_allclose(best["y_pred"], valid.loc[order, "y_pred"], rtol=1e-4, atol=1e-5)
+    text = pd.read_csv(tmp_path / "out" / "top.csv")
+    assert [*text] == [*best]
+    assert text["zinc_id"].tolist() == best["zinc_id"].tolist()
+    np.testing.assert_allclose(text["y_pred"], best["y_pred"], rtol=1e-5)
+    assert best["y_pred"].is_monotonic_decreasing or ascending
+
+
+def test_rows_that_cannot_be_among_the_best_are_left_out_of_later_parts(screened, library):
+    assert len(screened(library, top=2)) < 2 * 18 - 5
+
+
+def test_the_best_scores_equal_a_sort():
+    rng = np.random.default_rng(0)
+    best, seen = Best(Ranking("y", 10)), np.empty(0)
+    assert best.least == -np.inf
+    for size in (3, 0, 6, 1, 50, 2):
+        scores = rng.integers(0, 30, size).astype(float)
+        seen = np.concatenate([seen, scores])
+        best.add(scores)
+        assert best.least == (np.sort(seen)[-10] if len(seen) >= 10 else -np.inf)
+
+
+def test_equal_rows_are_kept_in_their_order():
+    ranking = Ranking("y", 3)
+    assert ranking.best(np.array([1.0, np.nan, 1, 2, 1, 0])).tolist() == [0, 2, 3]
+    assert ranking.best(np.array([np.nan, 5.0])).tolist() == [1]
+    values = np.array([3.0, np.nan])
+    np.testing.assert_array_equal(Ranking("y", 3, True).scores(values), [-3, np.nan])
+
+
+def test_any_predicted_number_can_rank(small_model, screened, molecules, tmp_path):
+    molecules(20).to_csv(tmp_path / "a.csv", index=False)
+    predictor = Predictor(small_model(*TARGETS))
+    every = screened([tmp_path / "a.csv"], by=predictor, into="all")
+    for name, column in (("active", "active_pred"), ("group_prob_b", "group_prob_b")):
+        options = ScreenOptions(top=3, rows_per_part=7)
+        screen(predictor, [str(tmp_path / "a.csv")], tmp_path / name, replace(options, by=name))
+        best = pd.read_parquet(tmp_path / name / "top.parquet")[column]
+        np.testing.assert_allclose(best, every[column].nlargest(3), rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molecules, tmp_path):
+    """They are not carried unless they are named. Decimal commas are read."""
+    inputs = ExtraInputs((FeatureColumn("price"),))
+    config = GraphormerConfig(**{**SMALL, "outputs": 1, "molecule_features": inputs.width})
+    task = Task((Target("y", "regression"),), "mae")
+    predictor = Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
+    table = molecules(40)
+    table.to_parquet(tmp_path / "a.parquet", index=False)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",")
+    with pytest.warns(UserWarning, match="decimal comma"):
+        found = screened(sorted(tmp_path.glob("[ab].*")), by=predictor)
+    wanted = predictor.to_frame(table["smiles"].tolist(), {"price": table["price"].tolist()})
+    assert wanted["y_pred"].std() > 0.05
+    values = wanted["y_pred"].tolist() * 2
+    np.testing.assert_allclose(found["y_pred"], values, rtol=1e-4, atol=1e-4)
+    assert "price" not in found
+
+
+def test_a_filter_reads_decimal_commas(screened, molecules, tmp_path):
+    table = molecules(40)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",")
+    with pytest.warns(UserWarning, match="decimal comma"):
+        found = screened([tmp_path / "b.csv"], columns=["zinc_id", "price"], filter="price > 4.4")
+    assert found["zinc_id"].tolist() == table.query("price > 4.4")["zinc_id"].tolist()
+
+
+# --- stopped and continued ------------------------------------------------------------------------
+
+
+def count_work(monkeypatch) -> list[str]:
+    """Return a list to which the name of each task that is done is added."""
+    done, real = [], Work.__call__
+
+    def counted(self, job):
+        done.append(job[0].name)
+        return real(self, job)
+
+    monkeypatch.setattr(Work, "__call__", counted)
+    return done
+
+
+def stopped_after(parts: int, predictor, library, folder, top=None):
+    """Start a screen that is interrupted after this many parts."""
+
+    def stop(progress: Progress) -> None:
+        if progress.parts == parts:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        given, options = [str(path) for path in library], ScreenOptions(top=top, rows_per_part=7)
+        screen(predictor, given, folder, options, on_progress=stop)
+
+
+@pytest.mark.parametrize("top", [None, 4])
+def test_finished_parts_are_not_computed_again(
+    predictor, screened, library, tmp_path, monkeypatch, tree, top
+):
+    screened(library, into="undisturbed", top=top)
+    every = tree(tmp_path / "undisturbed")
+    stopped_after(5, predictor, library, tmp_path / "out", top)
+    done = count_work(monkeypatch)
+    seen = []
+    given = [str(path) for path in library]
+    options = ScreenOptions(top=top, rows_per_part=7)
+    result = screen(predictor, given, tmp_path / "out", options, on_progress=seen.append)
+    assert (seen[0].parts, seen[0].rows) == (5, 35)
+    assert len(done) == len(set(done)) == len(seen) - 1 == result.parts - 5
+    assert (result.rows, result.rejected, result.kept) == (125, 4, top or 121)
+    assert tree(tmp_path / "out") == every
+    done.clear()
+    assert screen(predictor, given, tmp_path / "out", options) == result
+    assert done == []
+
+
+def test_a_part_that_is_damaged_or_deleted_is_computed_again(
+    predictor, screened, library, tmp_path, tree, monkeypatch
+):
+    """The manifest may lack the last parts."""
+    before = screened(library)
+    every = tree(tmp_path / "out")
+    parts = tmp_path / "out" / "parts"
+    content = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    del content["parts"]["00000-0000001"], content["parts"]["00000-0000003"]
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(content))
+    (parts / "00000-0000000.parquet").unlink()
+    (parts / "00000-0000001.parquet").write_bytes(b"PAR1")
+    done = count_work(monkeypatch)
+    pd.testing.assert_frame_equal(screened(library), before)
+    assert done == ["00000-0000000", "00000-0000001"]
+    assert tree(tmp_path / "out") == every
+
+
+def _screen_slowly(predictor, library, folder, options):
+    real = Work.__call__
+
+    def slow(self, job):
+        time.sleep(0.01)
+        return real(self, job)
+
+    Work.__call__ = slow
+    screen(predictor, library, folder, options)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the screen is forked")
+@pytest.mark.parametrize(("processes", "top"), [(1, None), (2, None), (2, 4)])
+def test_a_screen_that_is_killed_again_and_again_loses_nothing(
+    small_model, screened, library, tmp_path, processes, top
+):
+    """SIGKILL at random moments; then the folder equals that of a screen that was not disturbed."""
+    undisturbed = screened(library, into="undisturbed", rows_per_part=2, top=top)
+    predictor = Predictor(small_model(), processes=processes)
+    options, given = ScreenOptions(rows_per_part=2, top=top), [str(path) for path in library]
+    context = multiprocessing.get_context("fork")
+    chance, parts, killed = np.random.default_rng(0), tmp_path / "out" / "parts", 0
+    for _ in range(60):
+        process = context.Process(
+            target=_screen_slowly, args=(predictor, given, tmp_path / "out", options)
+        )
+        process.start()
+        before = len(list(parts.glob("*"))) if parts.exists() else 0
+        wanted = before + int(chance.integers(0, 12))
+        until = time.monotonic() + 20
+        while process.is_alive() and time.monotonic() < until:
+            if parts.exists() and len(list(parts.glob("*.parquet"))) >= wanted:
+                time.sleep(chance.random() * 0.02)
+                break
+            time.sleep(0.002)
+        process.kill()
+        process.join()
+        if process.exitcode == 0:
+            break
+        killed += 1
+    assert process.exitcode == 0
+    assert killed >= 4
+    final = screened(library, rows_per_part=2, top=top)
+    if top is None:
+        pd.testing.assert_frame_equal(final, undisturbed)
+    else:  # parts depend on which rows had been seen
+        name = Path("top.parquet")
+        found, wanted = (pd.read_parquet(tmp_path / each / name) for each in ("out", "undisturbed"))
+        pd.testing.assert_frame_equal(found, wanted)
+    assert len(list((tmp_path / "out" / "rejected").glob("*.parquet"))) == 4
+    content = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert sum(each["rows"] for each in content["parts"].values()) == 125
+    leftovers = [path for path in (tmp_path / "out").rglob(".*") if path.name != ".lock"]
+    assert leftovers == []
+
+
+def test_only_one_process_screens_into_a_folder(screened, library, tmp_path):
+    with (
+        locked(tmp_path / "out", "screening"),
+        pytest.raises(ConfigError, match=rf"\({os.getpid()} on .* is screening into .*out: wait"),
+    ):
+        screened(library)
+
+
+def test_the_folder_is_locked_while_a_screen_runs(predictor, library, tmp_path):
+    seen = []
+
+    def look(_: Progress) -> None:
+        with (
+            pytest.raises(ConfigError, match="is looking into"),
+            locked(tmp_path / "out", "looking"),
+        ):
+            pass
+        seen.append(True)
+
+    given = [str(path) for path in library]
+    screen(predictor, given, tmp_path / "out", ScreenOptions(rows_per_part=50), on_progress=look)
+    assert len(seen) == 5
+    with locked(tmp_path / "out"):
+        pass
+
+
+def test_the_manifest_is_written_now_and_then(predictor, library, tmp_path, monkeypatch):
+    """A screen that goes on need not read parts that the manifest lists."""
+    monkeypatch.setattr(manifest_module, "_SECONDS", 0.0)
+    monkeypatch.setattr(manifest_module, "_SHARE", 1e9)
+    stopped_after(5, predictor, library, tmp_path / "out")
+    assert len(json.loads((tmp_path / "out" / "manifest.json").read_text())["parts"]) == 5
+    monkeypatch.setattr(manifest_module, "read_counts", lambda *_: pytest.fail("was read"))
+    stopped_after(7, predictor, library, tmp_path / "out")
+
+
+# --- refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"filter": "y > 0"}, "filter none, now 'y > 0'"),
+        ({"columns": ["price"]}, r"columns '\['smiles', 'zinc_id'\]', now '\['smiles', 'price'\]'"),
+        ({"top": 3}, "top none, now '3'"),
+        ({"rows_per_part": 8}, "rows_per_part '7', now '8'"),
+    ],
+)
+def test_other_options_are_refused(screened, library, tmp_path, tree, options, message):
+    screened(library)
+    every = tree(tmp_path / "out")
+    with pytest.raises(ConfigError, match=f"out holds a screen with .*{message}.*as it was begun"):
+        screened(library, **options)
+    assert tree(tmp_path / "out") == every
+
+
+def test_another_model_or_other_files_are_refused(
+    screened, small_model, library, molecules, tmp_path, tree
+):
+    screened(library)
+    every = tree(tmp_path / "out")
+    with pytest.raises(ConfigError, match="out holds a screen with another model. Start"):
+        screened(library, by=Predictor(small_model(seed=1)))
+    with pytest.raises(ConfigError, match="the file .*c.csv.gz, which is not named now"):
+        screened(library[:2])
+    molecules(3).to_csv(tmp_path / "d.csv", index=False)
+    with pytest.raises(ConfigError, match="no file .*d.csv"):
+        screened([*library, tmp_path / "d.csv"])
+    with pytest.raises(ConfigError, match="the files in another order"):
+        screened(library[::-1])
+    assert tree(tmp_path / "out") == every
+
+
+def test_a_file_that_changed_is_refused_once_it_has_parts(
+    predictor, screened, library, molecules, tmp_path
+):
+    """After its parts are deleted, it is screened again; a file without parts may change."""
+    stopped_after(10, predictor, library, tmp_path / "out")  # nine of the first file
+    molecules(41).to_csv(library[2], index=False)
+    molecules(26).to_csv(library[1], index=False)
+    with pytest.raises(ConfigError, match=r"b.csv has changed .*: delete .*parts/00001-\*\) to"):
+        screened(library)
+    for path in (tmp_path / "out" / "parts").glob("00001-*"):
+        path.unlink()
+    found = screened(library)
+    assert found["zinc_id"].str[1:].astype(int).groupby(found["source_file"]).max().tolist() == [
+        *(58, 25, 40)
+    ]
+    screened(library)
+
+
+def test_a_folder_with_something_else_is_refused(screened, library, tmp_path, tree):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="out exists, is not empty and holds no manifest.json"):
+        screened(library)
+    assert tree(tmp_path / "out") == {"mine.txt": b"mine"}
+    with pytest.raises(ConfigError, match="mine.txt is a file: the output is a folder"):
+        screened(library, into="out/mine.txt")
+    with pytest.raises(ConfigError, match="d.csv lies in the output .*: choose a pattern"):
+        library[1].rename(tmp_path / "out" / "d.csv")
+        screened([tmp_path / "out" / "d.csv"])
+    (tmp_path / "out" / "d.csv").rename(library[1])
+    (tmp_path / "out" / "manifest.json").write_text('{"short_name": "a web app"}')
+    with pytest.raises(ModelError, match="manifest.json is not the manifest of a screen"):
+        screened(library)
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(ModelError, match="manifest.json is damaged"):
+        screened(library)
+
+
+def test_a_manifest_of_another_version_is_refused(screened, library, tmp_path):
+    screened(library)
+    path = tmp_path / "out" / "manifest.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "schema": 2, "molsepnorm": "9.0"}))
+    with pytest.raises(ModelError, match=r"written by another version of molsepnorm, 9\.0"):
+        screened(library)
+
+
+def test_options_that_are_impossible_are_refused(
+    screened, small_model, library, molecules, tmp_path
+):
+    several = Predictor(small_model(*TARGETS))
+    refusals = [
+        ({"rows_per_part": 0}, "rows_per_part must be 1 or more; got 0"),
+        ({"top": 0}, "top must be 1 or more; got 0"),
+        ({"by": "y"}, "give their number, top"),
+        ({"top": 3, "by": "z"}, "by: there is no column 'z'"),
+        ({"top": 3, "by": "smiles"}, "by: 'smiles' is no column of predicted numbers.*y_pred"),
+        ({"filter": "similarity > 0"}, "'similarity' is computed with --domain"),
+        ({"filter": "y_low > 0"}, "'y_low' is computed with --uncertainty"),
+        ({"columns": ["prize"]}, "has no column 'prize'. Did you mean 'price'"),
+        ({"top": 3, "by_model": several}, "the targets y, active, group: choose the one"),
+        ({"top": 3, "by": "group", "by_model": several}, "'group_pred' is no column of predicted"),
+    ]
+    for options, message in refusals:
+        model = {"by": options.pop("by_model")} if "by_model" in options else {}
+        given = {"rows_per_part": 7, **options}
+        with pytest.raises(ConfigError, match=message):
+            screen(
+                model.get("by", Predictor(small_model())),
+                [str(path) for path in library],
+                tmp_path / "out",
+                ScreenOptions(**given),
+            )
+    for name in ("y_pred", "source_row", "error"):
+        molecules(3).rename(columns={"price": name}).to_csv(tmp_path / "d.csv", index=False)
+        with pytest.raises(ConfigError, match=f"'{name}' of the input has the name of a column"):
+            screened([tmp_path / "d.csv"], columns=[name])
+    assert not (tmp_path / "out").exists()
+
+
+def test_pyarrow_is_needed(screened, library, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigError, match=r"not installed: pip install molsepnorm\[parquet\]"):
+        screened(library)
+
+
+# --- failures in the middle -----------------------------------------------------------------------
+
+
+def test_finished_parts_stay_when_a_file_is_damaged(screened, library, expected, tmp_path):
+    """After the file is replaced by the good one, the screen goes on."""
+    good = library[0].read_bytes()
+    column = pq.ParquetFile(library[0]).metadata.row_group(2).column(1)
+    first = column.dictionary_page_offset
+    damaged = bytearray(good)
+    damaged[first : first + column.total_compressed_size] = b"x" * column.total_compressed_size
+    library[0].write_bytes(damaged)
+    times = os.stat(library[0])
+    with pytest.raises(DataError, match="a.parquet cannot be read as Parquet"):
+        screened(library)
+    finished = len(list((tmp_path / "out" / "parts").iterdir()))
+    assert 0 < finished < 9
+    library[0].write_bytes(good)
+    os.utime(library[0], ns=(times.st_atime_ns, times.st_mtime_ns))
+    same_rows(screened(library), expected[expected["error"].isna()])
+
+
+def test_finished_parts_stay_when_the_disk_is_full(
+    predictor, molecules, small_disk, tmp_path, monkeypatch
+):
+    molecules(400).to_csv(tmp_path / "a.csv", index=False)
+    options = ScreenOptions(rows_per_part=20)
+    with pytest.raises(StorageError, match="the disk is full: free some space"):
+        screen(predictor, [str(tmp_path / "a.csv")], small_disk / "out", options)
+    parts = small_disk / "out" / "parts"
+    assert 3 < len(list(parts.glob("*.parquet"))) < 20
+    assert list(parts.glob(".*")) == []
+    os.system(f"mount -o remount,size=1m {small_disk}")
+    done = count_work(monkeypatch)
+    finished = {path.stem for path in parts.iterdir()}
+    result = screen(predictor, [str(tmp_path / "a.csv")], small_disk / "out", options)
+    assert (result.rows, result.parts) == (400, 20)
+    assert not finished & set(done)
+
+
+def test_an_error_while_writing_is_clear(screened, library, monkeypatch):
+    real = Path.write_bytes
+
+    def full(path, content):
+        if ".parquet" in path.name:
+            raise OSError(errno.EDQUOT, "quota")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match="cannot write .*parquet: the disk quota is used up"):
+        screened(library)
