@@ -2,6 +2,8 @@
 
 - `pyg`: PyTorch Geometric's data sets, loaders and transforms;
 - `sklearn`: scikit-learn's estimators;
+- `spark`: a pandas function for Spark;
 - `tracking`: callbacks for TensorBoard, MLflow and Weights & Biases;
+- `export`: ONNX and TorchScript;
 - `graphormer_weights`: weights of other Graphormers.
 """
