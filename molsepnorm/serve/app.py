@@ -95,7 +95,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     app.add_middleware(Guard, hosts=hosts, max_bytes=int(service.limits.megabytes * 1e6))
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    def page() -> str:
+    async def page() -> str:
         return (_HERE / "page.html").read_text(encoding="utf-8")
 
     @app.get("/{name}", include_in_schema=False)
@@ -110,7 +110,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         return HTMLResponse(reference_page(app.openapi()), headers=own)
 
     @app.get("/api/health", summary="Whether the server answers")
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         return {"status": "ok", "version": __version__}
 
     @app.get("/api/models", summary="The models, their targets, and the limits of a request")

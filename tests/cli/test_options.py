@@ -354,8 +354,8 @@ def test_help_of_a_command_imports_nothing_heavy_and_fits_the_terminal():
 def _documented_commands() -> list[str]:
     """The commands in the code blocks and inline code of the documentation."""
     root = Path(__file__).parents[2]
-    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages).replace("\\\n", " ")
     names = "|".join(main.list_commands(click.Context(main)))
     found = re.findall(rf"molsepnorm ((?:{names})\b[^`\n|#]*)", text)
     return sorted({command.strip() for command in found if "…" not in command})
