@@ -9,6 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import sys
 import tempfile
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -30,10 +31,8 @@ def main(
 ) -> None:
     """Disturb commands at random moments, and list what is not as if they had not been."""
     torch.set_num_threads(1)
-    import molsepnorm.cli.predict  # noqa: F401 - each child is a fork that has the imports already
-    import molsepnorm.cli.train  # noqa: F401
-    import molsepnorm.training.report  # noqa: F401
-
+    for module in ("cli.predict", "cli.train", "training.report", "tuning"):
+        import_module(f"molsepnorm.{module}")  # a fork starts with what is imported already
     chosen = {name: COMMANDS[name] for name in names or COMMANDS}
     with tempfile.TemporaryDirectory(prefix="molsepnorm-kills-") as folder:
         work = Path(folder).resolve()

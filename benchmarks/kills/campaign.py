@@ -74,10 +74,13 @@ class Campaign:
         return self._undisturbed[name]
 
     def moment(self, name: str, fault: str, number: int) -> float:
-        """Draw the moment of a case."""
+        """Draw the moment of a case; file operations repeat only when all have had their turn."""
         last = self.undisturbed(name).moments(fault)
-        rng = random.Random(f"{self.seed}/{name}/{fault}/{number}")
-        return rng.uniform(0, last) if fault == "time" else rng.randint(0, int(last))
+        if fault in ("time", "disk"):
+            return random.Random(f"{self.seed}/{name}/{fault}/{number}").uniform(0, last)
+        operations = list(range(int(last) + 1))
+        random.Random(f"{self.seed}/{name}/{fault}").shuffle(operations)
+        return operations[number % len(operations)]
 
     def try_case(self, name: str, fault: str, at: float) -> Case | None:
         """Run one case; None if this machine has no such fault."""
@@ -92,13 +95,13 @@ class Campaign:
             outcome = run(filled(command.start, self.work), folder, fault, at)
             if fault == "disk":
                 enlarge(folder)
-            found = incomplete(folder)
+            found = incomplete(folder, command.replaces)
             if outcome.killed and fault not in ("kill", "time"):
                 found.append("it hangs")
             found += lost(folder, outcome.operations) if outcome.killed else unclear(outcome)
             found += self._replaced(name, folder)
             if not outcome.code:
-                found += differences(folder, undisturbed.folder) if fault != "readonly" else []
+                found += differences(folder, undisturbed.folder, command.repeats)
             else:
                 found += self._repeat(command, folder, undisturbed.folder)
         ended = "killed" if outcome.killed else "failed" if outcome.code else "succeeded"
@@ -113,7 +116,7 @@ class Campaign:
         if again.code:
             how = "resumed" if begun else "repeated"
             return [f"it cannot be {how}: exit status {again.code}: {again.output[-1500:]}"]
-        return differences(folder, undisturbed)
+        return differences(folder, undisturbed, command.repeats)
 
     def _folder(self, name: str, kind: str) -> Path:
         """Return an empty folder, of the same name for all cases."""

@@ -13,7 +13,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 from safetensors.numpy import load
@@ -39,14 +38,14 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in Path(name).parts)
 
 
-def incomplete(folder: Path) -> list[str]:
-    """Return the files under final names that cannot be read to the end."""
+def incomplete(folder: Path, but: str = "") -> list[str]:
+    """Return the files under final names, but one, that cannot be read to the end."""
     found = []
     for name, path in files(folder).items():
-        if is_hidden(name) or path.name in _GROWING or path.suffix not in _READERS:
+        if is_hidden(name) or path.name in _GROWING or name == but:
             continue
         try:
-            _READERS[path.suffix](path)
+            _READERS.get(path.suffix, _filled)(path)
         except Exception as error:
             found.append(f"{name} is incomplete: {type(error).__name__}: {error}")
     return found
@@ -73,13 +72,16 @@ def unclear(outcome: Outcome) -> list[str]:
     return found
 
 
-def differences(folder: Path, undisturbed: Path) -> list[str]:
-    """Compare all files of two folders, without times."""
+def differences(folder: Path, undisturbed: Path, repeats: bool = True) -> list[str]:
+    """Compare all files of two folders, without times; without `repeats`, their names and the
+    number of complete trials."""
     ours, theirs = files(folder), files(undisturbed)
     found = [f"{name} is missing" for name in theirs.keys() - ours.keys()]
     found += [f"{name} is left over" for name in ours.keys() - theirs.keys()]
     for name in sorted(ours.keys() & theirs.keys()):
         if ours[name].name in _UNCOMPARED or ours[name].suffix == ".db":
+            continue
+        if not repeats and name.rpartition("/")[2] != "trials.csv":
             continue
         if comparable(ours[name]) != comparable(theirs[name]):
             found.append(f"{name} differs")
@@ -92,10 +94,9 @@ def comparable(path: Path) -> Any:
         return _without_times(json.loads(path.read_text(encoding="utf-8")))
     if path.suffix == ".csv":
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        if path.name == "trials.csv":
+            return int((table["state"] == "complete").sum())
         return table[[name for name in table if not _TIMES.search(str(name))]].to_csv(index=False)
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: array.tobytes() for name, array in arrays.items()}
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
@@ -149,8 +150,13 @@ def _database(path: Path) -> None:
             raise ValueError(str(found))
 
 
-def _text(path: Path) -> None:
-    if not path.read_text(encoding="utf-8").strip():
+def _png(path: Path) -> None:
+    if not path.read_bytes().endswith(b"IEND\xaeB`\x82"):
+        raise ValueError("no end of the picture")
+
+
+def _filled(path: Path) -> None:
+    if not path.read_bytes().strip():
         raise ValueError("it is empty")
 
 
@@ -159,11 +165,11 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".db": _database,
     ".html": _html,
     ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
-    ".md": _text,
-    ".npz": _zip,
     ".parquet": pd.read_parquet,
     ".safetensors": _sealed,
     ".store": _sealed,
     ".yaml": _yaml,
+    ".png": _png,
     ".zip": _zip,
 }
+"""Readers by the end of the name; other files must not be empty."""

@@ -30,13 +30,15 @@ class Command:
 
     Outputs are relative paths. `resume` replaces `start` once `begun` exists. `replaces` is a file
     that the command writes in one piece: it exists before with other content, and holds either that
-    or the new content after a fault.
+    or the new content after a fault. If not `repeats`, the files of a repetition have other content
+    (tune replaces interrupted trials), and only their names and the number of trials are compared.
     """
 
     start: tuple[str, ...]
     resume: tuple[str, ...] = ()
     begun: str = ""
     replaces: str = ""
+    repeats: bool = True
 
 
 _MODEL = ("--model", "{work}/model")
@@ -62,19 +64,20 @@ COMMANDS = {
         "run/checkpoints/last.safetensors",
     ),
     "prepare": Command(("data", "prepare", "{work}/table.csv", "--targets", "y")),
-    "check": Command(
-        ("data", "check", "{work}/table.csv", "--targets", "y", "--fix", "fixed.csv")
-    ),
+    "check": Command(("data", "check", "{work}/table.csv", "--targets", "y", "--fix", "fixed.csv")),
     "predict": Command(("predict", *_MODEL, *_INPUT, "--output", "out.csv"), replaces="out.csv"),
     "predict-parquet": Command(
         ("predict", *_MODEL, *_INPUT, "--output", "out.parquet"), replaces="out.parquet"
     ),
-    "embed": Command(("embed", *_MODEL, *_INPUT, "--output", "out.npz"), replaces="out.npz"),
+    "embed": Command(
+        ("embed", *_MODEL, *_INPUT, "--output", "out.parquet"), replaces="out.parquet"
+    ),
     "ensemble": Command(("ensemble", "{work}/model", "{work}/model", "--output", "joined")),
     "share": Command(("share", "{work}/model", "model.zip")),
     "benchmark": Command(("benchmark", *TRAIN[1:], "--seeds", "2", "--output", "seeds")),
     "tune": Command(
-        ("tune", *TRAIN[1:], "--trials", "2", "--space", "{work}/space.yaml", "--output", "tuned")
+        ("tune", *TRAIN[1:], "--trials", "2", "--space", "{work}/space.yaml", "--output", "tuned"),
+        repeats=False,
     ),
 }
 """Each name with its command."""
@@ -89,7 +92,7 @@ def prepare(work: Path) -> None:
         rows = demo[["smiles", "penalised_logp"]].head(40).itertuples(index=False)
         writer.writerows([i, *row] for i, row in enumerate(rows))
     demo[["smiles"]].head(210).to_csv(work / "structures.csv", index=False)
-    (work / "space.yaml").write_text("optim.lr: [0.001]\n")
+    (work / "space.yaml").write_text("optim:\n  lr: [0.001, 0.002]\n")
     made = run(filled((*TRAIN, "--output", "model"), work), work)
     shutil.rmtree(work / "cache")
     if made.code:

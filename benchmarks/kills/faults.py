@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 FAULTS = ("kill", "time", "full", "readonly", "disk")
-"""kill: SIGKILL before a file operation. time: SIGKILL after a number of seconds. full and readonly:
-from a file operation on, all that need space, or all, fail. disk: a file system of so many bytes,
-which root alone can mount."""
+"""kill: SIGKILL before a file operation. time: SIGKILL after a number of seconds. full and
+readonly: from a file operation on, all that need space, or all, fail. disk: a file system of so
+many bytes, which root alone can mount."""
 
 LIMIT = 180.0
 """Seconds after which a command counts as hanging."""
@@ -198,7 +198,7 @@ def _hook(folder: Path, fault: str, at: float, log: int) -> Callable[[str, tuple
 
 
 def mount(folder: Path, size: int) -> bool:
-    """Mount a file system of so many bytes at an empty folder; False where this is not permitted."""
+    """Mount a file system of so many bytes at a folder; False where this is not permitted."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:
         return not subprocess.run(command, capture_output=True).returncode
