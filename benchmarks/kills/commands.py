@@ -73,7 +73,11 @@ COMMANDS = {
         ("embed", *_MODEL, *_INPUT, "--output", "out.parquet"), replaces="out.parquet"
     ),
     "ensemble": Command(("ensemble", "{work}/model", "{work}/model", "--output", "joined")),
-    "share": Command(("share", "{work}/model", "model.zip")),
+    "share": Command(
+        ("share", "{work}/model", "model.zip"),
+        ("share", "{work}/model", "model.zip", "--force"),
+        "model.zip",
+    ),
     "benchmark": Command(("benchmark", *TRAIN[1:], "--seeds", "2", "--output", "seeds")),
     "tune": Command(
         ("tune", *TRAIN[1:], "--trials", "2", "--space", "{work}/space.yaml", "--output", "tuned"),
