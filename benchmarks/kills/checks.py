@@ -1,4 +1,4 @@
-"""What must hold after a fault and after the repetition; each function returns what does not."""
+"""Checks after a fault and after the repetition; each function returns the promises that failed."""
 
 from __future__ import annotations
 
