@@ -4,6 +4,7 @@
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
 # make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
+# make kills  commands killed at random moments, KILLS times per fault, and repeated (some minutes)
 # make docs   the documentation as a site in site/, with the tutorials run (a few minutes; needs npm)
 # make docs-serve   the same on http://127.0.0.1:8000 while you edit; runs the tutorials that changed
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
@@ -14,12 +15,13 @@ BIN := $(VENV)/bin
 DEMO := runs/demo
 FUZZ_MINUTES ?= 10
 FUZZ_SEED ?= 0
+KILLS ?= 5
 
 SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz docs docs-serve bench clean
+.PHONY: install demo test test-cluster lint settings fuzz kills docs docs-serve bench clean
 
 install: $(VENV)/.installed
 
@@ -58,6 +60,9 @@ settings: install
 
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
+
+kills: install
+	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
 
 # scripts of other projects: diagrams, and search in a site that is opened without a server
 $(SCRIPTS)/mermaid.min.js:

@@ -8,6 +8,7 @@ writer to the same folder recognises leftovers and removes them.
 from __future__ import annotations
 
 import csv
+import ctypes
 import errno
 import hashlib
 import json
@@ -38,6 +39,8 @@ __all__ = [
     "scratch_folder",
     "write_json",
 ]
+
+_CURRENT_FOLDER, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another folder",
@@ -87,13 +90,26 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
         aside = scratch.with_suffix(".old")
         try:
             yield scratch
-            if scratch.is_dir() and path.is_dir():  # a folder cannot be renamed over another
+            if not (scratch.is_dir() and path.is_dir()):
+                os.replace(scratch, path)
+            elif not _exchange(scratch, path):  # a folder cannot be renamed over another
                 os.replace(path, aside)
-            os.replace(scratch, path)
+                os.replace(scratch, path)
         finally:
             if aside.exists() and not path.exists():
                 os.replace(aside, path)
             _remove(aside)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two paths in one step, so that neither is missing at any moment. Return False where
+    the system or the file system has no such step (only Linux does)."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    names = os.fsencode(first.absolute()), os.fsencode(second.absolute())
+    return renameat2(_CURRENT_FOLDER, names[0], _CURRENT_FOLDER, names[1], _RENAME_EXCHANGE) == 0
 
 
 @contextmanager

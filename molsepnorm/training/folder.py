@@ -127,12 +127,15 @@ class RunFolder:
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{resume}")
 
     def require_started(self) -> None:
-        """Raise a ModelError unless the folder holds a run that can be resumed."""
+        """Raise a ModelError unless the folder holds a run that can be resumed. A model that a
+        killed process was replacing is restored."""
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is not a run that can be resumed: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
+        with clear_errors(self.path, "read"):
+            remove_leftovers(self.path)
 
     def begin(
         self,

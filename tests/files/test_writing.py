@@ -223,6 +223,7 @@ def replace(source, to):
         end()
     rename(source, to)
 os.replace = replace
+files._exchange = lambda *_: False  # a system that cannot exchange folders
 with files.replacing(target, folder=kind != "file") as scratch:
     (scratch / "part" if kind != "file" else scratch).write_text("half")
     if kind in ("file", "folder"):
@@ -362,3 +363,32 @@ def test_rows_of_a_csv_are_read_back_unchanged(rows):
         options = {"dtype": object, "na_filter": False, "header": None}
         table = pd.read_csv(io.StringIO(text, newline=""), **options)
         assert table.to_numpy().tolist() == rows
+
+
+def test_a_replaced_folder_is_never_missing(tmp_path, monkeypatch):
+    """Elsewhere than on Linux, a folder is moved aside first."""
+    model, plain, missing = tmp_path / "model", os.replace, []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    if not files._exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("this file system cannot exchange folders")
+
+    def replace(old, new):
+        plain(old, new)
+        missing.append(not model.exists())
+
+    monkeypatch.setattr(os, "replace", replace)
+    for content in ("first", "second"):
+        with replacing(model, folder=True) as scratch:
+            (scratch / "file").write_text(content)
+    assert (model / "file").read_text() == "second"
+    assert missing == [False] and sorted(os.listdir(tmp_path)) == ["a", "b", "model"]
+
+
+def test_a_folder_is_replaced_where_folders_cannot_be_exchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    for content in ("first", "second"):
+        with replacing(tmp_path / "model", folder=True) as scratch:
+            (scratch / "file").write_text(content)
+    assert (tmp_path / "model" / "file").read_text() == "second"
+    assert os.listdir(tmp_path) == ["model"]
