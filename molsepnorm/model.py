@@ -472,8 +472,10 @@ def check_files(folder: Path | str) -> dict[Path, str | None]:
     if (card := folder / CARD) in found:
         try:
             if read_card(folder).weights_sha256 != weights_digest(folder):
-                found[card] = f"{card} is damaged or belongs to another model: its digest of "
-                found[card] += f"{_WEIGHTS} does not match"
+                found[card] = (
+                    f"{card} is damaged or belongs to another model: its digest of {_WEIGHTS} does "
+                    "not match. Copy the folder from its source again"
+                )
         except ModelError as error:
             found[card] = str(error)
     if not any(found.values()):
