@@ -7,6 +7,7 @@
 # make kills  commands killed at random moments, KILLS times per fault, and repeated (some minutes)
 # make docs   the documentation as a site in site/, with the tutorials run (a few minutes; needs npm)
 # make docs-serve   the same on http://127.0.0.1:8000 while you edit; runs the tutorials that changed
+# make audit  known vulnerabilities of the pinned dependencies (needs the network)
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz kills docs docs-serve bench clean
+.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench clean
 
 install: $(VENV)/.installed
 
@@ -82,6 +83,10 @@ docs: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
 
 docs-serve: install $(SCRIPTS)/mermaid.min.js $(SCRIPTS)/iframe-worker.js
 	DOCS_EXAMPLES=reuse $(BIN)/python -m mkdocs serve
+
+audit: install
+	$(BIN)/pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 # CHEMPROP=/path/to/chemprop names that peer; a stage without its peer measures ours alone
 bench: install

@@ -38,7 +38,8 @@ from molsepnorm.molecules.training_molecules import (
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
-from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
+from molsepnorm.pretrained import read_card, read_exclusions, resolve, shipped_models
+from molsepnorm.pretrained.card import CARD
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, calibration_from_json, kind_fits
 from molsepnorm.tasks.domain import Domain
@@ -48,6 +49,7 @@ __all__ = [
     "SCHEMA",
     "SUPERVISED",
     "PropertyModel",
+    "check_files",
     "encoding_of",
     "require_replaceable",
     "weights_digest",
@@ -234,6 +236,7 @@ class PropertyModel:
         """Write the model folder; an existing model folder is replaced.
 
         Raises:
+            ModelError: a number of the model is not finite.
             StorageError: the folder holds other files, or it cannot be written.
         """
         require_replaceable(folder)
@@ -244,6 +247,13 @@ class PropertyModel:
         for number, forest in enumerate(self.forests, start=1):
             content = forest.tensors().items()
             tensors |= {_FOREST.format(number) + name: each for name, each in content}
+        for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise ModelError(
+                    f"the model cannot be saved in {folder}: {name} has a number that is not "
+                    "finite, as after a training that diverged. Train again with a lower learning "
+                    "rate"
+                )
         weights = save({name: tensor.contiguous() for name, tensor in tensors.items()})
         about: dict[str, Any] = {
             "schema": 1 if self._is_plain else SCHEMA,
@@ -424,6 +434,56 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
         max_path_length=config.max_path_length,
         molecule_features=config.molecule_features,
     )
+
+
+def check_files(folder: Path | str) -> dict[Path, str | None]:
+    """Compare every file of a model folder with its digest, and load the model.
+
+    Returns:
+        The problem of each file: a message if it is damaged or missing, an empty text if it matches
+        its digest, None if there is no digest of it.
+
+    Raises:
+        ModelError: the folder is missing or incomplete.
+        StorageError: a file cannot be read.
+    """
+    folder = _find(folder)
+    found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
+    config, weights, structures = (folder / n for n in (_CONFIG, _WEIGHTS, TRAINING_FILE))
+    try:
+        about = _read_config(config)
+        found[config] = "" if KEY in about else None
+    except ModelError as error:
+        found[config] = str(error)
+        return found  # the digests of the other files are in this one
+    try:
+        _read_weights(weights, about)
+        found[weights] = found[config]
+    except ModelError as error:
+        found[weights] = str(error)
+    if TRAINING_FILE in about.get(KEY, ()) and not structures.exists():
+        found[structures] = f"{structures} is missing: copy the folder from its source again"
+    for file in _structures(structures, about):
+        try:
+            file.read()
+            found[structures] = found[config]
+        except ModelError as error:
+            found[structures] = str(error)
+    if (card := folder / CARD) in found:
+        try:
+            if read_card(folder).weights_sha256 != weights_digest(folder):
+                found[card] = (
+                    f"{card} is damaged or belongs to another model: its digest of {_WEIGHTS} does "
+                    "not match. Copy the folder from its source again"
+                )
+        except ModelError as error:
+            found[card] = str(error)
+    if not any(found.values()):
+        try:
+            PropertyModel.from_pretrained(folder)
+        except ModelError as error:
+            found[config] = str(error)
+    return found
 
 
 def weights_digest(folder: Path | str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -35,6 +37,20 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def kind(check: Any) -> SimpleNamespace:
     return SimpleNamespace(__name__="a kind", check=check, make=lambda rng, _: {}, PARTS=("text",))
+
+
+def test_every_command_can_be_drawn(work: Any) -> None:
+    """Commands below a group, too; the words of each are found again in a command line."""
+    commands = module("kinds.commands")
+    assert {"train", "tune", "share", "explain", "data check", "models verify"} <= set(
+        commands.COMMANDS
+    )
+    for name, command in commands.COMMANDS.items():
+        words = commands._bare(random.Random(0), name)
+        assert words[: len(name.split())] == name.split()
+        assert len(commands._options_of(words)) == sum(
+            isinstance(each, click.Option) for each in command.params
+        )
 
 
 def test_every_kind_runs(work: Any) -> None:

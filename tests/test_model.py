@@ -13,6 +13,7 @@ from math import nan
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, StorageError
@@ -533,11 +534,20 @@ def test_a_changed_description_is_read_only_without_its_digest(tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
 def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
+    """They are neither saved nor, from a file of an earlier version, loaded."""
     model = _model()
+    model.save_pretrained(tmp_path)
     state = model.network.state_dict()
     tensor = tensor if tensor in state else next(name for name in state if "norm" in name)
     state[tensor].view(-1)[0] = value
-    model.save_pretrained(tmp_path)
+    path, before = tmp_path / "model.safetensors", (tmp_path / "model.safetensors").read_bytes()
+    with pytest.raises(ModelError, match=f"cannot be saved in .*{tensor} has a number that is not"):
+        model.save_pretrained(tmp_path)
+    assert path.read_bytes() == before
+    path.write_bytes(save({name: each.contiguous() for name, each in state.items()}))
+    about = json.loads((tmp_path / "config.json").read_text())
+    del about["sha256"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(
         ModelError, match=rf"model.safetensors .*\({tensor} has a number that is not finite\)"
     ):

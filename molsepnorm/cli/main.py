@@ -27,7 +27,7 @@ _COMMANDS = {
     "explain": "Show which atoms and fragments make a prediction.",
     "serve": "Open a page in the browser that predicts.",
     "embed": "Write embeddings of molecules to a table.",
-    "models": "List the models that come with molsepnorm.",
+    "models": "List the models that come with molsepnorm; verify any model.",
     "report": "Write the report of a finished run.",
     "share": "Pack a trained model for others, without structures.",
     "data": "Check a table, list the named data sets, encode one.",

@@ -1,32 +1,87 @@
-"""`molsepnorm models`: the models that come with the package."""
+"""`molsepnorm models`: the models that come with the package, and the integrity of any model."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.console import make_console, make_table, print_json
-from molsepnorm.cli.options import GroupedCommand, json_option
+from molsepnorm.cli.console import make_console, make_table, one_line, print_json, say
+from molsepnorm.cli.options import FILE, GroupedCommand, json_option
 
 if TYPE_CHECKING:
     from molsepnorm.pretrained import ModelCard
 
 
-@click.command(cls=GroupedCommand)
-@click.argument("name", required=False)
-@json_option
-def models(name: str | None, as_json: bool) -> None:
-    """List the models that come with molsepnorm, or print the card of one.
+class _ShowByDefault(click.Group):
+    """A group whose command is `show` unless another one is given."""
 
-    The name of a model can be given wherever a model folder is expected.
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ShowByDefault)
+def models() -> None:
+    """List the models that come with molsepnorm, or print the card of one; verify any model.
+
+    The name of a model can be given wherever a model folder is expected. `show` may be left out.
 
     \b
     molsepnorm models
     molsepnorm models molsepnorm-small
     molsepnorm models molsepnorm-small --json
+    molsepnorm models verify runs/logS
     molsepnorm train --data my.csv --targets logS --from molsepnorm-small
+    """
+
+
+@models.command(cls=GroupedCommand)
+@click.argument("folder", type=FILE)
+@json_option
+def verify(folder: Path, as_json: bool) -> None:
+    """Compare the files of a model with their digests, and load the model.
+
+    FOLDER is the folder of a run or a model, or the name of a model that comes with molsepnorm. Of
+    a run, all models and checkpoints are verified; its other files have no digests. The exit status
+    is 1 if a file is damaged. Digests detect accidental damage: whoever changes a file on purpose
+    can change its digest, too.
+
+    \b
+    molsepnorm models verify runs/logS
+    molsepnorm models verify runs/logS/model --json
+    """
+    from molsepnorm.training.verification import verify as verified
+
+    checks = verified(folder)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json([asdict(each) for each in checks])
+    else:
+        width = max(len(each.file) for each in checks)
+        for each in checks:
+            say(one_line(f"{each.file:<{width}}  {each.status}"))
+    damaged = [each for each in checks if each.status == "damaged"]
+    for each in damaged:
+        say(one_line(f"Error: {each.problem}"), err=True)
+    if damaged:
+        sys.exit(1)
+
+
+@models.command(cls=GroupedCommand)
+@click.argument("name", required=False)
+@json_option
+def show(name: str | None, as_json: bool) -> None:
+    """List the models that come with molsepnorm, or print the card of one.
+
+    \b
+    molsepnorm models show
+    molsepnorm models show molsepnorm-small --json
     """
     from dataclasses import asdict
 

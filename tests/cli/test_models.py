@@ -104,3 +104,37 @@ def test_no_cell_of_a_card_is_cut(ok, monkeypatch, width):
         assert part in text
     listed = " ".join(ok("models").split())
     assert "molsepnorm-small" in listed and "…" not in listed
+
+
+def test_a_damaged_file_of_a_model_or_run_is_named(ok, run, write_table, tiny, tmp_path):
+    table = write_table(tmp_path / "data.csv", y=[0.5, 2, -1.5, 3, 1])
+    ok("train", "--data", table, *tiny, "-o", tmp_path / "run")
+    lines = [
+        line.split(maxsplit=1) for line in ok("models", "verify", tmp_path / "run").split("\n")
+    ]
+    found = dict(filter(None, lines))
+    assert found.pop("model/README.md") == "no digest"
+    assert set(found.values()) == {"intact"}
+    assert {"model/training_molecules.safetensors", "checkpoints/last.safetensors"} <= set(found)
+    for name in found:
+        path = tmp_path / "run" / name
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b"0", b"1"))
+        result = run("models", "verify", tmp_path / "run")
+        assert result.exit_code == 1
+        assert f"Error: {path} is damaged" in result.stderr and "Traceback" not in result.output
+        result = run("models", "verify", tmp_path / "run", "--json")
+        damaged = [each["file"] for each in json.loads(result.stdout) if each["problem"]]
+        assert (result.exit_code, damaged) == (1, [name])
+        path.write_bytes(content)
+    assert ok("models", "verify", tmp_path / "run" / "model").count("intact") == 3
+
+
+def test_a_shipped_model_is_verified_by_name(shipped, ok, refused):
+    assert ok("models", "verify", shipped.name).count("intact") == 2
+    assert "there is no folder nothing" in refused("models", "verify", "nothing", code=1)
+
+
+def test_show_may_be_left_out(shipped, ok):
+    for args in ((), (shipped.name,), ("--json",), (shipped.name, "--json")):
+        assert ok("models", "show", *args) == ok("models", *args)

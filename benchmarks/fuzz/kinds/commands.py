@@ -79,16 +79,54 @@ def _settings() -> Iterator[str]:
 _NAMES = (*_settings(), "", ".", "model", "model.", ".x", "x.y", "model.layers.x", "a" * 9999)
 
 
+def _below(words: tuple[str, ...], found: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command below a command, by its words."""
+    if not isinstance(found, click.Group):
+        yield " ".join(words), found
+        return
+    context = click.Context(found)
+    for name in found.list_commands(context):
+        command = found.get_command(context, name)
+        assert command is not None
+        yield from _below((*words, name), command)
+
+
+COMMANDS = dict(_below((), main))
+"""Every command of molsepnorm, by its words, such as "data check"."""
+
+
+def _bare(rng: random.Random, name: str) -> list[str]:
+    """Return a command with a value for each argument and common option that it has."""
+    arguments = name.split()
+    for param in COMMANDS[name].params:
+        if isinstance(param, click.Argument):
+            arguments.append(rng.choice(("run", "run", "stopped", "table.csv", "out", "out.zip")))
+        elif "--model" in param.opts:
+            arguments += ["--model", "run"]
+        elif "--config" in param.opts:
+            arguments += ["--config", "tiny.yaml"]
+        elif "--data" in param.opts:
+            arguments += ["--data", "table.csv"]
+        elif "--smiles" in param.opts:
+            arguments += ["--smiles", "CCO"]
+        elif "--trials" in param.opts:
+            arguments += ["--trials", "1"]
+        elif "--seeds" in param.opts:
+            arguments += ["--seeds", "0"]
+        elif "--output" in param.opts:
+            arguments += ["--output", "out"]
+    return arguments
+
+
 def _options_of(words: list[str]) -> list[click.Option]:
-    found = main.get_command(click.Context(main), words[0])
-    if isinstance(found, click.Group):
-        found = found.commands[words[1]]
-    assert found is not None
-    return [each for each in found.params if isinstance(each, click.Option)]
+    name = max((each for each in (words[0], " ".join(words[:2])) if each in COMMANDS), key=len)
+    return [each for each in COMMANDS[name].params if isinstance(each, click.Option)]
 
 
 def make(rng: random.Random, work: Work) -> dict[str, Any]:
     arguments, lines = rng.choice(_BASES).split(), []
+    if rng.random() < 0.4:
+        arguments = _bare(rng, rng.choice([*COMMANDS]))
     options = _options_of(arguments)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         option = rng.choice(options)

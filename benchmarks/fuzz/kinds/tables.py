@@ -67,6 +67,7 @@ def make(rng: random.Random, work: Work) -> dict[str, Any]:
         ],
         "keep": 1.0 if rng.random() < 0.9 else rng.random(),
         "way": way,
+        "nested": rng.choice((None, None, None, *range(len(columns)))),
         "seed": rng.randrange(1 << 30),
     }
 
@@ -86,7 +87,7 @@ def check(case: dict[str, Any], work: Work) -> None:
 def _content(case: dict[str, Any]) -> bytes:
     columns, rows = case["columns"], case["rows"]
     if case["suffix"] == "parquet":
-        return _parquet(columns, rows)
+        return _parquet(columns, rows, case["nested"])
     if case["suffix"] == "sdf":
         return _sdf(columns, rows).encode(case["encoding"], "replace")
     if case["suffix"] == "smi":
@@ -110,12 +111,15 @@ def _sdf(columns: list[str], rows: list[list[str]]) -> str:
     return "".join(records)
 
 
-def _parquet(columns: list[str], rows: list[list[str]]) -> bytes:
+def _parquet(columns: list[str], rows: list[list[str]], nested: int | None) -> bytes:
+    """Return a Parquet file; the column at `nested` holds lists of records."""
     import pyarrow
     from pyarrow import parquet
 
     cells = [list(column) for column in zip_longest(*rows)] or [[] for _ in columns]
     arrays = [pyarrow.array(texts, pyarrow.string()) for texts in cells[: len(columns)]]
+    if nested is not None and len(arrays) > nested:
+        arrays[nested] = pyarrow.array([[{"a": text}] for text in cells[nested]])
     out = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_arrays(arrays, names=columns[: len(arrays)]), out)
     return out.getvalue()

@@ -1,0 +1,77 @@
+"""Compare the files of a model, or of all models and checkpoints of a run, with their digests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from safetensors import SafetensorError, safe_open
+
+from molsepnorm.files.digests import check_sealed
+from molsepnorm.files.writing import clear_errors
+from molsepnorm.model import check_files
+from molsepnorm.pretrained import resolve
+from molsepnorm.training.folder import RunFolder
+
+__all__ = ["FileCheck", "verify"]
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """The outcome for one file."""
+
+    file: str
+    """Path of the file, relative to the folder that was verified."""
+    status: Literal["intact", "damaged", "no digest"]
+    """"no digest" if the file was written without one, so that changes cannot be noticed."""
+    problem: str = ""
+    """What is wrong with a damaged file."""
+
+
+def verify(folder: Path | str) -> list[FileCheck]:
+    """Compare files with their digests, and load each model.
+
+    Args:
+        folder: a model folder, a run folder or the name of a shipped model. Of a run, all models
+            and checkpoints are verified, also those of an ensemble's members. Its other files, such
+            as scores and predictions, have no digests and are left out.
+
+    Raises:
+        ModelError: there is no complete model in the folder.
+        StorageError: a file cannot be read.
+    """
+    folder = resolve(folder)
+    found = check_files(folder)
+    run = RunFolder.of_model(folder)
+    if run is not None and run.path == folder:
+        with clear_errors(folder, "read"):
+            files = [path for path in sorted(folder.rglob("*.safetensors")) if _is_ours(path)]
+        for path in files:
+            if path.name == "model.safetensors":
+                found |= check_files(path.parent)
+        for path in files:
+            if path not in found:
+                found[path] = _sealed(path)
+    return [_outcome(path.relative_to(folder), problem) for path, problem in found.items()]
+
+
+def _is_ours(path: Path) -> bool:
+    """Return False for what a process is writing at the moment."""
+    return not any(part.startswith(".") and part.endswith(".partial") for part in path.parts)
+
+
+def _sealed(path: Path) -> str | None:
+    """Return the problem of a file with its own digest, as in `check_files`."""
+    try:
+        with clear_errors(path, "read"), safe_open(path, framework="pt"):
+            digest = check_sealed(path)
+    except (SafetensorError, ValueError) as error:
+        return f"{path} is damaged ({error}): copy the folder from its source again"
+    return None if digest is None else ""
+
+
+def _outcome(path: Path, problem: str | None) -> FileCheck:
+    if problem is None:
+        return FileCheck(str(path), "no digest")
+    return FileCheck(str(path), "damaged" if problem else "intact", problem)

@@ -1,0 +1,97 @@
+"""Comparison of models and checkpoints with their digests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from molsepnorm.errors import ModelError
+from molsepnorm.training import train
+from molsepnorm.training.verification import verify
+
+
+@pytest.fixture
+def trained(configure, tmp_path) -> Path:
+    """A run folder."""
+    train(configure({"run.epochs": 1}), tmp_path / "run")
+    return tmp_path / "run"
+
+
+def _status(folder: Path) -> dict[str, str]:
+    return {each.file: each.status for each in verify(folder)}
+
+
+def test_any_changed_byte_of_a_file_with_a_digest_is_found(trained):
+    """In 30 positions of each file. White space in config.json is no content."""
+    rng = np.random.default_rng(0)
+    before = _status(trained)
+    named = [name for name, status in before.items() if status == "intact"]
+    assert {"model/config.json", "model/model.safetensors"} < set(named)
+    assert "checkpoints/last.safetensors" in named
+    for name in named:
+        path = trained / name
+        content = path.read_bytes()
+        for position in rng.integers(len(content), size=30).tolist():
+            if chr(content[position]).isspace():
+                continue
+            changed = bytearray(content)
+            changed[position] ^= 1
+            path.write_bytes(changed)
+            found = [each.file for each in verify(trained) if each.status != "intact"]
+            assert name in found, (name, position)
+        path.write_bytes(content)
+    assert _status(trained) == before
+
+
+def test_a_missing_file_is_found(trained):
+    model = trained / "model"
+    (model / "training_molecules.safetensors").unlink(missing_ok=True)
+    about = json.loads((model / "config.json").read_text())
+    if "training_molecules.safetensors" in about["sha256"]:
+        assert _status(model)["training_molecules.safetensors"] == "damaged"
+    (model / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"model\.safetensors missing"):
+        verify(trained)
+
+
+def test_files_without_digests_are_listed_as_such(trained):
+    """Such files were written by earlier versions. A number that is not finite is still found."""
+    model = trained / "model"
+    about = json.loads((model / "config.json").read_text())
+    del about["sha256"]
+    (model / "config.json").write_text(json.dumps(about))
+    found = _status(model)
+    assert found["config.json"] == found["model.safetensors"] == "no digest"
+    weights = load_file(model / "model.safetensors")
+    weights["head.weight"] = weights["head.weight"] * float("inf")
+    save_file(weights, model / "model.safetensors")
+    assert _status(model)["model.safetensors"] == "damaged"
+
+
+def test_the_models_of_members_are_verified(trained):
+    shutil.copytree(trained / "model", trained / "members" / "1" / "model")
+    path = trained / "members" / "1" / "model" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    found = _status(trained)
+    assert [name for name, status in found.items() if status == "damaged"] == [
+        "members/1/model/model.safetensors"
+    ]
+
+
+def test_a_model_that_needs_another_featuriser_is_reported(trained):
+    """The digests match, but the model cannot be used."""
+    from molsepnorm.files.digests import json_digest
+
+    path = trained / "model" / "config.json"
+    about = json.loads(path.read_text())
+    about["featurizer_version"] = "0"
+    del about["sha256"]["config.json"]
+    about["sha256"]["config.json"] = json_digest(about)
+    path.write_text(json.dumps(about))
+    (problem,) = [each for each in verify(trained / "model") if each.status == "damaged"]
+    assert "version 0 of the featuriser" in problem.problem
