@@ -15,7 +15,7 @@ from molsepnorm.files import writing
 ROOT = Path(__file__).parents[1]
 NAMES = (
     *("train", "train-ensemble", "train-from", "pretrain", "prepare", "check", "predict"),
-    *("predict-parquet", "embed", "ensemble", "share", "benchmark", "tune"),
+    *("predict-parquet", "embed", "screen", "explain", "ensemble", "share", "benchmark", "tune"),
 )
 
 

@@ -72,6 +72,16 @@ COMMANDS = {
     "embed": Command(
         ("embed", *_MODEL, *_INPUT, "--output", "out.parquet"), replaces="out.parquet"
     ),
+    "screen": Command(
+        (
+            *("screen", *_MODEL, *_INPUT, "--processes", "1", "--rows-per-part", "10"),
+            *("--top", "5", "--output", "hits"),
+        )
+    ),
+    "explain": Command(
+        ("explain", *_MODEL, "--smiles", "CCO", "--device", "cpu", "--output", "out.json"),
+        replaces="out.json",
+    ),
     "ensemble": Command(("ensemble", "{work}/model", "{work}/model", "--output", "joined")),
     "share": Command(
         ("share", "{work}/model", "model.zip"),

@@ -159,7 +159,9 @@ class Manifest:
 
         The folder should be locked. A part whose file is damaged is left out.
         """
-        recorded = self._read()["parts"] if self.path.exists() else {}
+        if not self.path.exists():
+            self.write()  # before anything else, since it marks the folder as that of a screen
+        recorded = self._read()["parts"]
         with clear_errors(self.folder, "write"):
             for kind in (PARTS, REJECTED):
                 (self.folder / kind).mkdir(exist_ok=True)
