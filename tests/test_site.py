@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import click
+import numpy as np
 import pytest
 from examples import Example, ExampleError, Output, examples, run
 
@@ -42,7 +43,7 @@ def test_quick_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, frame, best, scores, twins, data, losses, encoded = outputs(
+    *_, frame, best, scores, twins, data, losses, lightning, trainer, encoded = outputs(
         "tutorials/pipelines.md", tmp_path, monkeypatch
     )
     assert "c1ccccc<" in frame.html and "unclosed ring" in frame.html
@@ -51,6 +52,8 @@ def test_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert one == pytest.approx(other, abs=1e-4)
     errors = [float(each) for each in re.findall(r"error (\d\.\d+)", losses.text)]
     assert len(errors) == 4 and errors[-1] < errors[0]
+    means = [float(each.text.strip().splitlines()[-1]) for each in (lightning, trainer)]
+    assert means[0] < errors[0] and means[1] == pytest.approx(np.mean(errors), rel=0.5)
     assert data.text.startswith("Data(x=") and "pair_path=[16, 5]" in encoded.text
 
 
