@@ -110,11 +110,13 @@ def test_finished_runs_can_be_added_to_the_log_once(tmp_path: Path, table: Path)
         assert run.val == min(run.curve.val) == pytest.approx(metrics["val"][run.metric], rel=1e-4)
         assert run.curve.seconds == sorted(run.curve.seconds)
         assert 0 < run.curve.seconds[-1] <= run.seconds + 0.05  # metrics.json has tenths
-        assert run.changed == {**SMALL, "model.norm": norm, "run.epochs": 3, "run.device": "cpu"}
+        own = {"model.norm": norm, "run.epochs": 3, "run.device": "cpu", "run.baseline": False}
+        assert run.changed == {**SMALL, **own}
         flat = {f"{s}.{k}": v for s, content in run.config.items() for k, v in content.items()}
         assert flat["data.table"] == table.name  # the path means nothing on another machine
         config = load_config(overrides={**flat, "data.table": table, "run.seed": run.seed})
-        assert config == configured(table, run__seed=run.seed, model__norm=norm)
+        own = {"run__seed": run.seed, "run__baseline": False}
+        assert config == configured(table, model__norm=norm, **own)
 
 
 def test_a_run_that_fails_leaves_a_line(tmp_path: Path, table: Path) -> None:

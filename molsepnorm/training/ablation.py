@@ -94,8 +94,8 @@ def ablate(
         DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    forest = config.run.blend or {"run.blend", "run.baseline"} & vary.keys()
-    shared = {} if forest else {"run.baseline": False}
+    uses_forest = config.run.blend or {"run.blend", "run.baseline"} & vary.keys()
+    shared = {} if uses_forest or config.data.table is None else {"run.baseline": False}
     configs = {name: config.changed(shared | each) for name, each in variants_of(vary).items()}
     if len(configs) < 2:
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")

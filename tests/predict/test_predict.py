@@ -501,7 +501,7 @@ def test_columns_of_cells_are_a_table_too(predictor):
 def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
     """Infinity is written as it is."""
     values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
-    cells = rows_module._cells(values, [None] * 5 + ["invalid"], 6)
+    cells = rows_module.cells(values, [None] * 5 + ["invalid"], 6)
     assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
 
 
