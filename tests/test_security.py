@@ -114,7 +114,7 @@ def test_no_source_file_runs_code_from_a_file(path):
 
 
 def test_a_configuration_makes_plain_values_only(tmp_path):
-    """`_Loader` knows no tag that names a Python object."""
+    """`_Loader` refuses every tag that names a Python object."""
     assert issubclass(_Loader, yaml.SafeLoader)
     marker = tmp_path / "marker"
     path = tmp_path / "config.yaml"

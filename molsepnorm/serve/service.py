@@ -116,7 +116,7 @@ class Service:
         self._lock = threading.Lock()
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what the page needs to know of each model."""
+        """Return the facts of each model that the page shows."""
         return [
             {
                 "name": name,

@@ -26,7 +26,7 @@ class FileCheck:
     status: Literal["intact", "damaged", "no digest"]
     """"no digest" if the file was written without one, so that changes cannot be noticed."""
     problem: str = ""
-    """What is wrong with a damaged file."""
+    """The reason why a file counts as damaged; empty for others."""
 
 
 def verify(folder: Path | str) -> list[FileCheck]:
