@@ -47,7 +47,7 @@ def test_a_killed_command_is_repeated_as_if_undisturbed(campaign: Any, name: str
 def test_a_run_killed_while_its_last_model_is_replaced_is_resumed(
     campaign: Any, monkeypatch: pytest.MonkeyPatch, in_one_step: bool
 ) -> None:
-    """The model may be missing, where a system cannot exchange folders, until the run is resumed."""
+    """Where a system cannot exchange folders, resuming the run restores the missing model."""
     if not in_one_step:
         monkeypatch.setattr(writing, "_exchange", lambda *_: False)
         monkeypatch.setattr(campaign, "_undisturbed", {})
