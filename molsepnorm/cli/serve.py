@@ -141,6 +141,10 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
+    except UnicodeError:
+        raise ConfigError(
+            f"--host {host!r} is not an address: give one such as 127.0.0.1"
+        ) from None
     except OSError as error:
         raise StorageError(
             f"the server cannot listen on {host}, port {port}: {error.strerror or error}. Choose "

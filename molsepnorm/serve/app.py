@@ -11,7 +11,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from molsepnorm._version import __version__
@@ -27,6 +27,16 @@ _HERE = Path(__file__).parent
 _FILES = {"page.css": "text/css", "page.js": "text/javascript"}
 _LOG = logging.getLogger("molsepnorm.serve")
 
+
+def _encodable(text: str) -> str:
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise ValueError("half of a surrogate pair (\\ud800 to \\udfff) is not a character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+"""Text that a response can repeat: JSON may escape halves of characters, which UTF-8 cannot hold.
+"""
 Level = Annotated[
     float | None,
     Field(
@@ -39,16 +49,16 @@ Level = Annotated[
 Domain = Annotated[
     bool, Field(description="Add the nearest training molecule, and whether it is near enough.")
 ]
-ModelName = Annotated[str | None, Field(description="Name of the model; the first by default.")]
+ModelName = Annotated[Text | None, Field(description="Name of the model; the first by default.")]
 
 
 class PredictRequest(BaseModel, extra="forbid"):
-    smiles: Annotated[list[str], Field(min_length=1, description="The molecules.")]
+    smiles: Annotated[list[Text], Field(min_length=1, description="The molecules.")]
     model: ModelName = None
     level: Level = None
     domain: Domain = False
     columns: Annotated[
-        dict[str, list[str | float | None]] | None,
+        dict[Text, list[Text | float | None]] | None,
         Field(description="Cells of the model's feature columns, by name."),
     ] = None
 
@@ -73,9 +83,9 @@ class PredictResponse(BaseModel):
 
 
 class ExplainRequest(BaseModel, extra="forbid"):
-    smiles: Annotated[str, Field(description="The molecule.")]
+    smiles: Annotated[Text, Field(description="The molecule.")]
     model: ModelName = None
-    columns: dict[str, list[str | float | None]] | None = None
+    columns: dict[Text, list[Text | float | None]] | None = None
 
 
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
@@ -85,6 +95,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         service: the models and the limits.
         hosts: names under which the server may be addressed; None for any.
     """
+    # Requests that wait for their turn may hold all threads: what needs no turn is async.
     app = FastAPI(
         title="molsepnorm",
         version=__version__,
@@ -99,13 +110,13 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         return (_HERE / "page.html").read_text(encoding="utf-8")
 
     @app.get("/{name}", include_in_schema=False)
-    def file(name: str) -> Response:
+    async def file(name: str) -> Response:
         if name not in _FILES:
             raise HTTPException(404)
         return Response((_HERE / name).read_bytes(), media_type=_FILES[name])
 
     @app.get("/api/reference", response_class=HTMLResponse, include_in_schema=False)
-    def reference() -> HTMLResponse:
+    async def reference() -> HTMLResponse:
         own = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return HTMLResponse(reference_page(app.openapi()), headers=own)
 
@@ -114,7 +125,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         return {"status": "ok", "version": __version__}
 
     @app.get("/api/models", summary="The models, their targets, and the limits of a request")
-    def models() -> dict[str, Any]:
+    async def models() -> dict[str, Any]:
         return {"models": service.describe(), "limits": vars(service.limits)}
 
     @app.post("/predict", summary="Predictions for some SMILES")

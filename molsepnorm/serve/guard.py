@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 __all__ = ["Guard"]
 
@@ -54,10 +54,10 @@ class Guard:
         }
         host = headers.get("host", "")
         origin = headers.get("origin")
-        if self._hosts is not None and urlsplit(f"//{host}").hostname not in self._hosts:
+        if self._hosts is not None and _split(f"//{host}").hostname not in self._hosts:
             await _refuse(send, 400, "the server is not known under this name")
             return
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _split(origin).netloc != host:
             await _refuse(send, 403, "requests from other web sites are refused")
             return
         too_large = f"the request is larger than {self._max_bytes / 1e6:g} MB: send fewer molecules"
@@ -90,6 +90,14 @@ class Guard:
         except _TooLarge:
             if not started:
                 await _refuse(send, 413, too_large)
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address, all empty if it is malformed."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 async def _refuse(send: Send, status: int, message: str) -> None:

@@ -299,13 +299,26 @@ byId("form").addEventListener("submit", predict);
 byId("model").addEventListener("change", describeModel);
 byId("more").addEventListener("click", () => { shown += SHOWN * 5; show(); });
 byId("close").addEventListener("click", () => byId("detail").close());
+byId("remove").addEventListener("click", () => {
+  byId("file").value = "";
+  byId("file").dispatchEvent(new Event("change"));
+  say("File removed.");
+  byId("smiles").focus();
+});
 byId("file").addEventListener("change", () => {
   const file = byId("file").files[0];
   byId("smiles").disabled = Boolean(file);
+  byId("remove").hidden = !file;
   if (file && file.size > limits.megabytes * 1e6) {
     say(`The file is larger than ${limits.megabytes} MB.`, true);
   }
 });
+/* A file that misses the field would otherwise replace the page and its predictions. */
+for (const kind of ["dragover", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+  });
+}
 for (const kind of ["dragover", "dragleave", "drop"]) {
   byId("drop").addEventListener(kind, (event) => {
     event.preventDefault();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import tempfile
 import threading
 import time
@@ -36,7 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["LimitError", "Limits", "Predicted", "Service", "plain"]
 
 _BLOCK = 128
-"""Rows that are predicted before another request has its turn."""
+"""Maximum number of rows that are predicted before another request has its turn."""
+_WORK = 1_000_000
+"""Maximum sum of the squared lengths of their SMILES, unless there is only one. A molecule of 1,000
+atoms takes about a second on one core, so 128 of them would take two minutes."""
+_MAX_COLUMNS = 2_000
+"""Columns of a table; the time of a row grows with their number."""
 _FORMATS = (".csv", ".tsv", ".txt", ".smi", ".smiles", ".sdf")
 """Tables that are accepted: those whose size in memory is known from their size as a file."""
 _MAX_EXPLAINED = 80
@@ -165,8 +171,7 @@ class Service:
                 f"{counted(len(smiles), 'molecule')}"
             )
         found: list[Prediction] = []
-        for start in range(0, max(len(smiles), 1), _BLOCK):
-            rows = slice(start, start + _BLOCK)
+        for rows in _blocks(smiles):
             cells = columns and {name: each[rows] for name, each in columns.items()}
             with self._turn(deadline):
                 found += predictor.predict(smiles[rows], cells)
@@ -194,12 +199,16 @@ class Service:
         """
         deadline = self._deadline()
         predictor = self._predictor(model, level, domain)
+        name = name.replace("\0", "")  # which names of codecs cannot have
         suffix = PurePosixPath(name).suffix.lower()
         if suffix not in _FORMATS:
             raise ConfigError(
                 f"a table is accepted as {', '.join(_FORMATS)}; this one is called '{name}'. Save "
                 "it in one of these formats, not compressed"
             )
+        if suffix != ".sdf":  # counted before memory is needed for each column
+            first = re.split(rb"[\r\n]", content, maxsplit=1)[0]
+            self._require_columns(max(map(first.count, (b",", b"\t", b";"))) + 1)
         features = predictor.model.inputs.names
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"table{suffix}"
@@ -213,10 +222,11 @@ class Service:
         head = self._rows(predictor, chunks[0].iloc[:0], name)[0]
         texts, failed = [head], 0
         for chunk in chunks:
-            with self._turn(deadline):
-                text, wrong = self._rows(predictor, chunk, name)
-            texts.append(text.removeprefix(head))
-            failed += wrong
+            for rows in _blocks(chunk[_SMILES].tolist()):
+                with self._turn(deadline):
+                    text, wrong = self._rows(predictor, chunk.iloc[rows], name)
+                texts.append(text.removeprefix(head))
+                failed += wrong
         return Predicted("".join(texts), columns[_SMILES], failed, notes)
 
     def explain(
@@ -305,12 +315,22 @@ class Service:
                 413,
             )
 
+    @staticmethod
+    def _require_columns(columns: int) -> None:
+        if columns > _MAX_COLUMNS:
+            raise LimitError(
+                f"the table has {columns:,} columns, and the server accepts up to "
+                f"{_MAX_COLUMNS:,}: remove some, or use molsepnorm predict",
+                413,
+            )
+
     def _within(self, chunks: Iterable[pd.DataFrame], deadline: float) -> Iterator[pd.DataFrame]:
-        """Yield the chunks while their rows and the time are within the limits."""
+        """Yield the chunks while their size and the time are within the limits."""
         rows = 0
         for chunk in chunks:
             rows += len(chunk)
             self._require_rows(rows)
+            self._require_columns(len(chunk.columns))
             self._left(deadline)
             yield chunk
 
@@ -339,6 +359,24 @@ class Service:
             yield
         finally:
             self._lock.release()
+
+
+def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
+    """Yield the rows of each turn: fewer of large molecules, whose time grows with their square.
+
+    >>> [rows.stop - rows.start for rows in _blocks(["C" * 20] * 300)]
+    [128, 128, 44]
+    >>> [rows.stop - rows.start for rows in _blocks(["C", "C" * 990, "CC", "C" * 990, "C" * 5000])]
+    [3, 1, 1]
+    """
+    start, work = 0, 0
+    for row, text in enumerate(smiles):
+        own = len(text) ** 2
+        if row > start and (row - start == _BLOCK or work + own > _WORK):
+            yield slice(start, row)
+            start, work = row, 0
+        work += own
+    yield slice(start, len(smiles))
 
 
 def _has_level(model: PropertyModel, level: float) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from urllib.parse import unquote
@@ -13,10 +15,12 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
+import uvicorn
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from molsepnorm.cli import main
+from molsepnorm.cli.serve import _listening
 from molsepnorm.errors import ConfigError
 from molsepnorm.predict import Predictor
 from molsepnorm.serve import Limits, Service
@@ -127,6 +131,13 @@ HOSTILE = [
     ("/predict", {"json": {"smiles": ["C"], "columns": {"x": []}}}, 400, "has 0 cells for 1 mol"),
     ("/predict", {"content": b"{", "headers": JSON}, 422, "JSON decode error"),
     ("/predict", {"content": b"[" * 100_000, "headers": JSON}, 400, "error parsing the body"),
+    ("/predict", {"content": rb'{"smiles": ["C", "\ud800"]}', "headers": JSON}, 422, "smiles.1: "),
+    (
+        "/predict",
+        {"content": rb'{"smiles": ["C"], "model": "\ud800"}', "headers": JSON},
+        422,
+        "model: ",
+    ),
     ("/predict", {"content": b"CCO"}, 422, "valid dictionary"),
     ("/predict", {"json": {"smiles": ["C" * 600_000]}}, 413, "larger than 0.5 MB"),
     ("/api/table?name=a.csv", {"content": b""}, 400, "a.csv is empty"),
@@ -134,6 +145,8 @@ HOSTILE = [
     ("/api/table?name=a.csv", {"content": b"smiles,x\nC,1,2\n"}, 400, "a.csv"),
     ("/api/table?name=a.csv", {"content": b"smiles\n" + b"C\n" * 301}, 413, "up to 300 molecules"),
     ("/api/table?name=a.csv", {"content": b"x" * 500_001}, 413, "larger than 0.5 MB"),
+    ("/api/table?name=a.csv", {"content": b"smiles" + b",x" * 2000}, 413, "2,001 columns"),
+    ("/api/table?name=a.tsv", {"content": b'"\n"' + b"\tx" * 2000 + b"\nC"}, 413, "2,001 columns"),
     ("/api/table?name=a.csv.gz", {"content": b"\x1f\x8b"}, 400, "not compressed"),
     ("/api/table?name=../../x", {"content": b"C"}, 400, "is accepted as .csv"),
     ("/api/table?name=a.parquet", {"content": b"PAR1"}, 400, "is accepted as .csv"),
@@ -177,6 +190,19 @@ def test_other_hosts_and_origins_are_refused(client):
         assert response.status_code == status
 
 
+def test_malformed_hosts_and_origins_are_refused(client):
+    for host in ("[", "[::1", "a]b"):
+        assert client.get("/", headers={"host": host}).status_code == 400
+    for origin in ("http://[", "http://[::1"):
+        assert client.get("/", headers={"origin": origin}).status_code == 403
+
+
+def test_a_file_name_may_have_any_characters(client):
+    for name in ("a\0.csv", "\n\u202e<b>.csv", "../../a.csv", f"{'a' * 5000}.csv"):
+        response = client.post("/api/table", params={"name": name}, content=b"smiles\nCO\n")
+        assert response.status_code == 200, response.text
+
+
 def test_a_body_without_a_length_is_counted(address):
     """A chunked body does not announce its size."""
     parts = (b"C\n" * 1000 for _ in range(1000))
@@ -204,6 +230,55 @@ def test_the_time_of_a_request_is_limited(models, monkeypatch):
     monkeypatch.setattr("molsepnorm.serve.service.time.monotonic", lambda: next(ticks))
     response = quick.post("/api/table?name=a.smi", content=b"C\n" * 300)
     assert response.status_code == 503 and "took more than 0.05 seconds" in response.json()["error"]
+
+
+def test_large_molecules_have_a_turn_each(models, monkeypatch):
+    """A block of 128 of them would take longer than the time limit and hold up all others."""
+    service, sizes = Service(models), []
+    for method in ("predict", "outcomes"):  # of SMILES and of tables
+        plain = getattr(Predictor, method)
+
+        def counting(self, smiles, *others, plain=plain):
+            smiles = list(smiles)
+            sizes.append(len(smiles))
+            return plain(self, smiles, *others)
+
+        monkeypatch.setattr(Predictor, method, counting)
+    smiles = ["C" * 990, "C" * 991, "CCO", "C" * 992]
+    assert [len(each.smiles) for each in service.predict(smiles)] == [990, 991, 3, 992]
+    found = pd.read_csv(io.StringIO(service.table("\n".join(smiles).encode(), "a.smi").csv))
+    assert found["smiles"].tolist() == smiles
+    assert [size for size in sizes if size] == [1, 2, 1] * 2
+
+
+def test_the_page_loads_while_all_threads_wait(models):
+    """Up to 40 requests wait in threads; the files of the page need none of them."""
+    service = Service(models, Limits(seconds=20))
+    listener = _listening("127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = uvicorn.Server(uvicorn.Config(create_app(service), log_level="error"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+
+    def ask(_: int) -> int:
+        return httpx.post(f"{address}/predict", json={"smiles": ["C"]}, timeout=30).status_code
+
+    with ThreadPoolExecutor(60) as pool:
+        with service._lock:  # as another request would
+            answers = [pool.submit(ask, number) for number in range(60)]
+            time.sleep(1)
+            for path in ("/", "/page.css", "/page.js", "/api/models", "/api/reference"):
+                assert httpx.get(address + path, timeout=5).status_code == 200
+            assert not any(each.done() for each in answers)
+        assert [each.result() for each in answers] == [200] * 60
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+def test_an_address_that_cannot_be_used_is_an_error(saved):
+    for host, message in (("a..b", "--host 'a..b' is not an address"), ("999.1.1.1", "listen on")):
+        done = CliRunner().invoke(main, ["serve", "--model", str(saved), "--host", host])
+        assert done.exit_code > 0 and message in done.output
 
 
 def test_a_failure_of_the_server_shows_no_details(models, monkeypatch):

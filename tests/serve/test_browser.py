@@ -115,6 +115,37 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
     assert page.locator("#body tr .smiles").all_text_contents() == texts[::-1]
 
 
+def test_a_chosen_file_can_be_removed(page, tmp_path: Path):
+    path = tmp_path / "table.csv"
+    path.write_text("smiles\nCCO\n")
+    assert not page.is_visible("#remove")
+    page.set_input_files("#file", path)
+    assert page.is_disabled("#smiles")
+    page.focus("#remove")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "smiles"
+    assert not page.is_visible("#remove")
+    _predict(page, "CCN\nCCC\n")
+    assert page.locator("#body tr .smiles").all_text_contents() == ["CCN", "CCC"]
+
+
+def test_a_dropped_file_does_not_replace_the_page(page):
+    """The browser opens a file that is dropped beside the field, unless the page prevents it."""
+    drop = """(place) => {
+        const files = new DataTransfer();
+        files.items.add(new File(["smiles\\nCCO\\n"], "dropped.csv"));
+        const event = new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true});
+        document.querySelector(place).dispatchEvent(event);
+        return event.defaultPrevented;
+    }"""
+    assert page.evaluate(drop, "footer")
+    assert page.evaluate("document.getElementById('file').files.length") == 0
+    assert page.evaluate(drop, "#drop")
+    page.click("#predict")
+    page.wait_for_selector("#body tr")
+    assert page.locator("#body tr .smiles").all_text_contents() == ["CCO"]
+
+
 def test_the_keyboard_alone_is_enough(page):
     page.focus("#smiles")
     page.keyboard.type("CCO")
