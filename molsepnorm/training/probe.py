@@ -10,8 +10,9 @@ no closed form. The epochs after the probe use the one-sided loss.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,13 @@ __all__ = ["fit_kernel", "fit_linear"]
 _MAX_MOLECULES = 20_000
 """Maximum number of training molecules that a head is fitted to; they are drawn at random."""
 _MAX_CENTERS = 1500
-"""Maximum number of training molecules in a kernel head. With fewer molecules it is exact."""
+"""Number of training molecules that an approximate kernel regression compares. With at most as many
+molecules it is exact."""
+_MAX_EXACT = 7000
+"""Maximum number of training molecules of an exact kernel regression."""
+_MAX_OPERATIONS = 5e12
+"""Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:
+some minutes of a core."""
 _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-6  # the smallest difference of a leverage from 1
 _SMALL = 1e-9  # eigenvalues below this fraction of the largest are zero up to rounding
@@ -89,7 +96,7 @@ def fit_linear(
     head, task = model.network.head, model.task
     embedded = _Embedded.of(model.network, examples, train)
     assert isinstance(head, nn.Linear)
-    fits = _fits(embedded.inputs, task, embedded)
+    fits = _linear_fits(embedded.inputs, task, embedded)
     for name, rows, fit in zip(task.names, task.columns(), fits, strict=True):
         if name in names:
             slopes = fit.slopes / embedded.scale
@@ -105,8 +112,10 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
     If the molecules have fingerprint counts, which the model's network does not read, the head
     compares them too, unless the leave-one-out error is smaller without.
 
-    With more than `_MAX_CENTERS` training molecules, the regression is approximated: it is the best
-    one among combinations of the kernels of `_MAX_CENTERS` molecules, which are drawn at random.
+    With more than `_MAX_CENTERS` training molecules, the choice of the kernel and of the penalty
+    uses an approximation: the best regression among combinations of the kernels of `_MAX_CENTERS`
+    molecules, which are drawn at random. Up to `_MAX_EXACT` molecules the head is then the exact
+    solution with this kernel and penalty; above, it is the approximation.
 
     Source of the approximation: Rudi et al., "Less is More: Nyström Computational Regularization",
     NeurIPS 2015, arXiv 1507.04717.
@@ -117,12 +126,15 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
     """
     body, task = _read_by_layer(model.network), model.task
     embedded, features = _Embedded.of(body, examples, train), examples.graphs.features
-    found = _regress(embedded, task)
+    found = _approximate(embedded, task)
     if features is not None and not body.config.molecule_features:
         index = torch.from_numpy(embedded.molecules).to(features.device)
-        found = min(found, _regress(embedded, task, features[index].cpu()), key=_error)
+        features = features[index].cpu()
+        found = min(found, _approximate(embedded, task, features), key=_error)
         if found.counts is not None:
             body = _read_by_layer(model.network, found.counts.shape[1])
+    if len(found.centers) < len(embedded.inputs) <= _MAX_EXACT:
+        found = _exact(found, embedded, task, features)
     width = len(embedded.mean) + body.config.counts
     head = KernelHead(width, len(found.centers), task.outputs, body.config.counts)
     content: dict[str, np.ndarray | Tensor] = {
@@ -167,6 +179,8 @@ class _Regression(NamedTuple):
     """float64 (O, m)."""
     bias: np.ndarray
     """float64 (O,)."""
+    penalties: list[float]
+    """Penalty of each target."""
     error: float
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
 
@@ -175,26 +189,61 @@ def _error(found: _Regression) -> float:
     return found.error
 
 
-def _regress(embedded: _Embedded, task: Task, counts: Tensor | None = None) -> _Regression:
-    """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F)."""
-    inputs, every = torch.from_numpy(embedded.inputs), np.arange(len(embedded.inputs))
+def _approximate(embedded: _Embedded, task: Task, counts: Tensor | None = None) -> _Regression:
+    """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F), on
+    at most `_MAX_CENTERS` molecules. The penalties are chosen."""
+    every = np.arange(len(embedded.inputs))
     chosen = every
     if len(every) > _MAX_CENTERS:
         chosen = np.random.default_rng(0).choice(every, _MAX_CENTERS, replace=False)
-    kernel = matern(inputs, inputs[chosen])
-    if counts is not None:
-        kernel += tanimoto(counts, counts[chosen]) / 2
-    values, vectors = np.linalg.eigh(kernel[chosen].numpy())
+    kernel = _kernel(embedded, counts, chosen)
+    values, vectors = np.linalg.eigh(kernel[chosen])
     large = values > _SMALL * values[-1]
     basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
-    fits = list(_fits(kernel.numpy() @ basis, task, embedded))
+    fits = list(_linear_fits(kernel @ basis, task, embedded))
     return _Regression(
         chosen,
         None if counts is None else counts[chosen].to(torch.uint8),
         np.concatenate([fit.slopes for fit in fits]) @ basis.T,
         np.concatenate([fit.offsets for fit in fits]),
+        [fit.penalty for fit in fits],
         float(np.mean([fit.error for fit in fits])),
     )
+
+
+def _exact(
+    found: _Regression, embedded: _Embedded, task: Task, features: Tensor | None
+) -> _Regression:
+    """Return the regression on all molecules, with the kernel and the penalties of `found`.
+
+    It is `found` itself where the targets are so many that this would take many minutes.
+    """
+    labelled = (~np.isnan(embedded.labels)).sum(axis=0).astype(float)
+    if (labelled**3).sum() > _MAX_OPERATIONS:
+        return found
+    counts = features if found.counts is not None else None
+    every = np.arange(len(embedded.inputs))
+    kernel = _kernel(embedded, counts, every)
+
+    def solver(number: int, rows: np.ndarray) -> _Solve:
+        return partial(_kernel_ridge, kernel, rows, found.penalties[number])
+
+    fits = list(_fits(solver, len(every), task, embedded))
+    return found._replace(
+        centers=every,
+        counts=None if counts is None else counts.to(torch.uint8),
+        weight=np.concatenate([fit.slopes for fit in fits]),
+        bias=np.concatenate([fit.offsets for fit in fits]),
+    )
+
+
+def _kernel(embedded: _Embedded, counts: Tensor | None, centers: np.ndarray) -> np.ndarray:
+    """Return the kernel between all molecules and the centres, float64 (n, m)."""
+    inputs = torch.from_numpy(embedded.inputs)
+    kernel = matern(inputs, inputs[centers])
+    if counts is not None:
+        kernel += tanimoto(counts.double(), counts[centers].double()) / 2
+    return kernel.numpy()
 
 
 class _Fit(NamedTuple):
@@ -206,22 +255,43 @@ class _Fit(NamedTuple):
     """(outputs,)."""
     error: float = 1.0
     """Leave-one-out error, relative to the variance of the labels."""
+    penalty: float = 1.0
 
 
-def _fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fit]:
-    """Yield a model of each target from the features (n, p) of the molecules."""
-    for target, labels in zip(task.targets, embedded.labels.T, strict=True):
+_Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[_Fit, np.ndarray]]
+"""Returns a linear model, and leave-one-out predictions, for labels (n, k), weights and molecules;
+see `_ridge`."""
+
+
+def _fits(
+    solver: Callable[[int, np.ndarray], _Solve], width: int, task: Task, embedded: _Embedded
+) -> Iterator[_Fit]:
+    """Yield a model of each target.
+
+    Args:
+        solver: returns the function that solves for a target, by its number and the rows that have
+            a label.
+        width: number of slopes.
+        task, embedded: the targets, and the molecules with their labels.
+    """
+    for number, (target, labels) in enumerate(zip(task.targets, embedded.labels.T, strict=True)):
         weights = np.where(np.isnan(labels), 0.0, embedded.weights)
         if target.class_weights:
             weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
-        used = weights > 0
-        rows = labels[used].astype(np.float64), weights[used], embedded.molecule_ids[used]
-        yield _fit(target, features[used], *rows)
+        rows = np.flatnonzero(weights > 0)
+        own = labels[rows].astype(np.float64), weights[rows], embedded.molecule_ids[rows]
+        yield _fit(target, solver(number, rows), width, *own)
+
+
+def _linear_fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fit]:
+    """Yield the ridge regression of each target on features (n, p), with a penalty of its own."""
+    return _fits(lambda _, rows: partial(_ridge, features[rows]), features.shape[1], task, embedded)
 
 
 def _fit(
     target: Target,
-    features: np.ndarray,
+    solve: _Solve,
+    width: int,
     labels: np.ndarray,
     weights: np.ndarray,
     molecules: np.ndarray,
@@ -230,26 +300,29 @@ def _fit(
 
     Without two different labels its outputs are 0: the mean label, or equal probabilities.
     """
-    slopes, offsets = np.zeros((target.width, features.shape[1])), np.zeros(target.width)
+    slopes, offsets = np.zeros((target.width, width)), np.zeros(target.width)
     values, index = np.unique(labels, return_inverse=True)
     if len(values) < 2:
         return _Fit(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        return _ridge(features, standardised[:, None], weights, molecules)[0]
-    found = _logits(features, index, weights, molecules)
+        return solve(standardised[:, None], weights, molecules)[0]
+    found = _logits(solve, index, weights, molecules)
     if target.width == 1:
         return found
     if len(values) == 2:  # one logit is the difference of two
         halves = [np.concatenate([-part, part]) / 2 for part in found[:2]]
-        found = _Fit(halves[0], halves[1], found.error)
+        found = found._replace(slopes=halves[0], offsets=halves[1])
     offsets -= np.log(len(labels))  # of classes that no molecule has
-    slopes[values.astype(int)], offsets[values.astype(int)], error = found
-    return _Fit(slopes, offsets, error)
+    slopes[values.astype(int)], offsets[values.astype(int)] = found[:2]
+    return found._replace(slopes=slopes, offsets=offsets)
 
 
 def _logits(
-    features: np.ndarray, classes: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+    solve: _Solve,
+    classes: np.ndarray,
+    weights: np.ndarray,
+    molecules: np.ndarray,
 ) -> _Fit:
     """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
 
@@ -261,12 +334,12 @@ def _logits(
     indicators = np.eye(classes.max() + 1)[classes]
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    fit, left_out = _ridge(features, indicators, weights, molecules)
+    fit, left_out = solve(indicators, weights, molecules)
     scale = left_out.std() or 1.0
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
     factors = logistic.coef_ / scale
     offsets = factors @ fit.offsets + logistic.intercept_
-    return _Fit(factors @ fit.slopes, offsets, fit.error)
+    return fit._replace(slopes=factors @ fit.slopes, offsets=offsets)
 
 
 def _ridge(
@@ -302,7 +375,41 @@ def _ridge(
     slopes = (vectors @ (projected / (values + penalty)[:, None])).T
     left_out = labels - residuals(penalty, none) / root
     variance = max(float((response**2).sum()), _SMALL)
-    return _Fit(slopes, means[1] - slopes @ means[0], min(errors) / variance), left_out
+    offsets = means[1] - slopes @ means[0]
+    return _Fit(slopes, offsets, min(errors) / variance, penalty), left_out
+
+
+def _kernel_ridge(
+    kernel: np.ndarray,
+    rows: np.ndarray,
+    penalty: float,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    molecules: np.ndarray,
+) -> tuple[_Fit, np.ndarray]:
+    """Return the model of `_ridge` with a given penalty, for the features that a kernel implies.
+
+    Args:
+        kernel: between all N molecules, (N, N). The slopes belong to its columns.
+        rows: (n,), which of them have a label; the others have slopes of 0.
+        penalty: the penalty.
+        labels, weights, molecules: of the n molecules, as in `_ridge`.
+    """
+    own, weights = kernel[np.ix_(rows, rows)], weights / weights.sum()
+    means, mean = weights @ own, weights @ labels
+    root = np.sqrt(weights * len(weights))
+    centred = (own - means - means[:, None] + weights @ means) * root * root[:, None]
+    centred.flat[:: len(rows) + 1] += penalty
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(torch.from_numpy(centred))).numpy()
+    dual = inverse @ ((labels - mean) * root[:, None])  # (n, k)
+    residual = dual / inverse.diagonal()[:, None]
+    for same in _rows_of_molecules(molecules):
+        residual[same] = np.linalg.solve(inverse[same[:, :, None], same[:, None]], dual[same])
+    coefficients = (root[:, None] * dual - weights[:, None] * (root @ dual)).T  # (k, n)
+    slopes = np.zeros((labels.shape[1], len(kernel)))
+    slopes[:, rows] = coefficients
+    fit = _Fit(slopes, mean - coefficients @ means)
+    return fit, labels - residual / root[:, None]
 
 
 def _principal_axes(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     features, labels = random.normal(size=(20, 6)) + 3, random.normal(size=(20, 2))
     weights = random.uniform(0.2, 3, 20) if weighted else np.ones(20)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
-    (slopes, offsets, _), left_out = probes._ridge(features, labels, weights, np.arange(20))
+    (slopes, offsets, *_), left_out = probes._ridge(features, labels, weights, np.arange(20))
     weights = weights / weights.mean()
     whole = Ridge(0.7).fit(features, labels, weights)
     np.testing.assert_allclose(slopes, whole.coef_, rtol=1e-9)
@@ -180,7 +181,7 @@ def test_a_weak_signal_keeps_its_sign(random):
         features = random.normal(size=(60, 20))
         signal = features[:, :3].sum(1)
         classes = (0.3 * signal + random.normal(size=60) > 0.8).astype(int)
-        fit = probes._logits(features, classes, np.ones(60), np.arange(60))
+        fit = probes._logits(partial(probes._ridge, features), classes, np.ones(60), np.arange(60))
         correlations.append(np.corrcoef(signal, fit.slopes[0] @ features.T)[0, 1])
     assert np.mean(correlations) > 0.4
 
@@ -236,7 +237,7 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
         weights = (40 / count / np.bincount(classes))[classes]
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
-    (slopes, offsets, _), left_out = probes._ridge(features, shown, weights, np.arange(40))
+    (slopes, offsets, *_), left_out = probes._ridge(features, shown, weights, np.arange(40))
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
@@ -320,9 +321,12 @@ def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
-def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, monkeypatch):
-    """Minimise |y - b - K w|² + α wᵀ M w, with the kernel M of the centres; weighted."""
+@pytest.mark.parametrize("limit", ["_MAX_EXACT", "_MAX_OPERATIONS"])
+def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, monkeypatch, limit):
+    """Minimise |y - b - K w|² + α wᵀ M w, with the kernel M of the centres; weighted. With many
+    targets, too."""
     monkeypatch.setattr(probes, "_MAX_CENTERS", 12)
+    monkeypatch.setattr(probes, limit, 39)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.05]))
     labels, weights = some_labels(random), random.uniform(0.5, 2, len(SMILES))
     model = start(regression("t", labels))
@@ -345,6 +349,52 @@ def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, mon
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch, width):
+    """Also its leave-one-out predictions, where molecules have several rows, weights, and no
+    label."""
+    features, rows = random.normal(size=(30, 50)), np.sort(random.permutation(30)[:25])
+    labels, weights = random.normal(size=(25, width)), random.uniform(0.2, 3, 25)
+    molecules = np.arange(25) // 2
+    monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
+    plain, expected = probes._ridge(features[rows], labels, weights, molecules)
+    kernel = features @ features.T
+    found, left_out = probes._kernel_ridge(kernel, rows, 0.7, labels, weights, molecules)
+    predictions = kernel @ found.slopes.T + found.offsets
+    np.testing.assert_allclose(predictions, features @ plain.slopes.T + plain.offsets, rtol=1e-7)
+    np.testing.assert_allclose(left_out, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypatch, kind):
+    """The kernel and the penalty of each target are those of the approximation."""
+    labels = np.stack([some_labels(random), some_labels(random)], 1)
+    labels[::5, 1] = np.nan
+    if kind == "binary":
+        labels = np.where(np.isnan(labels), np.nan, labels > 4)
+        targets = [Target(name, "binary") for name in "ab"]
+    else:
+        targets = [regression(name, labels[:, i]) for i, name in enumerate("ab")]
+    monkeypatch.setattr(probes, "_MAX_CENTERS", 39)
+    chosen, kernel_ridge = [], probes._kernel_ridge
+
+    def noted(kernel, rows, penalty, *others):
+        chosen.append((len(rows), penalty))
+        return kernel_ridge(kernel, rows, 0.05, *others)
+
+    monkeypatch.setattr(probes, "_kernel_ridge", noted)
+    model = start(*targets)
+    given = examples(model, labels)
+    found = fit_kernel(model, given, TRAIN)
+    assert found.network.config.centers == 40
+    assert [count for count, _ in chosen] == [40, 32]
+    assert {penalty for _, penalty in chosen} <= set(probes._PENALTIES) - {1.0}
+    monkeypatch.setattr(probes, "_MAX_CENTERS", 40)
+    monkeypatch.setattr(probes, "_PENALTIES", np.array([0.05]))
+    expected = outputs(fit_kernel(model, given, TRAIN), given)
+    np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
+
+
 def with_counts(given: Examples, counts: np.ndarray) -> Examples:
     features = torch.from_numpy(counts.astype(np.float32))
     return replace(given, graphs=replace(given.graphs, features=features))
@@ -356,12 +406,13 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
     return np.minimum(one, other).sum() / np.maximum(one, other).sum()
 
 
-@pytest.mark.parametrize("centers", [40, 12])
-def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, centers):
+@pytest.mark.parametrize(("centers", "exact"), [(40, True), (12, True), (12, False)])
+def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, centers, exact):
     """The kernel is the sum of both; labels of two groups of counts have a smaller error with them,
     labels that the embeddings determine do not."""
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.01]))
     monkeypatch.setattr(probes, "_MAX_CENTERS", centers)
+    monkeypatch.setattr(probes, "_MAX_EXACT", 40 if exact else 39)
     group = random.integers(2, size=len(SMILES))
     counts = random.poisson(2, size=(len(SMILES), 30))
     counts[:, :12] *= 1 - group[:, None]
@@ -371,7 +422,10 @@ def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, ce
     given = with_counts(examples(model, labels), counts)
     kernel = fit_kernel(model, given, TRAIN)
     config, head = kernel.network.config, kernel.network.head
-    assert (config.molecule_features, config.counts, config.centers) == (30, 30, centers)
+    assert (config.molecule_features, config.counts, config.centers) == (
+        *(30, 30),
+        40 if exact else 12,
+    )
     read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
     assert read.shape[1] == 2 * 2 * 8 + 30
     embedded = ((read[:, :-30] - head.mean) / head.scale).double().numpy()
@@ -380,7 +434,7 @@ def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, ce
     asked = kernel_of(embedded, head.centers.double().numpy()) + tanimoto / 2
     expected = asked @ head.weight[0].double().numpy() + head.bias.item()
     np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
-    if centers == 40:  # then the regression is exact
+    if exact:
         among, centre = asked[TRAIN], np.eye(40) - 1 / 40
         plain = KernelRidge(alpha=0.01, kernel="precomputed")
         plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
