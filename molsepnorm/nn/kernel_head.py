@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from molsepnorm.nn.kernels.tanimoto import TanimotoTo
+
 __all__ = ["KernelHead", "matern", "matern_at", "tanimoto"]
 
 
@@ -63,6 +65,7 @@ class KernelHead(nn.Module):
         if counts:
             self.register_buffer("counts", torch.zeros(centers, counts, dtype=torch.uint8))
         self.num_counts = counts
+        self._known: tuple[Tensor, int, TanimotoTo] | None = None
         self.register_buffer("weight", torch.zeros(outputs, centers))
         self.register_buffer("bias", torch.zeros(outputs))
 
@@ -98,8 +101,17 @@ class KernelHead(nn.Module):
         embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.num_counts:
-            kernel = kernel + tanimoto(counts, self.counts) / 2
+            kernel = kernel + self._similarities(counts) / 2
         return kernel
+
+    def _similarities(self, counts: Tensor) -> Tensor:  # (B, centers)
+        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once."""
+        own = self.counts
+        if own.device.type != "cpu":
+            return tanimoto(counts, own)
+        if self._known is None or self._known[0] is not own or self._known[1] != own._version:
+            self._known = own, own._version, TanimotoTo(own, _LEVELS)
+        return self._known[2](counts)
 
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)

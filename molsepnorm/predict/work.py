@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -188,7 +188,7 @@ class Prepare:
 
     def __call__(self, rows: Sequence[Row]) -> Prepared:
         smiles = standardized(smiles_of(rows), self._standardize)
-        made = self._graphs(smiles)
+        made, structures = self._read(smiles)
         cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
         columns, wrong = self._inputs.encode_columns(cells, len(rows))
         errors = [
@@ -202,8 +202,7 @@ class Prepare:
         graphs = [made[row] for row in valid]
         groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
         if self._inputs.width:
-            structures = self._structures([smiles[row] for row in valid])
-            inputs = np.concatenate([columns[valid], structures], axis=1)
+            inputs = np.concatenate([columns[valid], structures[valid]], axis=1)
             groups = [(index, with_features(each, inputs[index])) for index, each in groups]
         groups = [(valid[index], encoded) for index, encoded in groups]
         return Prepared(errors, groups, nearest, similarity)
@@ -223,14 +222,29 @@ class Prepare:
             errors[row] = error
         return nearest, similarity
 
-    def _structures(self, smiles: Sequence[str]) -> np.ndarray:
-        """Return the Morgan counts and descriptors that the model reads, float32 (n, w)."""
+    def _read(
+        self, smiles: Sequence[str]
+    ) -> tuple[list[MolGraph | InvalidMolecule], np.ndarray]:  # float32 (R, w)
+        """Return a graph or an error for each SMILES, and the Morgan counts and descriptors that
+        the model reads; those of errors are 0."""
         counted, names = self._inputs.morgan > 0, self._inputs.descriptors
         if not (counted or names):
-            return np.zeros((len(smiles), 0), dtype=np.float32)
+            return self._graphs(smiles), np.zeros((len(smiles), 0), dtype=np.float32)
         from molsepnorm.molecules.featurize.descriptors import structure_inputs
+        from molsepnorm.molecules.featurize.smiles import RECENT
 
-        return structure_inputs(smiles, counted, names)
+        made: list[MolGraph | InvalidMolecule] = []
+        parts = []
+        for start in range(0, len(smiles) or 1, RECENT):  # RDKit then reads each SMILES once
+            part = smiles[start : start + RECENT]
+            graphs = self._graphs(part)
+            valid = [not isinstance(graph, InvalidMolecule) for graph in graphs]
+            found = structure_inputs(list(compress(part, valid)), counted, names)
+            values = np.zeros((len(part), found.shape[1]), dtype=np.float32)
+            values[valid] = found
+            made += graphs
+            parts.append(values)
+        return made, np.concatenate(parts)
 
     def _graphs(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         if not self._smiles_order:

@@ -74,6 +74,19 @@ def test_gine_equals_that_of_pytorch_geometric(name: str, kind: type[GINE]) -> N
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("smiles", [SMILES, ("C", "[Na+].[Cl-]")])
+def test_gine_without_gradients_equals_the_plain_layer(smiles: tuple[str, ...]) -> None:
+    """Entries without a bond are left out; in the second batch there are no others."""
+    featurizer = featurize.get("ogb")
+    sizes = {"atom_sizes": featurizer.atom_sizes, "bond_sizes": featurizer.bond_sizes}
+    batch = batch_of([featurizer(text) for text in smiles], GraphormerConfig(**sizes), blocks=2)
+    x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
+    plain = local(some_layer("ogb", GINE), x, batch)
+    with torch.no_grad():
+        fast = local(some_layer("ogb", FastGINE), x, batch)
+    torch.testing.assert_close(fast, plain, rtol=1e-12, atol=1e-12)
+
+
 def test_gine_gradients_equal_finite_differences() -> None:
     """Gradients of the input, the bond embeddings and ε."""
     layer, batch = some_layer("zinc"), some_batch("zinc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 
@@ -13,6 +14,7 @@ __all__ = [
     "MAX_ATOMS",
     "MAX_CHARACTERS",
     "MAX_RINGS",
+    "RECENT",
     "Unwritten",
     "canonical_mol",
     "canonical_smiles",
@@ -31,6 +33,9 @@ process, if hundreds of atoms have many neighbours each. A fullerene of `MAX_ATO
 
 MAX_CHARACTERS = 40 * MAX_ATOMS
 """Longer SMILES are refused: RDKit's time grows with the square of their length."""
+
+RECENT = 256
+"""Number of molecules that `oriented_mol` keeps."""
 
 CANONICAL = "its canonical form "
 _ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
@@ -133,6 +138,9 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     except Kekulé structures, is independent of the order. Without stereo marks, stereo perception
     and the removal of explicit hydrogens are skipped.
 
+    The last `RECENT` molecules are kept, since a model may read the features, the fingerprint and
+    the descriptors of a molecule one after the other. The result must not be changed.
+
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
     >>> [atom.GetSymbol() for atom in oriented_mol("O[C@H](F)C").GetAtoms()]
@@ -141,7 +149,11 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     Raises:
         InvalidMolecule: as `canonical_mol`.
     """
-    text = _one_token(smiles)
+    return _oriented(_one_token(smiles))
+
+
+@functools.lru_cache(maxsize=RECENT)
+def _oriented(text: str) -> Chem.Mol:
     if "@" in text:
         return canonical_mol(text)
     with rdBase.BlockLogs():

@@ -54,7 +54,10 @@ class PairEncoding(nn.Module):
             features.append(kernels)
         if self.steps:
             features.append([each[..., : self.steps + 1] for each in walks])
-        joined = [torch.cat(each, dim=-1) for each in zip(*features, strict=True)]
+        joined = [
+            each[0] if len(each) == 1 else torch.cat(each, dim=-1)  # cat copies a single tensor
+            for each in zip(*features, strict=True)
+        ]
         if self.pair_bias is not None:
             bias = [a + b for a, b in zip(bias, self.pair_bias(joined), strict=True)]
         return PairTensors(

@@ -21,7 +21,8 @@ def walk_probabilities(
 ) -> list[Tensor]:
     r"""Return the probabilities of random walks for each group, (graphs, S, S, W + 1).
 
-    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps.
+    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps. In memory
+    the probabilities after w steps are next to each other.
 
     .. math:: P_{ij} = [I, M, M^2, \ldots, M^W]_{ij}, \qquad M = D^{-1} A
 
@@ -39,11 +40,12 @@ def walk_probabilities(
         bonded = (hops == 1).to(dtype)
         step = bonded / bonded.sum(-1, keepdim=True).clamp(min=1)
         atoms = torch.diagonal(code, dim1=1, dim2=2) == SELF
-        powers = [torch.diag_embed(atoms.to(dtype))]
+        powers = step.new_empty(steps + 1, *step.shape)
+        powers[0] = torch.diag_embed(atoms.to(dtype))
         with torch.autocast(step.device.type, enabled=False):
-            for _ in range(steps):
-                powers.append(powers[-1] @ step)
-        parts.append(torch.stack(powers, dim=-1))
+            for power in range(steps):
+                torch.bmm(powers[power], step, out=powers[power + 1])
+        parts.append(powers.movedim(0, -1))
     return parts
 
 
@@ -118,7 +120,14 @@ class PairBias(nn.Module):
     ) -> list[Tensor]:  # for each group (H, graphs, S, S)
         """Return the bias, in the precision of the features."""
         with torch.autocast(features[0].device.type, enabled=False):
-            return [self._bias(each).movedim(-1, 0).contiguous() for each in features]
+            return [self._bias(each) for each in features]
 
-    def _bias(self, features: Tensor) -> Tensor:
-        return self.outer(features if self.inner is None else F.gelu(self.inner(features)))
+    def _bias(self, features: Tensor) -> Tensor:  # (graphs, S, S, F) -> (H, graphs, S, S)
+        columns = features.movedim(-1, 0).flatten(1)  # as walk probabilities lie in memory
+        if self.inner is not None:
+            columns = F.gelu(_linear(self.inner, columns))
+        return _linear(self.outer, columns).unflatten(1, features.shape[:3])
+
+
+def _linear(layer: nn.Linear, columns: Tensor) -> Tensor:  # (F, P) -> (F', P)
+    return torch.addmm(layer.bias[:, None], layer.weight, columns)

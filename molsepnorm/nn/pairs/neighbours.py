@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -35,6 +36,15 @@ class Neighbours:
     reverse: Tensor
     """int64 [M, D]: the entry of the same bond at its other end; an entry without a bond refers to
     itself."""
+
+    @cached_property
+    def real(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The E entries with a bond, in the same order: their slots (E,), the labels of their bonds
+        (E,), counted from 0, and the index (M,) of the first entry of each row."""
+        labels = self.bonds.flatten()
+        real = labels.nonzero()[:, 0]
+        counts = (self.bonds > 0).sum(1)
+        return self.slots.flatten()[real], labels[real] - 1, counts.cumsum(0) - counts
 
 
 def hop_distances(batch: GraphBatch) -> tuple[Tensor, ...]:  # for each group int64 (graphs, S, S)

@@ -1,0 +1,79 @@
+"""Encoding of rows: the counts and descriptors of a row are those of its SMILES."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from molsepnorm.model import encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize import smiles as reading
+from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.predict.work import Prepare
+from molsepnorm.tasks.inputs import ExtraInputs
+
+SMILES = ["CCO", "not one", "C[C@H](N)C(=O)O", "", "c1ccc2c(c1)[nH]c1ccccc12", "C/C=C/C", "CCO"]
+VALID = [text for text in SMILES if text not in ("not one", "")]
+
+
+def prepare(featurizer: str, descriptors: tuple[str, ...] = DESCRIPTORS) -> Prepare:
+    made = featurize.get(featurizer)
+    config = GraphormerConfig(atom_sizes=made.atom_sizes, bond_sizes=made.bond_sizes)
+    model: Any = SimpleNamespace(
+        featurizer=featurizer,
+        standardize="none",
+        inputs=ExtraInputs((), 2048, descriptors),
+        encoding=encoding_of(config),
+        network=SimpleNamespace(config=config),
+    )
+    return Prepare(model, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("featurizer", ["ogb", "rich"])
+@pytest.mark.parametrize("together", [1, 3, 256])
+def test_rows_have_the_counts_and_descriptors_of_their_smiles(
+    featurizer: str, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between invalid SMILES, however many molecules are read together."""
+    reading._oriented.cache_clear()
+    expected = {}
+    for text in VALID:
+        expected[text] = structure_inputs([text], True, DESCRIPTORS)[0]
+        reading._oriented.cache_clear()  # no other function has used this RDKit molecule
+    monkeypatch.setattr(reading, "RECENT", together)
+    prepared = prepare(featurizer)(SMILES)
+    assert [error is None for error in prepared.errors] == [text in VALID for text in SMILES]
+    found = {}
+    for rows, encoded in prepared.groups:
+        assert encoded.features is not None
+        found |= dict(zip(rows.tolist(), encoded.features, strict=True))
+    assert sorted(found) == [row for row, text in enumerate(SMILES) if text in VALID]
+    for row, values in found.items():
+        np.testing.assert_array_equal(values, expected[SMILES[row]])
+
+
+def test_no_rows_have_no_groups() -> None:
+    prepared = prepare("ogb")([])
+    assert not prepared.groups
+    assert not prepared.errors
+
+
+def test_each_smiles_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The features and counts of a chiral molecule share two readings by RDKit: of the SMILES,
+    and of its canonical form."""
+    reading._oriented.cache_clear()
+    read, real = [], reading._read
+
+    def counted(text: str, *form: str) -> Any:
+        read.append(text)
+        return real(text, *form)
+
+    monkeypatch.setattr(reading, "_read", counted)
+    acids = [f"{'C' * (1 + n % 18)}[C@H](N){'C' * (n // 18)}C(=O)O" for n in range(300)]
+    prepare("ogb", ())(acids)
+    assert len(read) == 2 * len(acids)
