@@ -14,7 +14,9 @@ from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
+from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.smiles import read_smiles
 from molsepnorm.molecules.featurize.zinc import ATOM_LABELS
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -211,15 +213,17 @@ _NO_CHARGE = 5  # index of the charge 0 in OGB's features, which begin at -5
 
 
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
-    """Return an SVG element of a molecule; None if RDKit cannot read it or it is too large.
+    """Return an SVG element of a molecule; None if it is invalid or too large.
 
     Args:
         smiles: the SMILES.
         size: width and height in pixels.
     """
-    with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(smiles)
-    if mol is None or not 0 < mol.GetNumAtoms() <= _MAX_DRAWN:
+    try:
+        mol = read_smiles(smiles)
+    except InvalidMolecule:
+        return None
+    if not 0 < mol.GetNumAtoms() <= _MAX_DRAWN:
         return None
     return _svg(mol, size, prepare=True)
 

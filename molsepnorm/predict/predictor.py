@@ -80,7 +80,8 @@ class Predictor:
 
     All SMILES of a molecule have the same prediction up to rounding, since the order of the atoms
     differs. The same holds for other batches and other numbers of processes, since the padding
-    differs: predictions of trained models agreed to 2e-6 of their spread, and tests require 1e-4.
+    differs: predictions of trained networks agreed to 2e-6 of their spread, and those of kernel
+    regressions to 1e-4.
 
     >>> predictor = Predictor.from_pretrained("runs/zinc-1")              # doctest: +SKIP
     >>> predictor.predict(["CCO", "not a molecule"])                      # doctest: +SKIP
