@@ -405,7 +405,7 @@ def _kernel_ridge(
     residual = dual / inverse.diagonal()[:, None]
     for same in _rows_of_molecules(molecules):
         residual[same] = np.linalg.solve(inverse[same[:, :, None], same[:, None]], dual[same])
-    coefficients = (root[:, None] * dual - weights[:, None] * (root @ dual)).T  # (k, n)
+    coefficients = (root[:, None] * dual).T  # (k, n); they sum to 0, since the labels are centred
     slopes = np.zeros((labels.shape[1], len(kernel)))
     slopes[:, rows] = coefficients
     fit = _Fit(slopes, mean - coefficients @ means)
