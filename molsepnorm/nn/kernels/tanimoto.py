@@ -30,8 +30,10 @@ class TanimotoTo:
         self._rows = rows.view(levels, -1)  # of level and count
         self._total = counts.clamp(max=levels).sum(1, dtype=torch.float32)
 
-    def __call__(self, counts: Tensor) -> Tensor:  # (n, F) -> float32 (n, m)
-        """Return the similarities of n molecules to all fixed ones."""
+    def __call__(self, counts: Tensor) -> Tensor:  # (n, F) -> (n, m)
+        """Return the similarities of n molecules to all fixed ones, float64 for such counts, else
+        float32."""
+        dtype = torch.float64 if counts.dtype == torch.float64 else torch.float32
         limited = counts.clamp(max=self._levels)
         molecules, columns = limited.nonzero(as_tuple=True)
         values = limited[molecules, columns]
@@ -39,6 +41,6 @@ class TanimotoTo:
         rows = torch.cat([each[columns[at]] for each, at in zip(self._rows, reached, strict=True)])
         order = torch.cat([molecules[at] for at in reached]).sort(stable=True)
         first = torch.searchsorted(order.values, torch.arange(len(counts)))
-        smaller = F.embedding_bag(rows[order.indices], self._table, first, mode="sum")
-        total = limited.sum(1, dtype=torch.float32)[:, None] + self._total
+        smaller = F.embedding_bag(rows[order.indices], self._table, first, mode="sum").to(dtype)
+        total = limited.sum(1, dtype=dtype)[:, None] + self._total
         return smaller / (total - smaller).clamp(min=1)

@@ -37,7 +37,7 @@ def test_similarities_equal_the_plain_function_bit_by_bit() -> None:
     queries = some_counts(40, 500).float()
     queries[[0, 17, 18, -1]] = 0
     similar = TanimotoTo(known, LEVELS)
-    for part in (queries, queries[:1], queries[:0]):
+    for part in (queries, queries[:1], queries[:0], queries.double()):
         assert torch.equal(similar(part), tanimoto(part, known))
 
 
