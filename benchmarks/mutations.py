@@ -60,6 +60,9 @@ def main(words: list[str]) -> int:
         DOCS.write_text(f"{before}{table}\n", encoding="utf-8")
         return 0
     chosen = [m for m in MUTATIONS if not words or any(w in m.what for w in words)]
+    if not chosen:
+        print(f"no description of a mutation contains {' or '.join(words)}")
+        return 2
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="molsepnorm-mutations-") as folder:
         copy = Path(folder)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, option, output_option, split_names
+from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option, split_names
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("checkpoint", type=FILE)
 @option(
     "--from",

@@ -10,14 +10,14 @@ from dataclasses import asdict
 
 import click
 
-from molsepnorm.cli.options import json_option
+from molsepnorm.cli.options import GroupedCommand, json_option
 
 __all__ = ["doctor"]
 
 _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @json_option
 def doctor(as_json: bool) -> None:
     """Check this installation and its devices.

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, output_option
+from molsepnorm.cli.options import FILE, GroupedCommand, output_option
 from molsepnorm.errors import counted
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, type=FILE)
 @output_option("Folder of the joined model.", required=True)
 def ensemble(models: tuple[Path, ...], output: Path) -> None:

@@ -15,6 +15,7 @@ import click
 
 from molsepnorm._version import __version__
 from molsepnorm.cli.console import escaped, fitting, one_line, say
+from molsepnorm.cli.options import HELP_OPTIONS
 from molsepnorm.cli.signals import give_way, rank
 from molsepnorm.errors import DataWarning, MolsepnormError, OpenChoice
 
@@ -127,7 +128,7 @@ def _exit(*lines: str, code: int = 1) -> NoReturn:
 
 @click.group(
     cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    context_settings={"help_option_names": HELP_OPTIONS, "show_default": True},
 )
 @click.version_option(__version__, prog_name="molsepnorm")
 def main() -> None:

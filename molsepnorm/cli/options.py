@@ -19,11 +19,18 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+HELP_OPTIONS = ["-h", "--help"]
+
 
 class GroupedCommand(click.Command):
     """A command whose help lists its options under headings.
 
     A heading holds for the options after it, until the next one."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        # click keeps the help option of a command's first context, which may have no parent
+        attributes.setdefault("context_settings", {"help_option_names": HELP_OPTIONS})
+        super().__init__(*args, **attributes)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from molsepnorm.cli.console import one_line, say
-from molsepnorm.cli.options import FILE, output_option
+from molsepnorm.cli.options import FILE, GroupedCommand, output_option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("run", type=FILE)
 @output_option("Page to write. [default: report.html in the folder of the run]")
 def report(run: Path, output: Path | None) -> None:

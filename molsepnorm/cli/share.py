@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from molsepnorm.cli.console import one_line, say
-from molsepnorm.cli.options import FILE, option
+from molsepnorm.cli.options import FILE, GroupedCommand, option
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("run", type=FILE)
 @click.argument("archive", type=FILE)
 @option("--models", is_flag=True, help="Include the models of an ensemble's members.")

@@ -417,6 +417,14 @@ def test_an_option_that_takes_one_value_is_refused_if_given_twice(refused, name,
     assert refused(*name.split(), *given, *args).endswith(expected)
 
 
+@pytest.mark.parametrize("name", dict(_all_commands()))
+def test_every_command_has_both_help_options(name):
+    """Also alone, without the context of `molsepnorm`: click keeps the options of the first one."""
+    command = dict(_all_commands())[name]
+    with pytest.raises(click.exceptions.Exit):
+        command.make_context(name, ["-h"])
+
+
 def test_three_values_are_counted(refused):
     message = refused("train", "--epochs", "10", "--epochs=20", "--epochs", "10")
     assert message.endswith("--epochs was given 3 times: 10, 20 and 10")
