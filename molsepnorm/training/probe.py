@@ -38,6 +38,10 @@ _MAX_EXACT = 7000
 _MAX_OPERATIONS = 5e12
 """Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:
 some minutes of a core."""
+_MAX_DECOMPOSED = 2e11
+"""Maximum of the cubed numbers of compared molecules, over the targets with labels for different
+molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
+`_MAX_CENTERS` molecules."""
 _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-6  # the smallest difference of a leverage from 1
 _SMALL = 1e-9  # eigenvalues below this fraction of the largest are zero up to rounding
@@ -191,11 +195,11 @@ def _error(found: _Regression) -> float:
 
 def _approximate(embedded: _Embedded, task: Task, counts: Tensor | None = None) -> _Regression:
     """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F), on
-    at most `_MAX_CENTERS` molecules. The penalties are chosen."""
+    at most `_centers` molecules. The penalties are chosen."""
     every = np.arange(len(embedded.inputs))
-    chosen = every
-    if len(every) > _MAX_CENTERS:
-        chosen = np.random.default_rng(0).choice(every, _MAX_CENTERS, replace=False)
+    chosen, most = every, _centers(embedded, task)
+    if len(every) > most:
+        chosen = np.random.default_rng(0).choice(every, most, replace=False)
     kernel = _kernel(embedded, counts, chosen)
     values, vectors = np.linalg.eigh(kernel[chosen])
     large = values > _SMALL * values[-1]
@@ -209,6 +213,16 @@ def _approximate(embedded: _Embedded, task: Task, counts: Tensor | None = None) 
         [fit.penalty for fit in fits],
         float(np.mean([fit.error for fit in fits])),
     )
+
+
+def _centers(embedded: _Embedded, task: Task) -> int:
+    """Return the maximum number of molecules that an approximate kernel regression compares.
+
+    Targets with labels for the same molecules share one decomposition of the kernel.
+    """
+    labelled = {row.tobytes() for row in np.isfinite(embedded.labels.T)}
+    weighted = sum(bool(target.class_weights) for target in task.targets)  # by the label
+    return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / (len(labelled) + weighted))))
 
 
 def _exact(
@@ -285,7 +299,21 @@ def _fits(
 
 def _linear_fits(features: np.ndarray, task: Task, embedded: _Embedded) -> Iterator[_Fit]:
     """Yield the ridge regression of each target on features (n, p), with a penalty of its own."""
-    return _fits(lambda _, rows: partial(_ridge, features[rows]), features.shape[1], task, embedded)
+    last: dict[bytes, _Axes] = {}  # many targets have labels for the same molecules
+
+    def solver(_: int, rows: np.ndarray) -> _Solve:
+        def solve(
+            labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+        ) -> tuple[_Fit, np.ndarray]:
+            key = rows.tobytes() + weights.tobytes()
+            if key not in last:
+                last.clear()
+                last[key] = _axes(features[rows], weights)
+            return _ridge(last[key], labels, weights, molecules)
+
+        return solve
+
+    return _fits(solver, features.shape[1], task, embedded)
 
 
 def _fit(
@@ -342,8 +370,33 @@ def _logits(
     return fit._replace(slopes=factors @ fit.slopes, offsets=offsets)
 
 
+class _Axes(NamedTuple):
+    """Weighted and centred features of n molecules in their r principal axes."""
+
+    means: np.ndarray
+    """(p,): weighted means of the features."""
+    values: np.ndarray
+    """(r,): eigenvalues of XᵀX for the weighted and centred features X (n, p)."""
+    vectors: np.ndarray
+    """(p, r): its eigenvectors."""
+    rotated: np.ndarray
+    """(n, r): X in these axes."""
+    squares: np.ndarray
+    """(n, r): the squares of `rotated`."""
+
+
+def _axes(features: np.ndarray, weights: np.ndarray) -> _Axes:
+    """Return the principal axes of features (n, p) of molecules with weights (n,)."""
+    weights = weights / weights.sum()
+    means = weights @ features
+    centred = (features - means) * np.sqrt(weights * len(weights))[:, None]
+    values, vectors = _principal_axes(centred)
+    rotated = centred @ vectors
+    return _Axes(means, values, vectors, rotated, rotated**2)
+
+
 def _ridge(
-    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+    axes: _Axes, labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
 ) -> tuple[_Fit, np.ndarray]:
     """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
 
@@ -354,15 +407,12 @@ def _ridge(
 
     Rows with the same number in `molecules` (n,) are left out together.
     """
+    means, values, vectors, rotated, squares = axes
     weights = weights / weights.sum()
-    means = weights @ features, weights @ labels
-    root = np.sqrt(weights * len(weights))[:, None]
-    centred, response = (features - means[0]) * root, (labels - means[1]) * root
-    values, vectors = _principal_axes(centred)
-    rotated = centred @ vectors
+    mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+    response = (labels - mean) * root
     projected, groups = rotated.T @ response, _rows_of_molecules(molecules)
     offset, none = np.sqrt(weights), np.zeros(len(weights))
-    squares = rotated**2
 
     def residuals(penalty: float, offset: np.ndarray) -> np.ndarray:
         shrinkage = 1 / (values + penalty)
@@ -375,7 +425,7 @@ def _ridge(
     slopes = (vectors @ (projected / (values + penalty)[:, None])).T
     left_out = labels - residuals(penalty, none) / root
     variance = max(float((response**2).sum()), _SMALL)
-    offsets = means[1] - slopes @ means[0]
+    offsets = mean - slopes @ means
     return _Fit(slopes, offsets, min(errors) / variance, penalty), left_out
 
 

@@ -85,6 +85,10 @@ def some_labels(random: np.random.Generator) -> np.ndarray:
 # Ridge regression
 
 
+def _ridge(features, labels, weights, molecules):
+    return probes._ridge(probes._axes(features, weights), labels, weights, molecules)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     """Labels and features are centred once, with all molecules: a mean without molecule i would be
@@ -92,7 +96,7 @@ def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     features, labels = random.normal(size=(20, 6)) + 3, random.normal(size=(20, 2))
     weights = random.uniform(0.2, 3, 20) if weighted else np.ones(20)
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
-    (slopes, offsets, *_), left_out = probes._ridge(features, labels, weights, np.arange(20))
+    (slopes, offsets, *_), left_out = _ridge(features, labels, weights, np.arange(20))
     weights = weights / weights.mean()
     whole = Ridge(0.7).fit(features, labels, weights)
     np.testing.assert_allclose(slopes, whole.coef_, rtol=1e-9)
@@ -114,7 +118,7 @@ def test_the_penalty_has_the_smallest_leave_one_out_error(random, noise, width):
     labels = features[:, :1] + noise * random.normal(size=(30, 1))
     weights = random.uniform(0.2, 3, 30)
     weights /= weights.mean()
-    (slopes, *_), _ = probes._ridge(features, labels, weights, np.arange(30))
+    (slopes, *_), _ = _ridge(features, labels, weights, np.arange(30))
     errors = []
     for penalty in probes._PENALTIES:
         error = 0.0
@@ -135,11 +139,9 @@ def test_weight_two_equals_two_molecules(random, monkeypatch):
     twice = np.repeat(np.arange(10), [2, *[1] * 9])
     weights = np.array([2.0, *[1.0] * 9])
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.0]))
-    one, left_out = probes._ridge(features, labels, weights, np.arange(10))
+    one, left_out = _ridge(features, labels, weights, np.arange(10))
     monkeypatch.setattr(probes, "_PENALTIES", np.array([1.1]))  # 11 molecules, not 10
-    other, others_left_out = probes._ridge(
-        features[twice], labels[twice], np.ones(11), np.arange(11)
-    )
+    other, others_left_out = _ridge(features[twice], labels[twice], np.ones(11), np.arange(11))
     np.testing.assert_allclose(one.slopes, other.slopes)
     np.testing.assert_allclose(one.offsets, other.offsets)
     assert abs(left_out[0] - others_left_out[0]) > 1e-3
@@ -162,7 +164,7 @@ def test_the_rows_of_a_molecule_are_left_out_together(random, monkeypatch, width
             error += (weights[~kept, None] * missed**2).sum()
         errors.append(error)
     best = probes._PENALTIES[int(np.argmin(errors))]
-    (slopes, *_), left_out = probes._ridge(features, labels, weights, molecules)
+    (slopes, *_), left_out = _ridge(features, labels, weights, molecules)
     np.testing.assert_allclose(slopes, Ridge(best).fit(features, labels, weights).coef_, rtol=1e-6)
     means = np.average(features, 0, weights), np.average(labels, 0, weights)
     for molecule in set(molecules):
@@ -181,7 +183,7 @@ def test_a_weak_signal_keeps_its_sign(random):
         features = random.normal(size=(60, 20))
         signal = features[:, :3].sum(1)
         classes = (0.3 * signal + random.normal(size=60) > 0.8).astype(int)
-        fit = probes._logits(partial(probes._ridge, features), classes, np.ones(60), np.arange(60))
+        fit = probes._logits(partial(_ridge, features), classes, np.ones(60), np.arange(60))
         correlations.append(np.corrcoef(signal, fit.slopes[0] @ features.T)[0, 1])
     assert np.mean(correlations) > 0.4
 
@@ -237,7 +239,7 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
         weights = (40 / count / np.bincount(classes))[classes]
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
-    (slopes, offsets, *_), left_out = probes._ridge(features, shown, weights, np.arange(40))
+    (slopes, offsets, *_), left_out = _ridge(features, shown, weights, np.arange(40))
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
@@ -349,6 +351,35 @@ def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, mon
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
+def _many_targets(random: np.random.Generator, missing: bool) -> tuple[PropertyModel, Examples]:
+    labels = random.normal(size=(len(SMILES), 60))
+    if missing:
+        labels[np.arange(30), np.arange(30)] = np.nan
+    model = start(*(regression(f"y{number}", each) for number, each in enumerate(labels.T)))
+    return model, examples(model, labels)
+
+
+def test_targets_with_labels_for_the_same_molecules_share_one_decomposition(random, monkeypatch):
+    decompose, sizes = probes._principal_axes, []
+
+    def counted(centred):
+        sizes.append(centred.shape)
+        return decompose(centred)
+
+    monkeypatch.setattr(probes, "_principal_axes", counted)
+    for missing, expected in (False, 1), (True, 31):
+        sizes.clear()
+        fit_kernel(*_many_targets(random, missing), TRAIN)
+        assert len(sizes) == expected
+
+
+def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
+    monkeypatch.setattr(probes, "_MAX_DECOMPOSED", 31 * 20.1**3)
+    monkeypatch.setattr(probes, "_MAX_EXACT", 0)
+    assert fit_kernel(*_many_targets(random, True), TRAIN).network.config.centers == 20
+    assert fit_kernel(*_many_targets(random, False), TRAIN).network.config.centers == 40
+
+
 @pytest.mark.parametrize("width", [1, 2])
 def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch, width):
     """Also its leave-one-out predictions, where molecules have several rows, weights, and no
@@ -357,7 +388,7 @@ def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch
     labels, weights = random.normal(size=(25, width)), random.uniform(0.2, 3, 25)
     molecules = np.arange(25) // 2
     monkeypatch.setattr(probes, "_PENALTIES", np.array([0.7]))
-    plain, expected = probes._ridge(features[rows], labels, weights, molecules)
+    plain, expected = _ridge(features[rows], labels, weights, molecules)
     kernel = features @ features.T
     found, left_out = probes._kernel_ridge(kernel, rows, 0.7, labels, weights, molecules)
     predictions = kernel @ found.slopes.T + found.offsets
