@@ -280,7 +280,8 @@ class Task:
                 every.append(resampled_scores(name, labels[:, i], predicted, counts))
             yield name, _mean(np.stack(every), finite)
             if len(fitting) > 1:
-                yield from ((f"{name}/{self.names[i]}", every[j]) for j, i in enumerate(fitting))
+                for i, scores in zip(fitting, every, strict=True):
+                    yield f"{name}/{self.targets[i].name}", scores
 
 
 def _usual_metrics(regression_loss: str) -> dict[Kind, str]:

@@ -119,7 +119,8 @@ def _write(
     """Compute the named arrays in worker processes, in memory that does not grow with the
     molecules; each has a file."""
     names = list(paths)
-    with ExitStack() as stack:
+    with ExitStack() as complete, ExitStack() as stack:
+        # the files are renamed last: a process that finds them does not remove leftover spools
         folder = stack.enter_context(scratch_folder(paths[names[0]]))
         with clear_errors(folder, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
@@ -136,8 +137,7 @@ def _write(
         for name, spool in zip(names, spools, strict=True):
             _, width, dtype = _KINDS[name]
             array = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
-            with replacing(paths[name]) as scratch:
-                write_arrays(scratch, {name: array}, {})
+            write_arrays(complete.enter_context(replacing(paths[name])), {name: array}, {})
 
 
 def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:

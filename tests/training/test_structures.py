@@ -136,18 +136,35 @@ def test_an_interruption_leaves_nothing(own_cache, small_tasks):
 KILLED = f"""
 import os, signal
 from molsepnorm.training import structures
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+replace, renamed = os.replace, []
+def replace_and_kill(source, target):
+    replace(source, target)
+    renamed.append(target)
+    if len(renamed) == KILL_AFTER:
+        kill()
+os.replace = replace_and_kill
 structures._TASK = 4
-def kill(done, of):
-    if done > 8:
-        os.kill(os.getpid(), signal.SIGKILL)
-structures.structure_targets({SMILES!r}, kill)
+structures.structure_targets({SMILES!r}, lambda done, of: kill() if done > KILL_AT else None)
 """
 
 
+def kill(own_cache, at, after):
+    code = KILLED.replace("KILL_AT", str(at)).replace("KILL_AFTER", str(after))
+    ended = subprocess.run([sys.executable, "-c", code], env=os.environ, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    return {path.name for path in own_cache.iterdir()}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
-def test_what_a_killed_process_left_is_removed_by_the_next(own_cache):
-    killed = subprocess.run([sys.executable, "-c", KILLED], env=os.environ, check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert len([*own_cache.iterdir()]) == 1
+@pytest.mark.parametrize(("at", "after"), [(8, 0), (10**9, 1)])
+def test_what_a_killed_process_left_is_removed_by_the_next(own_cache, at, after):
+    assert any(name.startswith(".") for name in kill(own_cache, at, after))
     structure_targets(SMILES)
     assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".fingerprint"}
+
+
+def test_a_process_killed_after_the_last_file_left_nothing(own_cache):
+    """No other process would write here again and remove it."""
+    assert all(name.startswith("structures-") for name in kill(own_cache, 10**9, 2))

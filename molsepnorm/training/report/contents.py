@@ -150,9 +150,9 @@ class Contents:
         table = self.tables.get(split)
         if table is None:
             return None
-        path, names = self.run.path / f"predictions_{split}.csv", [*table]
+        path, names = self.run.path / f"predictions_{split}.csv", table.columns
         first = f"{target.name}_pred"
-        place = names.index(first) if first in names else 0
+        place = names.get_loc(first) if first in names else 0
         # the labels are in the column before the predictions, see `RunFolder.finish`
         truth = names[place - 1] if place else ""
         if not truth.startswith(target.learned_name):
@@ -166,7 +166,9 @@ class Contents:
         cells = table[truth]
         bounds = int(cells.str.startswith((">", "<")).sum()) if target.kind == "regression" else 0
         try:
-            values = table[columns].replace("", "nan").to_numpy(dtype=np.float64)
+            # one by one: a list of names would be looked up in all columns
+            cells_of = [table[name].replace("", "nan") for name in columns]
+            values = np.stack([each.to_numpy(dtype=np.float64) for each in cells_of], axis=1)
             if target.kind == "multiclass":
                 codes = {name: float(i) for i, name in enumerate(target.classes)} | {"": np.nan}
                 labels = np.array([codes[cell] for cell in cells])

@@ -221,11 +221,12 @@ def _scaffold(smiles: str) -> str:
 def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
     rows = {text: row for row, text in enumerate(contents.smiles("train") or ())}
-    labels = [contents.predicted("train", each.target) for each in errors.predicted]
     order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors.relative[place])]
     smiles = [errors.smiles[row] for row, _ in places]
+    columns = {column for _, column in places}
+    labels = {each: contents.predicted("train", errors.predicted[each].target) for each in columns}
     index, similarity = (
         (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
         if known is None
