@@ -10,7 +10,13 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import as_text, format_of, names_smiles, open_decompressed
+from molsepnorm.data.tables.formats import (
+    as_text,
+    format_of,
+    names_smiles,
+    open_decompressed,
+    rows_of_piece,
+)
 from molsepnorm.errors import DataError
 
 __all__ = ["SEPARATOR", "read_delimited", "read_stream"]
@@ -62,6 +68,7 @@ def read_stream(
         _, names = next(table)
         columns = [cell or f"Unnamed: {number}" for number, cell in enumerate(names or [""])]
         width = len(columns)
+        rows = rows_of_piece(rows, width)
         while piece := list(islice(table, rows)):
             for line, cells in piece:
                 if any(cells[width:]):

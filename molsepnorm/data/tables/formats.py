@@ -33,6 +33,7 @@ __all__ = [
     "need_pyarrow",
     "open_decompressed",
     "positions",
+    "rows_of_piece",
 ]
 
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
@@ -63,6 +64,7 @@ _PACKINGS: dict[str, Packing] = {
 
 
 _NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
+_MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 """First bytes of an .xls file, and of a workbook with a password."""
 
@@ -247,6 +249,11 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(
         file, encoding="utf-8-sig", errors=f"windows-1252 in {name}", newline=""
     )
+
+
+def rows_of_piece(rows: int, columns: int) -> int:
+    """Return the number of rows of a piece: `rows`, or fewer in a table of thousands of columns."""
+    return max(1, min(rows, _MAX_CELLS // max(columns, 1)))
 
 
 def need_pyarrow(name: str, module: str = "pyarrow") -> Any:

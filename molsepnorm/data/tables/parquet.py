@@ -11,7 +11,12 @@ from typing import Any
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import format_of, need_pyarrow, open_decompressed
+from molsepnorm.data.tables.formats import (
+    format_of,
+    need_pyarrow,
+    open_decompressed,
+    rows_of_piece,
+)
 from molsepnorm.errors import DataError
 
 __all__ = ["parquet_layout", "read_parquet", "read_parquet_rows"]
@@ -33,7 +38,7 @@ def read_parquet(path: Path, name: str, rows: int, smiles_column: str) -> Iterat
     """
     with _opened(path, name) as table:
         start = 0
-        for batch in table.iter_batches(rows):
+        for batch in table.iter_batches(rows_of_piece(rows, len(table.schema_arrow.names))):
             names = batch.schema.names
             shown = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
             texts = {i: _texts(batch.column(i)) for i in shown}

@@ -78,7 +78,8 @@ def read_chunks(
         source: a path, or an open text stream. A pipe is copied to a temporary file first if its
             format cannot be read sequentially (Parquet, SDF, zip).
         name: name of the source in errors.
-        rows: maximum number of rows of a piece.
+        rows: maximum number of rows of a piece. Pieces of a CSV or Parquet file with thousands of
+            columns have fewer.
         smiles_column: the column of SMILES: the name given to the structures of an SDF and to the
             first column of a .smi file, and a hint for the separator of a CSV. Callers check that
             it exists, with `require_column`.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from molsepnorm.data.tables import locate, read_chunks, read_table, require_column
+from molsepnorm.data.tables import formats, locate, read_chunks, read_table, require_column
 from molsepnorm.errors import ConfigError, DataError
 
 METHANE = "\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + (
@@ -59,6 +59,16 @@ def test_pieces_together_are_the_whole(tmp_path, kind, rows):
     assert cells == [(i, row.smiles, row.y) for i, row in whole.iterrows()]
     assert {type(cell) for column in whole for cell in whole[column]} == {str}
     assert [list(piece.columns) for piece in pieces] == [list(whole.columns)] * len(pieces)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize(("cells", "sizes"), [(1, [1] * 7), (4, [2, 2, 2, 1]), (99, [5, 2])])
+def test_pieces_of_wide_tables_have_fewer_rows(tmp_path, monkeypatch, kind, cells, sizes):
+    monkeypatch.setattr(formats, "_MAX_CELLS", cells)
+    path = write(tmp_path / f"x.{kind}", 7)
+    pieces = list(read_chunks(path, rows=5))
+    assert [len(piece) for piece in pieces] == sizes
+    assert [cell for piece in pieces for cell in piece["y"]] == [f"y{i}" for i in range(7)]
 
 
 @kinds
