@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+from commands import OURS, run
 from environment import data_folder
 from peers import chemprop
 
@@ -12,8 +13,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import load_config
-from molsepnorm.training.architecture import architecture
 from stages import Settings
 
 SLIM_ENCODING = EncodingSpec(bond_sizes=(3,))
@@ -28,19 +27,19 @@ def zinc_table(split: str, rows: int | None = None) -> pd.DataFrame:
 
 def slim_model(settings: Settings) -> Path:
     """Save untrained Graphormer-SLIM on ZINC's features; its speed is that of a trained one."""
-    return _saved(settings.folder("models") / "slim", GraphormerConfig(), "zinc")
-
-
-def table_model(settings: Settings) -> Path:
-    """Save the untrained architecture of `configs/table.yaml`, on OGB's features."""
-    config = load_config(str(validation_csv(settings)))
-    return _saved(settings.folder("models") / "table", architecture(config), "ogb")
-
-
-def _saved(folder: Path, config: GraphormerConfig, featurizer: str) -> Path:
+    folder = settings.folder("models") / "slim"
     task = Task((Target("penalised_logp", "regression"),), "mae")
-    PropertyModel(Graphormer(config), featurizer, task).save_pretrained(folder)
+    PropertyModel(Graphormer(GraphormerConfig()), "zinc", task).save_pretrained(folder)
     return folder
+
+
+def default_model(settings: Settings) -> Path:
+    """Return the model of `molsepnorm train` on the table of `chemprop_model`, for one epoch."""
+    folder = settings.folder("models")
+    if not (folder / "default" / "model").exists():
+        options = ("--targets", "y", "--no-baseline", "--epochs", "1", "--output", "default")
+        run([OURS, "train", "--data", str(_training_csv(settings)), *options], folder)
+    return folder / "default" / "model"
 
 
 def validation_csv(settings: Settings) -> Path:
@@ -54,7 +53,11 @@ def validation_csv(settings: Settings) -> Path:
 
 def chemprop_model(settings: Settings, program: Path) -> Path:
     """Return chemprop's default model, trained for one epoch on 500 rows."""
+    return chemprop.model(program, _training_csv(settings), settings.folder("models") / "chemprop")
+
+
+def _training_csv(settings: Settings) -> Path:
     path = settings.folder("tables") / "train-500.csv"
     if not path.exists():
         zinc_table("train", 500).to_csv(path, index=False)
-    return chemprop.model(program, path, settings.folder("models") / "chemprop")
+    return path

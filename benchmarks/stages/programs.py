@@ -15,11 +15,11 @@ from lower_bounds import parse_on_all_cores
 from peers import PeerMissing, chemprop
 
 from stages import Settings
-from stages.common import chemprop_model, slim_model, table_model, validation_csv
+from stages.common import chemprop_model, default_model, slim_model, validation_csv
 
 __all__ = ["predict", "startup"]
 
-_MODELS = {"slim": "SLIM on ZINC's features", "table": "the model of table.yaml"}
+_MODELS = {"slim": "SLIM on ZINC's features", "default": "the default model of a table"}
 
 
 def _running(command: Sequence[str], folder: Path, units: int) -> Work:
@@ -34,7 +34,7 @@ def predict(settings: Settings) -> list[Row]:
     """Predict ZINC's validation molecules with two of our models and chemprop's default."""
     folder, csv = settings.folder("predict"), validation_csv(settings)
     smiles = pd.read_csv(csv)["smiles"].tolist()
-    models = {"slim": slim_model(settings), "table": table_model(settings)}
+    models = {"slim": slim_model(settings), "default": default_model(settings)}
     commands = {
         name: [OURS, "predict", f"--model={model}", "-i", str(csv), "-o", f"{name}.csv"]
         for name, model in models.items()
@@ -74,9 +74,9 @@ def predict(settings: Settings) -> list[Row]:
         for name, what in _MODELS.items()
     ]
     if fast := rates.get("fast peer"):
-        what = f"{rows[0].what}, beside C++ features"
         work = "chemprop predict --use-cuikmolmaker-featurization"
-        rows.append(replace(rows[0], what=what, peer=fast, peer_work=work, target=None))
+        changes = {"peer": fast, "peer_work": work, "target": Target("ratio", 2.5)}
+        rows += [replace(row, what=f"{row.what}, beside C++ features", **changes) for row in rows]
     return rows
 
 
