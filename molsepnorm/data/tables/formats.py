@@ -9,10 +9,12 @@ import importlib
 import io
 import lzma
 import re
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
 
@@ -65,6 +67,8 @@ _PACKINGS: dict[str, Packing] = {
 
 _NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
+_unused_handlers: list[str] = []  # of codecs, which keeps every handler, by name
+_numbers = count()
 OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 """First bytes of an .xls file, and of a workbook with a password."""
 
@@ -245,10 +249,14 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
             )
         return text, error.end
 
-    codecs.register_error(f"windows-1252 in {name}", as_windows_1252)
-    return io.TextIOWrapper(
-        file, encoding="utf-8-sig", errors=f"windows-1252 in {name}", newline=""
-    )
+    try:
+        handler = _unused_handlers.pop()
+    except IndexError:
+        handler = f"windows-1252 {next(_numbers)}"
+    codecs.register_error(handler, as_windows_1252)
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors=handler, newline="")
+    weakref.finalize(text, _unused_handlers.append, handler)
+    return text
 
 
 def rows_of_piece(rows: int, columns: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 import pytest
 
 from molsepnorm.data.tables import names_in_file, read_chunks, read_table
@@ -47,3 +49,30 @@ def test_latin_1_is_read_and_announced_once(tmp_path):
     (message,) = (str(each.message) for each in warned if each.category is DataWarning)
     assert "x.csv is not UTF-8: its letters are read as Windows-1252" in message
     assert {cell for piece in pieces for cell in piece["Aktivität µM"]} == {"größer €"}
+
+
+def test_files_that_are_read_together_are_announced_each_under_its_name(tmp_path):
+    text = "smiles,name\n" + "C,größer\n" * 2
+    names = [f"{number}.csv" for number in range(3)]
+    for name in names:
+        (tmp_path / name).write_bytes(text.encode("cp1252"))
+    with pytest.warns(DataWarning) as warned:
+        readers = [read_chunks(tmp_path / name, rows=1) for name in names]
+        for pieces in zip(*readers, strict=True):
+            assert [piece["name"].tolist() for piece in pieces] == [["größer"]] * 3
+    for name in names:
+        assert len([each for each in warned if f"{name} is not UTF-8" in str(each.message)]) == 1
+
+
+def test_read_files_do_not_leave_a_handler_of_codecs_each(tmp_path, monkeypatch):
+    register, handlers = codecs.register_error, set()
+
+    def counted(name, handler):
+        handlers.add(name)
+        register(name, handler)
+
+    monkeypatch.setattr(codecs, "register_error", counted)
+    for number in range(20):
+        (tmp_path / f"{number}.csv").write_text("smiles\nC\n")
+        list(read_chunks(tmp_path / f"{number}.csv"))
+    assert 0 < len(handlers) < 5
