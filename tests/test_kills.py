@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from molsepnorm.files import writing
+from molsepnorm.training import baseline
 
 ROOT = Path(__file__).parents[1]
 NAMES = (
@@ -27,6 +28,7 @@ def module(name: str) -> Any:
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT))
+        patch.setattr(baseline, "_MIN_SECONDS", float("inf"))  # all trees, on a slow machine, too
         work = tmp_path_factory.mktemp("kills").resolve()
         commands = module("commands")
         commands.prepare(work)
@@ -129,6 +131,14 @@ def test_differences_name_files_and_leave_times_out(campaign: Any, tmp_path: Pat
     assert differences(tmp_path / "b", tmp_path / "a") == []
     found = differences(tmp_path / "c", tmp_path / "a")
     assert found == [".x.partial is left over", "metrics.json differs"]
+
+
+def test_a_missing_report_is_no_difference_where_the_output_says_so() -> None:
+    unannounced = module("checks").unannounced
+    found = ["run/best/report.html is missing", ".lock is left over", "run/metrics.json differs"]
+    assert unannounced(found, "The model has 3 targets.") == found
+    said = "The report of the run could not be written: permission denied"
+    assert unannounced(found, said) == ["run/metrics.json differs"]
 
 
 def test_tracebacks_and_errors_without_a_message_are_found(campaign: Any, tmp_path: Path) -> None:

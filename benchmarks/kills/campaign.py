@@ -9,7 +9,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.kills.checks import comparable, differences, files, incomplete, lost, unclear
+from benchmarks.kills.checks import (
+    comparable,
+    differences,
+    files,
+    incomplete,
+    lost,
+    unannounced,
+    unclear,
+)
 from benchmarks.kills.commands import Command, filled
 from benchmarks.kills.faults import FAULTS, Outcome, enlarge, mount, run, unmount
 
@@ -101,7 +109,8 @@ class Campaign:
             found += lost(folder, outcome.operations) if outcome.killed else unclear(outcome)
             found += self._replaced(name, folder)
             if not outcome.code:
-                found += differences(folder, undisturbed.folder, command.repeats)
+                changed = differences(folder, undisturbed.folder, command.repeats)
+                found += unannounced(changed, outcome.output)
             else:
                 found += self._repeat(command, folder, undisturbed.folder)
         ended = "killed" if outcome.killed else "failed" if outcome.code else "succeeded"
