@@ -23,7 +23,7 @@ from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
-from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.forest.forest import Forest
@@ -550,11 +550,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         return about
     digests = about[KEY]
     expected = digests.pop(_CONFIG, None) if isinstance(digests, dict) else None
-    try:
-        same = json_digest(about) == expected
-    except RecursionError:
-        same = False
-    if not same:
+    if not has_digest(about, expected):
         raise ModelError(
             f"{path} is damaged or was changed: its content does not match its digest. Copy the "
             "folder from its source again or, if you meant to change it, remove its entry "

@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from molsepnorm import Predictor, load_config, train
+from molsepnorm.predict.screening import ScreenOptions, screen
 from molsepnorm.training import StopWhen
 
 ROOT = Path(__file__).parents[2]
@@ -30,13 +31,14 @@ SETTINGS = {
     "run.device": "cpu",
 }
 """A network that trains in a second."""
+SCREEN = ScreenOptions(rows_per_part=12)
 
 
 @dataclass(frozen=True)
 class Work:
     """The folder of a campaign: table.csv, tiny.yaml, run/ (trained), whole/ (trained for three
-    epochs), stopped/ (the same run in its second epoch), and cache/, which all cases share. A case
-    begins in an empty current folder."""
+    epochs), stopped/ (the same run in its second epoch), screened/ (the table, in parts), and
+    cache/, which all cases share. A case begins in an empty current folder."""
 
     root: Path
     smiles: tuple[str, ...]
@@ -71,7 +73,9 @@ def prepare(root: Path) -> Work:
     in_child(lambda: train(config, root / "run"))
     in_child(lambda: train(long, root / "whole"))
     in_child(lambda: train(long, root / "stopped", callback=StopWhen(lambda: next(steps) == 8)))
-    return Work(root, tuple(demo["smiles"]), Predictor.from_pretrained(root / "run"))
+    predictor = Predictor.from_pretrained(root / "run")
+    in_child(lambda: screen(predictor, [str(root / "table.csv")], root / "screened", SCREEN))
+    return Work(root, tuple(demo["smiles"]), predictor)
 
 
 def in_child(do: Callable[[], object]) -> None:

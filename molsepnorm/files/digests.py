@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BLANK", "KEY", "check_sealed", "json_digest", "write_sealed"]
+__all__ = ["BLANK", "KEY", "check_sealed", "has_digest", "json_digest", "write_sealed"]
 
 KEY = "sha256"
 BLANK = "0" * 64
@@ -74,3 +74,11 @@ def json_digest(content: Any) -> str:
     """Return the digest of JSON content, independent of its layout."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def has_digest(content: Any, digest: Any) -> bool:
+    """Return whether JSON content, of any depth, has this digest."""
+    try:
+        return json_digest(content) == digest
+    except RecursionError:
+        return False

@@ -1,4 +1,4 @@
-"""Damaged files in model folders and run folders: refused, or the results of before.
+"""Damaged files in folders of models, runs and screens: refused, or the results of before.
 
 If the digests are forged to match the damage: refused, or finite numbers. Damage is a list of
 edits of bytes, of values in JSON and of tensors. An edit is a list of a name, numbers and a value;
@@ -19,11 +19,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.fuzz import promises
-from benchmarks.fuzz.work import Work, command
+from benchmarks.fuzz.work import SCREEN, Work, command
 from molsepnorm import Predictor
 from molsepnorm.files.digests import BLANK, KEY, json_digest, write_sealed
+from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.predict.screening import screen
 
 _VALUES = (
     *("null", "true", "false", '""', '"x"', '"1"', "[]", "{}", "[1]", "[[]]", '{"a": 1}', "-1"),
@@ -52,29 +55,33 @@ def _make(rng: random.Random, name: str) -> dict[str, Any]:
         [rng.choice(ops), rng.randrange(1 << 30), rng.randrange(1 << 30), rng.choice(_VALUES)]
         for _ in range(rng.choice((1, 1, 1, 2)))
     ]
-    can = name.endswith((".safetensors", "config.json"))
+    can = name.endswith((".safetensors", "config.json", "manifest.json"))
     return {"file": name, "edits": edits, "forged": rng.random() < 0.4 and can}
 
 
 def _make_model(rng: random.Random, work: Work) -> dict[str, Any]:
-    return _make(rng, rng.choice(("config.json", "config.json", "model.safetensors")))
+    files = ("config.json", "config.json", "model.safetensors", TRAINING_FILE)
+    return _make(rng, rng.choice(files))
 
 
 def _check_model(case: dict[str, Any], work: Work) -> None:
     shutil.copytree(work.root / "run" / "model", "model")
     _apply(Path("model") / case["file"], case["edits"], case["forged"])
+    domain = case["file"] == TRAINING_FILE
     try:
-        after = Predictor.from_pretrained("model").predict(_SMILES)
+        after = Predictor.from_pretrained("model", domain=domain).predict(_SMILES)
     except Exception as error:
         promises.our_error(error)
         return
-    for old, new in zip(work.predictor.predict(_SMILES), after, strict=True):
+    before = Predictor(work.predictor.model, domain=domain).predict(_SMILES)
+    for old, new in zip(before, after, strict=True):
         values = list((new.values or {"": None}).values())
         if case["forged"]:
             values = [0 if type(value) is str else value for value in values]  # any classes
         promises.number_or_reason(values, new.error, new.smiles)
         if not case["forged"]:
             promises.same_numbers(old.values, new.values, f"predictions, {case['file']}")
+            promises.same_numbers(old.domain, new.domain, f"domain, {case['file']}")
 
 
 def _make_run(rng: random.Random, work: Work) -> dict[str, Any]:
@@ -90,6 +97,32 @@ def _check_run(case: dict[str, Any], work: Work) -> None:
     if result.code == 0:
         same = not case["forged"] and case["file"] not in _UNUSED
         promises.same_run(work.root / "whole", Path("run"), same, case["file"])
+
+
+def _make_screen(rng: random.Random, work: Work) -> dict[str, Any]:
+    parts = sorted(path.name for path in (work.root / "screened" / "parts").iterdir())
+    file = rng.choice(("manifest.json", "manifest.json", "manifest.json", f"parts/{parts[0]}"))
+    return {**_make(rng, file), "missing": rng.sample(parts, rng.randrange(len(parts)))}
+
+
+def _check_screen(case: dict[str, Any], work: Work) -> None:
+    shutil.copytree(work.root / "screened", "screened")
+    for name in case["missing"]:
+        (Path("screened") / "parts" / name).unlink()
+    _apply(Path("screened") / case["file"], case["edits"], case["forged"])
+    try:
+        screen(work.predictor, [str(work.root / "table.csv")], "screened", SCREEN)
+    except Exception as error:
+        promises.our_error(error)
+        return
+    if case["file"] == "manifest.json":
+        before, after = _rows(work.root / "screened"), _rows(Path("screened"))
+        promises.same_numbers(before, after, "rows of a screen")
+
+
+def _rows(folder: Path) -> list[list[Any]]:
+    parts = sorted((folder / "parts").glob("*.parquet"))
+    return pd.concat(map(pd.read_parquet, parts)).round(3).fillna("").to_numpy().tolist()
 
 
 def _apply(path: Path, edits: list[list[Any]], forged: bool = False) -> None:
@@ -120,15 +153,22 @@ def _apply(path: Path, edits: list[list[Any]], forged: bool = False) -> None:
 def _forge(path: Path) -> None:
     """Replace the digests by those of the damaged file; a file without digests stays the same."""
     with suppress(ValueError, LookupError, TypeError, AttributeError, OSError, RecursionError):
-        if path.name not in ("config.json", "model.safetensors"):
+        if path.name not in ("config.json", "model.safetensors", TRAINING_FILE):
             content = path.read_bytes()
-            if field := re.search(rb'"sha256": ?"([0-9a-f]{64})"', content):
+            if path.name == "manifest.json":
+                about = json.loads(content)
+                about.pop(KEY, None)
+                path.write_text(json.dumps({**about, KEY: json_digest(about)}), encoding="utf-8")
+            elif field := re.search(rb'"sha256": ?"([0-9a-f]{64})"', content):
                 begin, end = field.span(1)
                 write_sealed(path, [content[:begin] + BLANK.encode() + content[end:]])
             return
         config, weights = path.with_name("config.json"), path.with_name("model.safetensors")
         about = json.loads(config.read_text(encoding="utf-8"))
-        about[KEY] = {weights.name: sha256(weights.read_bytes()).hexdigest()}
+        about[KEY] = {
+            each.name: sha256(each.read_bytes()).hexdigest()
+            for each in (weights, config.with_name(TRAINING_FILE))
+        }
         about[KEY][config.name] = json_digest(about)
         config.write_text(json.dumps(about), encoding="utf-8")
 
@@ -193,5 +233,6 @@ KINDS = {
     for name, make, check in (
         ("models", _make_model, _check_model),
         ("runs", _make_run, _check_run),
+        ("screens", _make_screen, _check_screen),
     )
 }

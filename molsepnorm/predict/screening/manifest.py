@@ -7,14 +7,16 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.lock import LOCK
-from molsepnorm.files.reading import read_json
+from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, remove_leftovers, write_json
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.screening.best import Ranking
@@ -28,6 +30,36 @@ MANIFEST = "manifest.json"
 _SCHEMA = 1
 _SECONDS = 10.0  # between two writings of the manifest
 _SHARE = 0.02  # of the time that writing it may take
+
+
+@dataclass
+class _File:
+    """A file of the library."""
+
+    file: str
+    bytes: int
+    modified_ns: int
+
+
+@dataclass
+class _Counts:
+    """The numbers of rows of a finished part, see `Done`."""
+
+    rows: int
+    kept: int
+    rejected: int
+
+
+@dataclass
+class _Content:
+    """The types of the file."""
+
+    schema: int
+    molsepnorm: str
+    model: str
+    options: dict[str, Any]
+    inputs: list[_File]
+    parts: dict[str, _Counts]
 
 
 def model_digest(model: PropertyModel) -> str:
@@ -63,17 +95,9 @@ class Manifest:
         self.folder = folder
         self.path = folder / MANIFEST
         self._ranking = ranking
-        self._parts: dict[str, dict[str, int]] = {}
-        self._content = {
-            "schema": _SCHEMA,
-            "molsepnorm": __version__,
-            "model": model,
-            "options": json.loads(json.dumps(options)),
-            "inputs": [
-                {"file": each.name, "bytes": each.size, "modified_ns": each.modified}
-                for each in library.sources
-            ],
-        }
+        inputs = [_File(each.name, each.size, each.modified) for each in library.sources]
+        as_read = json.loads(json.dumps(options))
+        self._content = _Content(_SCHEMA, __version__, model, as_read, inputs, {})
         self._due = 0.0
 
     def check(self) -> None:
@@ -101,29 +125,32 @@ class Manifest:
             )
         self._compare(self._read())
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> _Content:
         content = read_json(self.path)
-        if not isinstance(content, dict) or not content.keys() >= {*self._content, "parts"}:
+        if not isinstance(content, dict) or not content.keys() >= {"schema", "molsepnorm", KEY}:
             raise ModelError(f"{self.path} is not the manifest of a screen: choose another folder")
         if content["schema"] != _SCHEMA:
             raise ModelError(
                 f"{self.path} was written by another version of molsepnorm, "
-                f"{content['molsepnorm']}: use that version, or choose another folder"
+                f"{content['molsepnorm']!s:.80}: use that version, or choose another folder"
             )
-        return content
+        if not has_digest(content, content.pop(KEY)):
+            raise ModelError(
+                f"{self.path} is damaged or was changed: its content does not match its digest. "
+                "Finished parts are complete; choose another folder to screen again"
+            )
+        return check_types(_Content, content, f"{self.path} is not the manifest of a screen")
 
-    def _compare(self, content: Mapping[str, Any]) -> None:
-        differences = []
-        if content["model"] != self._content["model"]:
+    def _compare(self, begun: _Content) -> None:
+        """Check that a screen which was begun has the model, options and files of this one."""
+        now, differences = self._content, []
+        if begun.model != now.model:
             differences.append("another model")
-        before, now = content["options"], self._content["options"]
-        for name in sorted({*before, *now}):
-            one, other = before.get(name), now.get(name)
+        for name in sorted({*begun.options, *now.options}):
+            one, other = begun.options.get(name), now.options.get(name)
             if one != other:
                 differences.append(f"{name} {_shown(one)}, now {_shown(other)}")
-        files, others = (
-            [each["file"] for each in one["inputs"]] for one in (content, self._content)
-        )
+        files, others = ([each.file for each in one.inputs] for one in (begun, now))
         if gone := [name for name in files if name not in others]:
             differences.append(f"the file {gone[0]}, which is not named now")
         if new := [name for name in others if name not in files]:
@@ -135,13 +162,11 @@ class Manifest:
                 f"{self.folder} holds a screen with {'; '.join(differences)}. Start it again as it "
                 "was begun, or choose another folder"
             )
-        for number, (old, its) in enumerate(
-            zip(content["inputs"], self._content["inputs"], strict=True)
-        ):
+        for number, (old, its) in enumerate(zip(begun.inputs, now.inputs, strict=True)):
             prefix = task_name(number, 0).partition("-")[0] + "-"
             if old != its and any(name.startswith(prefix) for name in self._present()):
                 raise ConfigError(
-                    f"{its['file']} has changed since {self.folder} was begun: delete its parts "
+                    f"{its.file} has changed since {self.folder} was begun: delete its parts "
                     f"({self.folder / PARTS / prefix}*) to screen the file again, or choose "
                     "another folder"
                 )
@@ -161,7 +186,7 @@ class Manifest:
         """
         if not self.path.exists():
             self.write()  # before anything else, since it marks the folder as that of a screen
-        recorded = self._read()["parts"]
+        recorded = self._read().parts
         with clear_errors(self.folder, "write"):
             for kind in (PARTS, REJECTED):
                 (self.folder / kind).mkdir(exist_ok=True)
@@ -169,23 +194,26 @@ class Manifest:
         for name in sorted(self._present()):
             done = None
             if name in recorded and self._ranking is None:
-                done = Done(name, **recorded[name])
+                done = Done(name, **asdict(recorded[name]))
             else:
                 done = read_counts(part_path(self.folder, PARTS, name), self._ranking)
             if done is not None:
-                self._parts[name] = _counts(done)
+                self._record(done)
                 yield done
         self.write()
 
     def add(self, done: Done) -> None:
         """Record a finished part; the file is written from time to time."""
-        self._parts[done.name] = _counts(done)
+        self._record(done)
         if time.monotonic() >= self._due:
             self.write()
 
+    def _record(self, done: Done) -> None:
+        self._content.parts[done.name] = _Counts(done.rows, done.kept, done.rejected)
+
     def parts(self) -> list[Path]:
         """Return the files of all parts, in the order of the library."""
-        numbers = sorted(tuple(map(int, name.split("-"))) for name in self._parts)
+        numbers = sorted(tuple(map(int, name.split("-"))) for name in self._content.parts)
         return [part_path(self.folder, PARTS, task_name(*each)) for each in numbers]
 
     def write(self) -> None:
@@ -195,13 +223,11 @@ class Manifest:
             StorageError: it cannot be written.
         """
         began = time.monotonic()
-        write_json(self.path, {**self._content, "parts": dict(sorted(self._parts.items()))})
+        parts = dict(sorted(self._content.parts.items()))
+        content = asdict(replace(self._content, parts=parts))
+        write_json(self.path, {**content, KEY: json_digest(content)})
         now = time.monotonic()
         self._due = now + max(_SECONDS, (now - began) / _SHARE)
-
-
-def _counts(done: Done) -> dict[str, int]:
-    return {"rows": done.rows, "kept": done.kept, "rejected": done.rejected}
 
 
 def _shown(value: Any) -> str:

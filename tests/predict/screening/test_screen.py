@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import torch
 from support import SMALL, far_from_initial
 
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
@@ -274,7 +277,8 @@ def test_a_part_that_is_damaged_or_deleted_is_computed_again(
     every = tree(tmp_path / "out")
     parts = tmp_path / "out" / "parts"
     content = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    del content["parts"]["00000-0000001"], content["parts"]["00000-0000003"]
+    del content["parts"]["00000-0000001"], content["parts"]["00000-0000003"], content[KEY]
+    content[KEY] = json_digest(content)
     (tmp_path / "out" / "manifest.json").write_text(json.dumps(content))
     (parts / "00000-0000000.parquet").unlink()
     (parts / "00000-0000001.parquet").write_bytes(b"PAR1")
@@ -292,6 +296,7 @@ def _screen_slowly(predictor, library, folder, options):
         return real(self, job)
 
     Work.__call__ = slow
+    torch.set_num_threads(1)  # OpenMP's other threads do not survive the fork
     screen(predictor, library, folder, options)
 
 
@@ -458,6 +463,25 @@ def test_a_manifest_of_another_version_is_refused(screened, library, tmp_path):
     path.write_text(json.dumps({**content, "schema": 2, "molsepnorm": "9.0"}))
     with pytest.raises(ModelError, match=r"written by another version of molsepnorm, 9\.0"):
         screened(library)
+
+
+def test_any_changed_byte_of_a_manifest_is_noticed(screened, library, tmp_path):
+    """Unless the content is the same, as after another blank."""
+    screened(library)
+    path = tmp_path / "out" / "manifest.json"
+    text = path.read_bytes()
+    content, refused = json.loads(text), 0
+    for position in range(0, len(text), 7):
+        changed = bytearray(text)
+        changed[position] ^= 1 << position % 8
+        path.write_bytes(changed)
+        with suppress(ValueError, RecursionError):
+            if json.loads(changed) == content:
+                continue
+        with pytest.raises(ModelError, match="manifest.json (is|was)"):
+            screened(library)
+        refused += 1
+    assert refused > 100
 
 
 def test_options_that_are_impossible_are_refused(
