@@ -29,6 +29,7 @@ SETTINGS = {
     "run.epochs": 1,
     "run.batch_size": 8,
     "run.device": "cpu",
+    "run.baseline": False,
 }
 """A network that trains in a second."""
 SCREEN = ScreenOptions(rows_per_part=12)
