@@ -519,6 +519,10 @@ def _find(folder: Path | str) -> Path:
 class _Description:
     """The types of `config.json`."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - also finds a damaged name of `KEY`
+
+    schema: int
+    molsepnorm: str
     featurizer: str
     task: Task
     network: GraphormerConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from molsepnorm.errors import ModelError
+from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
 from molsepnorm.training.verification import verify
 
@@ -46,6 +48,21 @@ def test_any_changed_byte_of_a_file_with_a_digest_is_found(trained):
             assert name in found, (name, position)
         path.write_bytes(content)
     assert _status(trained) == before
+
+
+@pytest.mark.parametrize("bit", [0, 5, 7])
+def test_any_changed_byte_of_a_description_is_noticed(trained, bit):
+    """A model is not loaded if one bit of its `config.json` differs and the content with it."""
+    path = trained / "model" / "config.json"
+    content = path.read_bytes()
+    for position, byte in enumerate(content):
+        changed = content[:position] + bytes([byte ^ 1 << bit]) + content[position + 1 :]
+        with suppress(ValueError):
+            if json.loads(changed) == json.loads(content):
+                continue  # white space, or the last digit of a number
+        path.write_bytes(changed)
+        with pytest.raises(ModelError, match=r"config\.json"):
+            PropertyModel.from_pretrained(trained)
 
 
 def test_a_missing_file_is_found(trained):
