@@ -110,7 +110,7 @@ class Campaign:
             found += self._replaced(name, folder)
             if not outcome.code:
                 changed = differences(folder, undisturbed.folder, command.repeats)
-                found += unannounced(changed, outcome.output)
+                found += unannounced(changed, outcome.output, fault)
             else:
                 found += self._repeat(command, folder, undisturbed.folder)
         ended = "killed" if outcome.killed else "failed" if outcome.code else "succeeded"

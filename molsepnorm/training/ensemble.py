@@ -132,7 +132,7 @@ def _train_members(
         longer = member.config.exists() and _length(load_config(config=member.config)) != _length(
             each
         )
-        if not longer and (metrics := member.finished_metrics()):
+        if not longer and (metrics := member.complete_metrics()):
             model = PropertyModel.from_pretrained(member.model)
             results.append(TrainingResult(member.path, True, model, metrics))
             continue

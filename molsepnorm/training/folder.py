@@ -82,6 +82,7 @@ class RunFolder:
         self.splits = self.path / "splits.json"
         self.history = self.path / "history.csv"
         self.metrics = self.path / "metrics.json"
+        self.report = self.path / "report.html"
         self.model = self.path / "model"
         self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
@@ -216,6 +217,11 @@ class RunFolder:
         check_types(_Metrics, metrics, f"{self.metrics} is damaged")
         return metrics
 
+    def complete_metrics(self) -> dict[str, Any] | None:
+        """Return the scores if the report exists, too. It is the last file that training writes,
+        and a resumed run writes what is missing."""
+        return self.finished_metrics() if self.report.exists() else None
+
     def lengthen(self, config: TrainConfig) -> None:
         """Write the configuration of a run with another number of epochs.
 
@@ -225,7 +231,8 @@ class RunFolder:
             scores = {name: metrics[name] for name in ("best_epoch", "val", "test")}
             earlier = {**metrics.get("earlier", {}), str(metrics["epochs"]): scores}
             write_json(self._earlier, earlier)
-            with clear_errors(self.metrics, "write"):
+            with clear_errors(self.path, "write"):
+                self.report.unlink(missing_ok=True)
                 self.metrics.unlink()
         config.save(self.config)
 

@@ -95,7 +95,7 @@ def train_replicates(
         summary: dict[str, Any] = {}
         for name, each in configs.items():
             run = RunFolder(folder / name)
-            metrics = run.finished_metrics()
+            metrics = run.complete_metrics()
             if metrics is None:
                 begun = run.has_begun
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)

@@ -155,7 +155,7 @@ def train_best(
             f"{run.path} is a run of another configuration, since more trials were added: remove "
             "it, or choose another folder"
         )
-    if (metrics := run.finished_metrics()) is not None:
+    if (metrics := run.complete_metrics()) is not None:
         return TrainingResult(run.path, True, run.best()[0], metrics)
     return train(None if begun else best, run.path, resume=begun, callback=callback)
 

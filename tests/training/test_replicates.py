@@ -140,6 +140,16 @@ def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeyp
     assert _times(tmp_path / "series") == times
 
 
+def test_a_missing_report_is_written(configure, tmp_path):
+    """As after a kill before it was written. The test split is not scored again."""
+    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
+    run = tmp_path / "series" / "seed-0"
+    (run / "report.html").unlink()
+    scores = _times(run)[str(run / "metrics.json")]
+    assert train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1]) == first
+    assert (run / "report.html").exists() and _times(run)[str(run / "metrics.json")] == scores
+
+
 def test_seeds_may_be_added_later(configure, tmp_path):
     first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
     before = _times(tmp_path / "series")

@@ -226,14 +226,21 @@ def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
 
 @pytest.mark.usefixtures("score_is_lr")
 def test_the_best_configuration_can_be_an_ensemble(configure, tmp_path):
-    """The trials train single networks. A stopped ensemble is continued."""
+    """The trials train single networks. A stopped ensemble is continued, also where only reports
+    are missing, as after a kill before they were written."""
     config, steps = configure({"run.ensemble": 2}), iter(range(1, 1000))
     tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=1)
     assert not train_best(tuning, StopWhen(lambda: next(steps) == 8)).finished
     assert train_best(tuning).finished
-    members = tmp_path / "tune" / "best" / "members"
-    assert len(list(members.iterdir())) == 2
+    best = tmp_path / "tune" / "best"
+    assert len(list((best / "members").iterdir())) == 2
+    reports = [best / "report.html", best / "members" / "1" / "report.html"]
+    scores = (best / "metrics.json").read_bytes()
+    for report in reports:
+        report.unlink()
     assert train_best(tuning).finished
+    assert all(report.exists() for report in reports)
+    assert (best / "metrics.json").read_bytes() == scores
 
 
 SCRIPT = """

@@ -11,13 +11,11 @@ from pathlib import Path
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import replacing
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.page import report_page
 
-__all__ = ["REPORT", "try_report", "write_report"]
-
-REPORT = "report.html"
-"""Name of the report in the folder of a run."""
+__all__ = ["try_report", "write_report"]
 
 
 def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
@@ -31,7 +29,7 @@ def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
         ModelError: the run is not finished, or a file is damaged.
         StorageError: a file cannot be read or written.
     """
-    path = Path(folder) / REPORT if output is None else Path(output)
+    path = RunFolder(folder).report if output is None else Path(output)
     if path.is_dir():
         raise StorageError(f"cannot write {path}: there is a folder of that name")
     text = report_page(Contents.read(folder), path)
