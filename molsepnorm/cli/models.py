@@ -138,7 +138,8 @@ def _print_card(card: ModelCard, size: int) -> None:
         headings = ("data set", "metric", "method", ">mean", ">sd", ">seeds")
         scores = make_table("Scores", *headings)
         for each in card.scores:
-            numbers = (f"{each.mean:.3f}", f"{each.sd:.3f}", str(each.seeds))
+            spread = f"{each.sd:.3f}" if each.seeds > 1 else ""
+            numbers = (f"{each.mean:.3f}", spread, str(each.seeds))
             scores.add_row(each.dataset, each.metric, each.method, *numbers)
         console.print(scores)
     console.print(f"Fine-tune it: molsepnorm train --data my.csv --from {card.name}")
