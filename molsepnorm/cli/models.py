@@ -142,6 +142,8 @@ def _print_card(card: ModelCard, size: int) -> None:
             numbers = (f"{each.mean:.3f}", spread, str(each.seeds))
             scores.add_row(each.dataset, each.metric, each.method, *numbers)
         console.print(scores)
+    if card.predicts:
+        console.print(f"Predict with it: molsepnorm predict --model {card.name} --input my.csv")
     console.print(f"Fine-tune it: molsepnorm train --data my.csv --from {card.name}")
 
 

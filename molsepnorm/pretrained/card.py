@@ -93,6 +93,11 @@ class ModelCard:
         if self.parameters < 1 or self.hours < 0:
             raise ValueError("a model has parameters, and its hours are not negative")
 
+    @property
+    def predicts(self) -> bool:
+        """True if the model was trained on labels, so that it predicts without fine-tuning."""
+        return "supervised" in self.objectives
+
 
 def read_card(folder: Path) -> ModelCard:
     """Read the card in a model folder.

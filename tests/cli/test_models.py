@@ -39,6 +39,12 @@ def test_a_card_is_printed(shipped, ok, monkeypatch):
         "Fine-tune it: molsepnorm train --data my.csv --from molsepnorm-tiny",
     ):
         assert " ".join(part.split()) in text
+    assert "Predict with it" not in text
+
+
+def test_the_card_of_a_model_with_labels_says_how_to_predict(ok):
+    text = ok("models", "molsepnorm-zinc")
+    assert "Predict with it: molsepnorm predict --model molsepnorm-zinc --input my.csv" in text
 
 
 def test_json_holds_the_whole_card(shipped, ok):
