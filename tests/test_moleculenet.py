@@ -18,7 +18,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
-    *("scratch", "scratch-gine", "finetuned", "probe", "blend", "ensemble", "chemprop"),
+    *("scratch", "scratch-gine", "finetuned", "probe", "default", "ensemble", "chemprop"),
     *("forest", "forest-third", "lightgbm"),
 )
 

@@ -26,7 +26,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch-gine": (*_TABLE, *_GINE),
     "finetuned": (*_TUNED, "--no-baseline"),
     "probe": (*_TUNED, "--no-baseline", "--epochs", "0"),
-    "blend": (*_TUNED, "--blend", "forest"),
+    "default": _TUNED,
     "ensemble": (*_TUNED, "--no-baseline", "--ensemble", "5"),
     "chemprop": (),
 }

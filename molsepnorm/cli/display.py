@@ -26,6 +26,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
+from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.config import TrainConfig
 
@@ -141,11 +142,9 @@ class TrainingDisplay(Callback):
             if "members" in metrics:
                 made = f"Mean of {len(metrics['members'])} models"
             self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
-        splits = {"val": "val", "test": "test", "trivial baseline": "test_constant"}
-        scores = {title: metrics[name] for title, name in splits.items() if name in metrics}
-        if baseline := metrics.get("baseline"):
-            scores["forest"] = baseline["test"]
-        self.console.print(scores_table(scores, metrics.get("test_interval_95", {})))
+        self.console.print(
+            scores_table(score_columns(metrics), metrics.get("test_interval_95", {}))
+        )
         for line in label_notes(metrics.get("labels", {})):
             self.console.print(line)
         if sentences := conclusion(metrics):
@@ -288,7 +287,7 @@ def _distribution(labels: np.ndarray, kind: str, classes: Sequence[str]) -> str:
 
 
 def scores_table(
-    scores: dict[str, dict[str, float | None]],
+    scores: Mapping[str, Mapping[str, float | None]],
     intervals: Mapping[str, Sequence[float]] | None = None,
 ) -> Table:
     """Return a table with a row for each metric and a column for each split.

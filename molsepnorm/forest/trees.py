@@ -84,14 +84,16 @@ class Trees:
         parts = [np.empty((0, self.values.shape[1]))]
         for start in range(0, len(inputs), step):
             part = inputs[start : start + step]
-            rows = np.repeat(np.arange(len(part)), count)
-            nodes = np.tile(self.roots, len(part))
+            rows = np.repeat(np.arange(len(part)) * part.shape[1], count)  # in the flat features
+            nodes, features = np.tile(self.roots, len(part)), part.ravel()
             moving = np.flatnonzero(nodes >= 0)
+            at = nodes[moving]
             while len(moving):  # down by one level
-                at = nodes[moving]
-                larger = part[rows[moving], self.features[at]] > self.thresholds[at]
-                nodes[moving] = at = self.children[at, larger.astype(np.intp)]
-                moving = moving[at >= 0]
+                own = features.take(rows.take(moving) + self.features.take(at))
+                at = self.children.ravel().take(2 * at + (own > self.thresholds.take(at)))
+                nodes[moving] = at
+                inner = at >= 0
+                moving, at = moving[inner], at[inner]
             leaves = self.values[-1 - nodes].reshape(len(part), count, -1)
             parts.append(leaves.mean(axis=1, dtype=np.float64))
         return np.concatenate(parts)

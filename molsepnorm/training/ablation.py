@@ -94,7 +94,7 @@ def ablate(
         DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    uses_forest = config.run.blend or {"run.blend", "run.baseline"} & vary.keys()
+    uses_forest = config.run.blend == "forest" or {"run.blend", "run.baseline"} & vary.keys()
     shared = {} if uses_forest or config.data.table is None else {"run.baseline": False}
     configs = {name: config.changed(shared | each) for name, each in variants_of(vary).items()}
     if len(configs) < 2:

@@ -26,38 +26,56 @@ __all__ = [
     "Baseline",
     "blend",
     "fit_baseline",
-    "require_blendable",
+    "forest_inputs",
+    "is_blended",
     "with_baseline",
 ]
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
 
+_MAX_BLENDED = 100_000
+"""Maximum number of molecules of a table whose forest is blended by default; their inputs take 8 kB
+each."""
+_TREE_LABELS = 10_000_000
+"""Maximum of the number of trees times the number of training labels in a forest that is blended,
+if it has more than `_MIN_TREES` trees for each target."""
+_MIN_TREES = 200
 
-def full_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs of a forest: the columns of the table, Morgan counts and descriptors."""
-    from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS
 
-    return ExtraInputs(inputs.columns, COUNTS, DESCRIPTORS)
+def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
+    """Return the inputs of the forest beside a network with these inputs: the columns of the table,
+    Morgan counts, and descriptors, which are those of the network if it reads any."""
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
+
+    return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 
-def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
-    """Raise a `ConfigError` if no forest can be blended with the network.
+def is_blended(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
+    """Return whether the forest of a run is to be blended with the network.
 
     Args:
         config: the configuration of the run.
         dataset: its data.
         inputs: the inputs of the network beside the atoms and bonds.
+
+    Raises:
+        ConfigError: `run.blend` is `forest`, and no forest can be blended.
     """
+    if config.run.blend == "none":
+        return False
     problem = None
     if config.objective.name != SUPERVISED:
         problem = f"the objective {config.objective.name} has no predictions"
     elif config.data.dataset is not None or dataset.smiles is None:
         problem = f"{dataset.name} is not a table with SMILES"
-    elif not inputs.is_start_of(full_inputs(inputs)):
+    elif not inputs.is_start_of(forest_inputs(inputs)):
         problem = "data.molecule_features has rdkit without morgan: name both or neither"
+    if config.run.blend == "auto":
+        return problem is None and len(dataset.store) <= _MAX_BLENDED
     if problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
+    return True
 
 
 @dataclass(frozen=True)
@@ -67,10 +85,12 @@ class Baseline:
     forests: tuple[Forest, ...]
     """One, or one for each fold of an ensemble."""
     graphs: Mapping[str, np.ndarray]
-    """int64 [n]: the molecules of `val` and `test`, and of `train` for a blend."""
+    """int64 [n]: the molecules of `val` and `test`, and of `train` if they are blended."""
     predictions: Mapping[str, np.ndarray]
     """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
     seconds: float
+    blended: bool
+    """True if the forests are to be blended with the networks."""
 
     def scores(self, dataset: Dataset, task: Task) -> dict[str, Any]:
         """Return the entry `baseline` of `metrics.json`."""
@@ -98,9 +118,11 @@ def fit_baseline(
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
     A baseline takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
-    needs more, it has fewer trees, and `callback.on_warning` is called; a forest that is blended
-    has all trees. Data sets with a name, runs without targets and `run.baseline: false` have no
-    baseline. Neither have molecules that are not SMILES; `callback.on_warning` is then called, too.
+    needs more, it has fewer trees, and `callback.on_warning` is called. The number of trees of a
+    forest that is blended depends on the number of labels alone, so that runs can be repeated: 500,
+    and 200 to 500 with more than 20,000 labels. Data sets with a name, runs without targets and
+    `run.baseline: false` have no baseline. Neither have molecules that are not SMILES;
+    `callback.on_warning` is then called, too.
 
     Args:
         config: the configuration of the run.
@@ -121,16 +143,16 @@ def fit_baseline(
     started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        features, _ = input_values(dataset, full_inputs(inputs), callback.on_progress, threads)
+        features, _ = input_values(dataset, forest_inputs(inputs), callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
     left = max(limit - (time.perf_counter() - started), 0.0) / len(splits)
-    allowed = None if config.run.blend else left
-    forests = tuple(
-        _fit(features, each, task, config, threads, allowed, len(splits)) for each in splits
-    )
-    trees, wanted = sum(each.trees for each in forests), TREES // len(splits) * len(splits)
+    blended = is_blended(config, dataset, inputs)
+    allowed, trees = (None, _blended_trees(dataset)) if blended else (left, TREES)
+    own = trees // len(splits)
+    forests = tuple(_fit(features, each, task, config, threads, allowed, own) for each in splits)
+    trees, wanted = sum(each.trees for each in forests), own * len(splits)
     if trees < wanted:
         callback.on_warning(
             f"The random forest has {trees} trees in place of {wanted}, so that it takes about "
@@ -143,10 +165,16 @@ def fit_baseline(
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
     graphs = {"val": np.concatenate(val), "test": test}
-    if config.run.blend is not None and "train" in (written := predicted_splits(dataset)):
+    if blended and "train" in (written := predicted_splits(dataset)):
         graphs["train"] = written["train"]
         predictions["train"] = forests[0].predict(features[graphs["train"]])
-    return Baseline(forests, graphs, predictions, time.perf_counter() - started)
+    return Baseline(forests, graphs, predictions, time.perf_counter() - started, blended)
+
+
+def _blended_trees(dataset: Dataset) -> int:
+    """Return the number of trees of each target in a forest that is blended."""
+    labels = int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
+    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(labels, 1)))
 
 
 def with_baseline(
@@ -181,11 +209,11 @@ def blend(
     Args:
         model: the networks.
         results: their results.
-        baseline: the forests.
+        baseline: the forests; the model is returned as it is if they are not to be blended.
         dataset: the data of the run.
         callback: receives a warning if the forests do not help.
     """
-    if baseline is None or not results.predictions:
+    if baseline is None or not baseline.blended or not results.predictions:
         return model, results
     own = results.predictions
     labels = torch.from_numpy(dataset.labels[baseline.graphs["val"]])
@@ -214,7 +242,7 @@ def blend(
         model,
         forests=baseline.forests,
         forest_share=share,
-        inputs=full_inputs(model.inputs),
+        inputs=forest_inputs(model.inputs),
     )
     return blended, found._replace(scores={**found.scores, "blend": entry})
 
@@ -226,9 +254,9 @@ def _fit(
     config: TrainConfig,
     threads: int,
     seconds: float | None,
-    parts: int,
+    trees: int,
 ) -> Forest:
-    """Return a forest of the training molecules, with one of so many parts of the trees.
+    """Return a forest of the training molecules, with at most so many trees for each target.
 
     A bound, such as >10, is fitted as the number in it.
     """
@@ -239,7 +267,7 @@ def _fit(
         task,
         None if weights is None else weights[train],
         seed=config.run.seed,
-        trees=TREES // parts,
+        trees=trees,
         threads=threads,
         seconds=seconds,
     )

@@ -19,6 +19,7 @@ from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
 
@@ -249,12 +250,10 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield "The run is not finished, so there are no scores."
         return
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
-    columns = {"validation": metrics["val"], "test": metrics["test"]}
+    columns = score_columns(metrics)
     if intervals := metrics.get("test_interval_95"):
         ends = {name: " to ".join(map(_number, each)) for name, each in intervals.items()}
-        columns |= {"95 % interval": ends, "trivial baseline": metrics["test_constant"]}
-    if "baseline" in metrics:
-        columns["random forest"] = metrics["baseline"]["test"]
+        columns["95 % interval of the test"] = ends
     names = list(metrics["test"])
     if len({name.partition("/")[2] for name in names}) > _MAX_TARGETS + 1:
         names = [name for name in names if "/" not in name]

@@ -14,11 +14,29 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.tasks import Task
 
-__all__ = ["about_split", "comparisons", "differences"]
+__all__ = ["about_split", "comparisons", "differences", "score_columns"]
 
 _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
 
 _Interval = tuple[float, float]
+
+
+def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the columns of a table of scores by their titles, from the content of `metrics.json`.
+
+    They are the validation and the test scores, and the test scores of the trivial baseline, of the
+    networks without the forest they are blended with, and of the random forest, as far as the run
+    has them.
+    """
+    blend, baseline = metrics.get("blend", {}), metrics.get("baseline", {})
+    columns = {
+        "validation": metrics.get("val"),
+        "test": metrics.get("test"),
+        "trivial baseline": metrics.get("test_constant"),
+        "network alone": blend.get("network", {}).get("test"),
+        "random forest": baseline.get("test"),
+    }
+    return {title: scores for title, scores in columns.items() if scores is not None}
 
 
 def comparisons(

@@ -75,7 +75,7 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that compares the network with its forest over the folds; None if there is
+    """Return a sentence that compares the model with its forest over the folds; None if there is
     no forest, or the difference is undefined.
 
     Args:
@@ -89,7 +89,7 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
         return None
     gain = _Gain.of(name, found)
     return (
-        f"The network is {gain.word} than a random forest, {METRICS[name].label} on average over "
+        f"The model is {gain.word} than a random forest, {METRICS[name].label} on average over "
         f"the folds: {gain}, with the correction of Nadeau and Bengio for overlapping training "
         "sets."
     )
@@ -106,7 +106,7 @@ def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str
 def _against_forest(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
     text = _compared(metrics, name, gain, "a random forest", metrics["baseline"]["test"][name])
     if gain.high < 0 and "blend" not in metrics:
-        return f"{text} Try --blend forest, or prefer a forest for this table."
+        return f"{text} Prefer a forest for this table."
     return text
 
 

@@ -148,6 +148,11 @@ def _checked_time(text: str) -> str:
 _Time = Annotated[str, AfterValidator(_checked_time)]
 
 
+def _blend_setting(value: Any) -> Any:
+    """Read the null of earlier versions, in which no forest was blended unless it was named."""
+    return "none" if value is None else value
+
+
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
@@ -175,10 +180,14 @@ class RunConfig(_Section):
 
     It takes at most a quarter of the run's time, or 20 s if that is more. Data sets with a name,
     such as zinc, have no baseline."""
-    blend: Annotated[Literal["forest"] | None, "--blend"] = None
-    """forest blends the random forest of the baseline with the networks into one model.
+    blend: Annotated[
+        Literal["auto", "forest", "none"], BeforeValidator(_blend_setting), "--blend"
+    ] = "auto"
+    """Whether the model averages its networks with the random forest of the baseline: forest, or
+    none. By default (auto) it does in runs on tables of up to 100,000 molecules.
 
-    Its weight is chosen on the validation split; if it does not help there, it is left out."""
+    The weight of the forest is chosen on the validation split; if the forest does not help there,
+    it is left out. Prediction is faster without it."""
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
     """Number of models that are trained and averaged. Their runs are in the folder `members`."""
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
@@ -211,7 +220,7 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
-        if self.blend is not None and not self.baseline:
+        if self.blend == "forest" and not self.baseline:
             raise ValueError(
                 "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
             )

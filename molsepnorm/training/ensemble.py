@@ -117,8 +117,7 @@ def _train_members(
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
         first = _load(configs[0], world)
-        if config.run.blend is not None:
-            baseline.require_blendable(config, first, fit_inputs(config, first))
+        baseline.is_blended(config, first, fit_inputs(config, first))  # checked before any training
         if resume:
             run.require_same_data(first)
             if config != began:
@@ -184,7 +183,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
             "ensemble_by": "seeds",
             "seed": seed,
             "baseline": False,
-            "blend": None,
+            "blend": "none",
         }
         fold = {"fold": number} if _by_folds(config) else {}
         update = {
@@ -241,8 +240,7 @@ def _finish(
     forests = baseline.fit_baseline(
         *(config, splits, joined.task, joined.inputs, callback, seconds, threads)
     )
-    if config.run.blend is not None:
-        joined, found = baseline.blend(joined, found, forests, dataset, callback)
+    joined, found = baseline.blend(joined, found, forests, dataset, callback)
     folds = list(zip(models, val, strict=True)) if _by_folds(config) else []
     joined, calibrated = calibrate(joined, dataset, graphs, found, folds)
     joined.to("cpu")

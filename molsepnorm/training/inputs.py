@@ -134,17 +134,17 @@ def input_values(
     """
     cells = [dataset.columns[name] for name in inputs.names]
     columns, errors = inputs.encode_columns(cells, len(dataset.store))
-    parts, names = [columns], ["counts"] * bool(inputs.morgan)
-    names += ["descriptors"] * bool(inputs.descriptors)
-    if names:
-        from molsepnorm.molecules.featurize.descriptors import descriptor_columns
+    parts = [columns]
+    if inputs.morgan or inputs.descriptors:
+        from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns
         from molsepnorm.training.structures import structure_features
 
+        described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
+        names = ["counts"] * bool(inputs.morgan) + [described] * bool(inputs.descriptors)
         assert dataset.smiles is not None
         smiles = [dataset.smiles[row] for row in dataset.store.rows]
         found = structure_features(smiles, names, progress, processes)
-        if inputs.morgan:
-            parts.append(found["counts"])
-        if inputs.descriptors:
-            parts.append(found["descriptors"][:, descriptor_columns(inputs.descriptors)])
+        parts += [found[name] for name in names]
+        if "descriptors" in found:
+            parts[-1] = parts[-1][:, descriptor_columns(inputs.descriptors)]
     return np.concatenate(parts, axis=1, dtype=np.float32), errors

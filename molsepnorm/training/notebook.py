@@ -9,6 +9,7 @@ from typing import Any
 
 from molsepnorm.predict.notebook import table_html
 from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion
 
 __all__ = ["result_html"]
@@ -24,12 +25,7 @@ def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any])
     head = f"<p>Run <code>{escape(where)}</code>, {state}</p>"
     if not metrics:
         return f"<div>{head}</div>"
-    names = [*metrics["test"]]
-    columns = {"validation": metrics["val"], "test": metrics["test"]}
-    if "test_constant" in metrics:
-        columns["trivial baseline, test"] = metrics["test_constant"]
-    if "baseline" in metrics:
-        columns["random forest, test"] = metrics["baseline"]["test"]
+    names, columns = [*metrics["test"]], score_columns(metrics)
     rows = [
         (_label(name), *(column.get(name) for column in columns.values()))
         for name in names[:_MAX_ROWS]

@@ -166,8 +166,7 @@ def _train(
             assert isinstance(run, RunFolder)
             excludes, probe, seen = run.excludes(), run.probe(), run.trained_on()
         inputs, encoded = fit_inputs(config, dataset), dataset
-        if config.run.blend is not None:
-            baseline.require_blendable(config, dataset, inputs)
+        baseline.is_blended(config, dataset, inputs)  # checked before any training
         given = inputs if probe is None else probe.inputs
         if start is not None and _is_probed(config):
             given = probe_inputs(config, dataset, inputs)
@@ -319,8 +318,7 @@ def _finish(
         *(config, [dataset], task, best.inputs),
         *(callback, progress.seconds, trainer.threads.threads),
     )
-    if config.run.blend is not None:
-        best, results = baseline.blend(best, results, forest, dataset, callback)
+    best, results = baseline.blend(best, results, forest, dataset, callback)
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
     best.to("cpu")
     splits = [(dataset.splits["train"], dataset.splits["val"])]

@@ -24,6 +24,7 @@ from molsepnorm.molecules.featurize.descriptors import (
     BITS,
     COUNTS,
     DESCRIPTORS,
+    FAST_DESCRIPTORS,
     RDKIT_VERSION,
     describe,
     morgan_bits,
@@ -49,6 +50,9 @@ class _Kind(NamedTuple):
 
 _KINDS = {
     "descriptors": _Kind(describe, len(DESCRIPTORS), np.float32),
+    "fast_descriptors": _Kind(
+        partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32
+    ),
     "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
     "counts": _Kind(morgan_counts, COUNTS, np.uint16),
 }
@@ -75,8 +79,9 @@ def structure_features(
 
     Args:
         smiles: SMILES of G molecules.
-        names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fingerprint`,
-            uint8 [G, BITS / 8]; `counts`, uint16 [G, COUNTS].
+        names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one;
+            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `fingerprint`, uint8
+            [G, BITS / 8]; `counts`, uint16 [G, COUNTS].
         progress: called with the number of molecules done, and G.
         processes: maximum number of worker processes; by default one per core.
 
@@ -88,7 +93,7 @@ def structure_features(
         StorageError: the cache cannot be written.
     """
     version = f"{_VERSION} {RDKIT_VERSION}"
-    key = fingerprint("\n".join((version, *DESCRIPTORS, *smiles)))
+    key = fingerprint("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
     paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
     found, missing = {}, {}
     for name, path in paths.items():

@@ -419,7 +419,9 @@ def test_missing_inputs_are_named(name: str) -> None:
 def test_models_without_a_dense_form_are_refused(tmp_path: Path) -> None:
     forest = Forest(np.zeros(2048, np.float32), (Trees.leaf(np.zeros(1)),))
     model = model_of(forests=(forest,), forest_share=0.5, inputs=ExtraInputs((), 2048))
-    with pytest.raises(ConfigError, match="random forests cannot be exported: train it without"):
+    with pytest.raises(
+        ConfigError, match="random forests cannot be exported: train it with --blend none"
+    ):
         export_model(model, "onnx", tmp_path / "out")
     untrained = PropertyModel(network_of(0), "ogb", Task((), "loss"))
     with pytest.raises(ConfigError, match="pre-trained without targets"):

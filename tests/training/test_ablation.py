@@ -116,7 +116,7 @@ def test_undefined_intervals_and_p_values_are_none():
     [
         (NORMS, {}, False),
         (NORMS, {"run.blend": "forest"}, True),
-        ({"run.blend": [None, "forest"]}, {}, True),
+        ({"run.blend": ["none", "forest"]}, {}, True),
         ({"run.baseline": [True, False]}, {}, True),
     ],
 )

@@ -14,11 +14,11 @@ from molsepnorm.errors import InvalidMolecule
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
+from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training import Callback, baseline, train
 
-ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
+ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 
 
 class Messages(Callback):
@@ -47,7 +47,7 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
     assert messages.progress[-1] == (30, 30)
     rows = rows_of(config.data.table)
     (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
-    features = structure_inputs([row["smiles"] for row in rows], True, DESCRIPTORS)
+    features = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
     found = metrics["baseline"]
     assert (found["trees"], found["seconds"] > 0) == (12, True)
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")
@@ -217,7 +217,7 @@ def test_an_ensemble_has_one_baseline(few_trees, configure, tmp_path, rows_of, s
     members = sorted((tmp_path / "run" / "members").iterdir())
     assert all("baseline" not in json.loads((m / "metrics.json").read_text()) for m in members)
     rows = rows_of(config.data.table)
-    features = structure_inputs([row["smiles"] for row in rows], True, DESCRIPTORS)
+    features = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
     labels = np.array([[float(row["y"] or "nan")] for row in rows], np.float32)
     parts = [split_rows(member) for member in members][: 3 if by == "folds" else 1]
     model = PropertyModel.from_pretrained(tmp_path / "run")

@@ -11,12 +11,12 @@ import torch
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model import SCHEMA, PropertyModel
-from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
+from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, join, load_config, train
-from molsepnorm.training.baseline import full_inputs
+from molsepnorm.training.baseline import forest_inputs
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -53,7 +53,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
         dataset = evaluate(tmp_path / "run", table, split).dataset
         smiles = [dataset.smiles[row] for row in dataset.store.rows[dataset.splits[split]]]
         own = predicted(alone, smiles)
-        forest = model.forests[0].predict(structure_inputs(smiles, True, DESCRIPTORS))
+        forest = model.forests[0].predict(structure_inputs(smiles, True, FAST_DESCRIPTORS))
         both = (1 - share) * own + share * forest
         np.testing.assert_allclose(predicted(model, smiles), both, rtol=1e-4, atol=1e-5)
         labels = torch.from_numpy(dataset.labels[dataset.splits[split]])
@@ -157,7 +157,7 @@ def test_joined_blends_predict_their_mean(shares):
     """With other shares and numbers of forests, and beside a model without a forest."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
     task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
-    features = structure_inputs(smiles, True, DESCRIPTORS)
+    features = structure_inputs(smiles, True, FAST_DESCRIPTORS)
     labels = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]])
     forests = [Forest.fit(features, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)]
     models = []
@@ -165,7 +165,7 @@ def test_joined_blends_predict_their_mean(shares):
         torch.manual_seed(number)
         config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, outputs=2)
         own = tuple(forests[: number + 1]) if share else ()
-        inputs = full_inputs(NO_INPUTS) if share else NO_INPUTS
+        inputs = forest_inputs(NO_INPUTS) if share else NO_INPUTS
         model = PropertyModel(
             Graphormer(config).eval(), "zinc", task, inputs=inputs, forests=own, forest_share=share
         )
@@ -174,3 +174,46 @@ def test_joined_blends_predict_their_mean(shares):
     joined = join(models, [1, 2, 5])
     assert len(joined.networks) == 3
     np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_table_is_blended_by_default(with_columns, tmp_path):
+    """And not with `none`, without the baseline, or where the table is large."""
+    plain = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
+    assert "blend" in train(plain, tmp_path / "run").metrics
+    for name, change in (("none", {"run.blend": "none"}), ("off", {"run.baseline": False})):
+        assert "blend" not in train(plain.changed(change), tmp_path / name).metrics
+
+
+def test_a_large_table_is_blended_only_if_named(with_columns, tmp_path, monkeypatch):
+    from molsepnorm.training import baseline
+
+    monkeypatch.setattr(baseline, "_MAX_BLENDED", 29)
+    config = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
+    metrics = train(config, tmp_path / "run").metrics
+    assert "blend" not in metrics and metrics["baseline"]["trees"] == 12
+    named = config.changed({"run.blend": "forest"})
+    assert "blend" in train(named, tmp_path / "named").metrics
+
+
+def test_what_cannot_be_blended_is_not_by_default(with_columns, tmp_path):
+    """Descriptors without counts are no inputs that a forest can share with the network."""
+    settings = {"run.epochs": 1, "data.targets": ["y"], "data.molecule_features": ["rdkit"]}
+    assert "blend" not in train(of(with_columns, settings), tmp_path / "run").metrics
+
+
+def test_the_null_of_earlier_versions_means_no_blend(with_columns):
+    assert of(with_columns, {"run.blend": None}).run.blend == "none"
+
+
+@pytest.mark.parametrize(
+    ("labels", "trees"), [(100, 500), (20_000, 500), (40_000, 250), (50_000, 200), (10**6, 200)]
+)
+def test_the_trees_of_a_blend_depend_on_the_labels_alone(monkeypatch, labels, trees):
+    from types import SimpleNamespace
+
+    from molsepnorm.training import baseline
+
+    monkeypatch.setattr(baseline, "TREES", 500)
+    values = np.concatenate([np.zeros(labels, np.float32), np.full(7, np.nan, np.float32)])
+    dataset = SimpleNamespace(labels=values[:, None], splits={"train": np.arange(labels + 7)})
+    assert baseline._blended_trees(dataset) == trees

@@ -89,9 +89,10 @@ def test_the_scores_are_those_of_metrics_json(run):
     assert cells(card, "RMSE") == [
         "RMSE",
         *(f"{metrics[split]['rmse']:.4g}" for split in ("val", "test")),
-        f"{low:.4g} to {high:.4g}",
         f"{metrics['test_constant']['rmse']:.4g}",
+        f"{metrics['blend']['network']['test']['rmse']:.4g}",
         f"{metrics['baseline']['test']['rmse']:.4g}",
+        f"{low:.4g} to {high:.4g}",
     ]
 
 

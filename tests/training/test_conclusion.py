@@ -113,7 +113,7 @@ def test_a_model_without_a_clear_gain_is_not_to_be_relied_on(made, score, found,
         (entry(-0.05, -0.09, -0.01), "better", ""),
         (entry(-0.05, -0.11, 0.01), "not clearly better", ""),
         (entry(0.05, -0.01, 0.11), "not clearly better", ""),
-        (entry(0.05, 0.01, 0.09), "worse", " Try --blend forest, or prefer a forest for"),
+        (entry(0.05, 0.01, 0.09), "worse", " Prefer a forest for"),
     ],
 )
 def test_the_forest_is_compared(found, word, advice):

@@ -253,8 +253,8 @@ def test_an_old_run_without_domain_and_training_molecules(mixed, tmp_path):
 def test_a_run_without_a_forest(configure, tmp_path):
     train(configure({"run.epochs": 1, "run.baseline": False}), tmp_path / "run")
     _, reader = read(tmp_path / "run")
-    assert "the run has no forest beside it" in reader.text
-    assert "test − forest" not in reader.text
+    assert "The run has no forest beside it" in reader.text
+    assert "test − random forest" not in reader.text
 
 
 def test_an_ensemble_has_a_line_for_each_member(configure, tmp_path):

@@ -32,7 +32,7 @@ class DenseModel(nn.Module):
         model.require_targets()
         if model.forests:
             raise ConfigError(
-                "a model with random forests cannot be exported: train it without --blend forest"
+                "a model with random forests cannot be exported: train it with --blend none"
             )
         self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
         self.weights = model.weights

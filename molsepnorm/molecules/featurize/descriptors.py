@@ -15,6 +15,7 @@ __all__ = [
     "BITS",
     "COUNTS",
     "DESCRIPTORS",
+    "FAST_DESCRIPTORS",
     "LEFT_OUT",
     "RDKIT_VERSION",
     "describe",
@@ -44,14 +45,32 @@ _BCUT = [name for name in _FUNCTIONS if name.startswith("BCUT2D_")]
 _SINGLE = [name for name in _FUNCTIONS if name not in _BCUT]
 
 DESCRIPTORS = (*_SINGLE, *_BCUT)
-"""Names of the D descriptors that `describe` computes."""
+"""Names of the D descriptors of this package."""
+
+_SURFACE = ("PEOE_VSA", "SMR_VSA", "SlogP_VSA")  # beginnings of names
+_FAST = {
+    *("MolWt", "HeavyAtomMolWt", "ExactMolWt", "MolLogP", "MolMR", "TPSA", "LabuteASA"),
+    *("MaxPartialCharge", "MinPartialCharge", "MaxAbsPartialCharge", "MinAbsPartialCharge"),
+    *("HallKierAlpha", "FractionCSP3", "RingCount", "HeavyAtomCount", "NHOHCount", "NOCount"),
+    *("NumAliphaticCarbocycles", "NumAliphaticHeterocycles", "NumAliphaticRings"),
+    *("NumAromaticCarbocycles", "NumAromaticHeterocycles", "NumAromaticRings"),
+    *("NumSaturatedCarbocycles", "NumSaturatedHeterocycles", "NumSaturatedRings"),
+    *("NumAmideBonds", "NumAtomStereoCenters", "NumBridgeheadAtoms", "NumHAcceptors"),
+    *("NumHDonors", "NumHeteroatoms", "NumHeterocycles", "NumRotatableBonds", "NumSpiroAtoms"),
+    "NumUnspecifiedAtomStereoCenters",
+}
+
+FAST_DESCRIPTORS = tuple(name for name in DESCRIPTORS if name in _FAST or name.startswith(_SURFACE))
+"""Names of the 72 descriptors that a forest reads: mass, logP, refractivity, charges, surface
+areas, and counts of atoms, bonds and rings. They take a sixth of the time of all, and forests are
+almost as accurate with them (benchmarks/RESULTS.md, "Which descriptors a forest reads")."""
 
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
 _COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
 
 
-def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
-    """Return the descriptors of a molecule, float32; NaN where RDKit cannot compute one.
+def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  # (D,)
+    """Return descriptors of a molecule, float32; NaN where RDKit cannot compute one.
 
     The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time:
     RDKit repeats one calculation for each of the eight `BCUT2D` descriptors.
@@ -59,13 +78,18 @@ def describe(mol: Chem.Mol) -> np.ndarray:  # (D,)
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]
     (3.0, 1.0)
+
+    Args:
+        mol: the molecule.
+        names: the descriptors, from `DESCRIPTORS`.
     """
-    values = np.full(len(DESCRIPTORS), np.nan)
     with rdBase.BlockLogs():
-        for index, name in enumerate(_SINGLE):
-            values[index] = _value(_FUNCTIONS[name], mol)
-        values[len(_SINGLE) :] = _value(rdMolDescriptors.BCUT2D, mol)
-    single = values.astype(np.float32)
+        bcut = dict.fromkeys(_BCUT, np.nan)
+        if not bcut.keys().isdisjoint(names):
+            eight = np.broadcast_to(_value(rdMolDescriptors.BCUT2D, mol), len(_BCUT))
+            bcut = dict(zip(_BCUT, eight, strict=True))
+        values = [bcut[n] if n in bcut else _value(_FUNCTIONS[n], mol) for n in names]
+    single = np.array(values, dtype=np.float64).astype(np.float32)
     single[~np.isfinite(single)] = np.nan
     return single
 
@@ -114,12 +138,12 @@ def structure_inputs(smiles: Sequence[str], counted: bool, names: Sequence[str])
     Raises:
         ModelError: this version of RDKit does not have one of the descriptors.
     """
-    chosen = descriptor_columns(names)
+    descriptor_columns(names)  # raises an error for an unknown one
     values = np.empty((len(smiles), COUNTS * counted + len(names)), dtype=np.float32)
     for row, text in enumerate(smiles):
         mol = oriented_mol(text)
         if counted:
             values[row, :COUNTS] = morgan_counts(mol)
         if names:
-            values[row, -len(names) :] = describe(mol)[chosen]
+            values[row, -len(names) :] = describe(mol, names)
     return values

@@ -14,6 +14,7 @@ from molsepnorm._version import __version__
 from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
 from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
@@ -158,14 +159,11 @@ def _warnings(contents: Contents) -> Iterator[str]:
 def _scores(contents: Contents) -> str:
     """Return the table of all scores, and the paired differences from the forest."""
     metrics = contents.metrics
-    places = {"test": "test", "validation": "val", "trivial baseline": "test_constant"}
-    scores = {title: metrics[name] for title, name in places.items() if name in metrics}
-    if baseline := metrics.get("baseline"):
-        scores["forest"] = baseline["test"]
+    scores = score_columns(metrics)
     intervals = metrics.get("test_interval_95", {})
     differences = metrics.get("baseline_difference", {})
     head = ["", *scores, *(["test, 95 % interval"] if intervals else [])]
-    head += ["test − forest (95 % interval)"] if differences else []
+    head += ["test − random forest (95 % interval)"] if differences else []
 
     def row(name: str, title: str) -> list[str]:
         cells = [title, *(_number(each.get(name)) for each in scores.values())]
@@ -183,15 +181,17 @@ def _scores(contents: Contents) -> str:
     means = [name for name in metrics["test"] if "/" not in name]
     several = [name for name in metrics["test"] if "/" in name]
     several.sort(key=lambda name: order.get(name.partition("/")[2], 0))
-    text = (
-        "<p>The trivial baseline predicts the same for all molecules. The forest is a random "
-        "forest on Morgan fingerprints and descriptors, trained on the same molecules.</p>"
-        if baseline
-        else "<p>The trivial baseline predicts the same for all molecules; the run has no "
-        "forest beside it.</p>"
-        if "trivial baseline" in scores
-        else ""
-    )
+    notes = {
+        "trivial baseline": "The trivial baseline predicts the same for all molecules.",
+        "network alone": "The model averages the network with the random forest; the network alone "
+        "has its own column.",
+        "random forest": "The random forest reads Morgan fingerprints and descriptors, and was "
+        "trained on the same molecules.",
+    }
+    said = [text for title, text in notes.items() if title in scores]
+    if "trivial baseline" in scores and "random forest" not in scores:
+        said.append("The run has no forest beside it.")
+    text = f"<p>{' '.join(said)}</p>" if said else ""
     text += table([row(name, _label(name)) for name in means], head)
     if differences:
         text += (

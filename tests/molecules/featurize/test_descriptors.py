@@ -13,6 +13,7 @@ from molsepnorm.molecules.featurize.descriptors import (
     BITS,
     COUNTS,
     DESCRIPTORS,
+    FAST_DESCRIPTORS,
     LEFT_OUT,
     describe,
     morgan_bits,
@@ -102,3 +103,17 @@ def test_counts_are_those_of_rdkit(text):
     found = morgan_counts(mol)
     assert found.shape == (COUNTS,)
     assert {int(k): int(found[k]) for k in np.flatnonzero(found)} == expected
+
+
+@pytest.mark.parametrize("text", UNUSUAL)
+def test_named_descriptors_are_those_of_all_in_their_order(text):
+    mol = Chem.MolFromSmiles(text)
+    values = dict(zip(DESCRIPTORS, describe(mol), strict=True))
+    for names in (FAST_DESCRIPTORS, ("BCUT2D_MWHI", "MolWt", "BCUT2D_CHGLO"), ()):
+        np.testing.assert_array_equal(describe(mol, names), [values[name] for name in names])
+
+
+def test_a_forest_reads_72_descriptors():
+    """The names and their order are part of saved models."""
+    assert len(FAST_DESCRIPTORS) == len({*FAST_DESCRIPTORS}) == 72
+    assert [name for name in DESCRIPTORS if name in FAST_DESCRIPTORS] == [*FAST_DESCRIPTORS]
