@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from molsepnorm.nn.float32 import KeepsFloat32
 from molsepnorm.nn.kernels.tanimoto import TanimotoTo
 
 __all__ = ["KernelHead", "matern", "matern_at", "tanimoto"]
@@ -26,7 +26,7 @@ _NEAREST = 5
 """Number of training molecules that the distance of a molecule depends on."""
 
 
-class KernelHead(nn.Module):
+class KernelHead(KeepsFloat32):
     r"""Kernel ridge regression of standardised embeddings; `training.probe` fits it.
 
     .. math::
@@ -37,7 +37,8 @@ class KernelHead(nn.Module):
 
     with z the standardised embedding of R channels, c that of a training molecule, and t the
     Tanimoto similarity of their fingerprint counts, if the head reads counts. The numbers are
-    buffers, since they are solved for, not trained.
+    buffers, since they are solved for, not trained. They stay in float32: the weights of hundreds
+    of centres cancel each other, so rounding them would shift the outputs.
 
     Source: the Matérn kernel of smoothness 3/2, Rasmussen and Williams, "Gaussian Processes for
     Machine Learning", 2006, eq. 4.17; the similarity of counts (MinMax kernel), Ralaivola et al.,
@@ -83,19 +84,6 @@ class KernelHead(nn.Module):
         nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
         own = 1.5 if self.num_counts else 1.0
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> KernelHead:
-        """Keep float32 where `fn` makes a lower precision, as `network.bfloat16()` does.
-
-        The weights of hundreds of centres cancel each other, so rounding them shifts the outputs.
-        """
-
-        def kept(tensor: Tensor) -> Tensor:
-            changed = fn(tensor)
-            is_low = changed.is_floating_point() and changed.element_size() < 4
-            return tensor.to(changed.device) if is_low else changed
-
-        return super()._apply(kept, recurse)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
         embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)

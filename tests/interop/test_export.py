@@ -21,7 +21,6 @@ from torch import Tensor
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.forest.forest import Forest
-from molsepnorm.forest.trees import Trees
 from molsepnorm.interop.export import (
     DenseGraphormer,
     DenseModel,
@@ -32,6 +31,7 @@ from molsepnorm.interop.export import (
     run,
 )
 from molsepnorm.interop.export.encode import encode_table
+from molsepnorm.interop.export.forests import DenseForest
 from molsepnorm.interop.export.formats import onnx_runner
 from molsepnorm.interop.export.run import MOLECULES
 from molsepnorm.model import PropertyModel
@@ -258,6 +258,53 @@ def test_predictions_are_those_of_the_predictor() -> None:
     np.testing.assert_allclose(found.numpy(), expected.to_numpy(), rtol=2e-4, atol=1e-6)
 
 
+def blended_model() -> PropertyModel:
+    """The mixed model with two forests, whose trees have different depths; one is a leaf."""
+    model = mixed_model()
+    inputs = replace(model.inputs, descriptors=("MolWt", "TPSA", "MolLogP"))
+    generator = np.random.default_rng(0)
+    features = generator.integers(0, 3, (60, inputs.width)).astype(np.float32)
+    features[:, -3:] = generator.normal([150, 60, 2], [90, 50, 2], (60, 3))
+    features[0, -1] = np.nan
+    labels = np.stack([features[:, -1], features[:, -3] / 40, *features[:, 5:7].T], axis=1)
+    labels[:, 2:] %= [2, 3]
+    labels[0] = np.nan
+    constant = labels * [1, 1, np.nan, 1]  # a target without labels is a leaf
+    forests = [
+        Forest.fit(features, each, model.task, seed=seed, trees=4 + seed)
+        for seed, each in enumerate((labels, constant))
+    ]
+    return replace(model, inputs=inputs, forests=tuple(forests), forest_share=0.7)
+
+
+def test_forests_are_part_of_a_dense_model() -> None:
+    """Also where a molecule lacks a descriptor, and if the networks have a lower precision."""
+    model = blended_model()
+    columns = {name: values[:17] for name, values in COLUMNS.items()}
+    arrays = dense_inputs(model, SMILES[:17], columns).arrays
+    assert arrays["features"].shape == (17, model.inputs.width)
+    arrays["features"][3, -1] = np.nan
+    inputs = {name: torch.from_numpy(each) for name, each in arrays.items()}
+    for forest in model.forests:
+        expected = forest.predict(arrays["features"])
+        assert expected.std(axis=0)[:2].min() > 0.01
+        found = DenseForest(forest)(inputs["features"])
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
+        half = DenseForest(forest).bfloat16()(inputs["features"])
+        assert torch.equal(half, found)
+    expected = expected_table(model, columns).to_numpy()
+    del inputs["features"]
+    features = torch.from_numpy(dense_inputs(model, SMILES[:17], columns).arrays["features"])
+    found = DenseModel(model)(**inputs, features=features)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("to", ["onnx", "torchscript"])
+def test_a_blended_model_is_exported(to: Any, tmp_path: Path) -> None:
+    report = export_model(replace(blended_model(), standardize="none"), to, tmp_path / "out")
+    assert report.difference < 1e-3 and report.molecules > 5
+
+
 def test_an_output_that_is_not_finite_is_nan() -> None:
     """Also where a sigmoid would make it a probability of 1."""
     network = network_of(1)
@@ -417,12 +464,6 @@ def test_missing_inputs_are_named(name: str) -> None:
 
 
 def test_models_without_a_dense_form_are_refused(tmp_path: Path) -> None:
-    forest = Forest(np.zeros(2048, np.float32), (Trees.leaf(np.zeros(1)),))
-    model = model_of(forests=(forest,), forest_share=0.5, inputs=ExtraInputs((), 2048))
-    with pytest.raises(
-        ConfigError, match="random forests cannot be exported: train it with --blend none"
-    ):
-        export_model(model, "onnx", tmp_path / "out")
     untrained = PropertyModel(network_of(0), "ogb", Task((), "loss"))
     with pytest.raises(ConfigError, match="pre-trained without targets"):
         export_model(untrained, "onnx", tmp_path / "out")

@@ -30,7 +30,10 @@ class DenseInputs:
 
 
 def num_features(model: PropertyModel) -> int:
-    """Return F, the number of molecule-level features that the networks of a model read."""
+    """Return F, the number of molecule-level features that the networks and forests of a model
+    read."""
+    if model.forests:
+        return model.encoding.molecule_features + model.inputs.width
     return max(network.config.molecule_features for network in model.networks)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.interop.export.dense import DenseGraphormer
+from molsepnorm.interop.export.forests import DenseForest
 from molsepnorm.model import PropertyModel
 
 __all__ = ["DenseModel", "output_columns"]
 
 
 class DenseModel(nn.Module):
-    """The networks of a model, their weighted mean, and the scales of its targets.
+    """The networks and forests of a model, their weighted mean, and the scales of its targets.
 
     A column of the result is a value in the unit of the table, the probability of class 1, or the
     probability of one class of a multi-class target; `output_columns` names them. They are those of
@@ -24,18 +24,16 @@ class DenseModel(nn.Module):
         model: the trained model. Its networks are copied.
 
     Raises:
-        ConfigError: the model has no targets, random forests, or a network without a dense form.
+        ConfigError: the model has no targets, or a network without a dense form.
     """
 
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
-        if model.forests:
-            raise ConfigError(
-                "a model with random forests cannot be exported: train it with --blend none"
-            )
         self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
         self.weights = model.weights
+        self.forests = nn.ModuleList(DenseForest(forest) for forest in model.forests)
+        self.forest_share, self.extra = model.forest_share, model.inputs.width
         self.task = model.task
 
     def forward(
@@ -49,12 +47,17 @@ class DenseModel(nn.Module):
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
         """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
-        inputs = atoms, degrees, mask, distances, paths, neighbours, features
+        encoded = atoms, degrees, mask, distances, paths, neighbours, features
         shares = [
-            weight * self._learned(network(*inputs).float())
+            weight * self._learned(network(*encoded).float())
             for network, weight in zip(self.networks, self.weights, strict=True)
         ]
         mean = torch.stack(shares).sum(dim=0)  # (B, O)
+        if len(self.forests):
+            assert features is not None
+            inputs = features[:, features.shape[1] - self.extra :]
+            of_forests = torch.stack([forest(inputs) for forest in self.forests]).mean(dim=0)
+            mean = (1 - self.forest_share) * mean + self.forest_share * of_forests
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
             part, transform = mean[:, its], target.transformation
