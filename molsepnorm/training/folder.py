@@ -22,32 +22,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
-import platform
-import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
-from pydantic import FiniteFloat
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.legacy import legacy_fingerprints
-from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
@@ -59,11 +47,19 @@ from molsepnorm.files.writing import (
     write_json,
 )
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.environment import (
+    environment_record,
+    recorded_fingerprint,
+    recorded_start,
+)
 from molsepnorm.training.finetuning import LoadedWeights
+from molsepnorm.training.history import append_epoch, read_history
+from molsepnorm.training.metrics_file import read_metrics
 from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.prediction_table import predictions_table
 from molsepnorm.training.target_table import targets_table
 
 __all__ = ["LOG", "RunFolder"]
@@ -146,10 +142,7 @@ class RunFolder:
         adaptive_threads: bool = False,
     ) -> None:
         """Write the files that are known before training, with the weights that it starts from."""
-        environment = {**_environment(adaptive_threads), "data": dataset.fingerprint}
-        environment["warnings"] = list(dataset.warnings)
-        if loaded is not None:
-            environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
+        environment = environment_record(config, dataset, loaded, adaptive_threads)
         write_json(self.environment, environment)
         config.save(self.config)
         with replacing(self.splits) as scratch:
@@ -176,10 +169,7 @@ class RunFolder:
             DataError: they have changed.
             ModelError: the files that describe them are damaged.
         """
-        environment = read_json(self.environment)
-        recorded = environment.get("data", "") if isinstance(environment, dict) else None
-        if not isinstance(recorded, str):
-            raise ModelError(f"{self.environment} is damaged: it has no fingerprint of the data")
+        recorded = recorded_fingerprint(self.environment)
         if recorded != dataset.fingerprint and recorded not in legacy_fingerprints(dataset):
             problem = ""
         elif splits and (saved := read_json(self.splits)) != _splits(dataset):
@@ -195,27 +185,16 @@ class RunFolder:
     def excludes(self) -> dict[str, str]:
         """Return the data sets that the weights which the run started from must not be evaluated
         on, each with the reason."""
-        return self._of_start(dict[str, str], "excludes", {})
+        return recorded_start(self.environment, dict[str, str], "excludes", {})
 
     def trained_on(self) -> int:
         """Return the number of validation and test molecules that the start was trained on."""
-        return self._of_start(int, "trained_on", 0)
-
-    def _of_start(self, kind: Any, name: str, default: Any) -> Any:
-        """Return what is recorded about the weights that the run started from."""
-        environment = read_json(self.environment)
-        loaded = environment.get("loaded_weights", {}) if isinstance(environment, dict) else {}
-        found = loaded.get(name, default) if isinstance(loaded, dict) else default
-        return check_types(kind, found, f"{self.environment} is damaged")
+        return recorded_start(self.environment, int, "trained_on", 0)
 
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
         if the run is not finished."""
-        if not self.metrics.exists():
-            return None
-        metrics = read_json(self.metrics)
-        check_types(_Metrics, metrics, f"{self.metrics} is damaged")
-        return metrics
+        return read_metrics(self.metrics) if self.metrics.exists() else None
 
     def complete_metrics(self) -> dict[str, Any] | None:
         """Return the scores if the report exists, too. It is the last file that training writes,
@@ -287,34 +266,12 @@ class RunFolder:
         return PropertyModel.from_pretrained(self.model), own
 
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, and remove lines of epochs that a resumed run repeats. A column that the
-        file of an earlier version lacks stays empty in its lines."""
-        row = asdict(record)
-        scores, threads = row.pop("scores"), row.pop("threads")
-        row |= {f"val_{name}": score for name, score in scores.items()}
-        row |= {"best": int(record.best), "threads": threads}
-        if math.isnan(record.train_loss):
-            row["train_loss"] = None
-        try:
-            lines = csv.DictReader(io.StringIO(self.read_history().decode()))
-            earlier = [line for line in lines if int(line["epoch"]) < record.epoch]
-            with (
-                replacing(self.history) as scratch,
-                open(scratch, "w", newline="", encoding="utf-8") as file,
-            ):
-                writer = csv.DictWriter(file, fieldnames=list(row))
-                writer.writeheader()
-                writer.writerows([*earlier, row])
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
-            raise ModelError(
-                f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
-                "restore it"
-            ) from error
+        """Add a line, and remove lines of epochs that a resumed run repeats."""
+        append_epoch(self.history, record)
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
-        with clear_errors(self.history, "read"):
-            return self.history.read_bytes() if self.history.exists() else b""
+        return read_history(self.history)
 
     def restore_history(self, content: bytes | None) -> None:
         """Replace the history by the checkpoint's; a checkpoint of an earlier version has none."""
@@ -328,54 +285,10 @@ class RunFolder:
         """Write the scores of a finished run, and its predictions (G, O) if there are any."""
         for split, predicted in results.predictions.items():
             graphs, baseline = results.graphs[split], results.baseline.get(split)
-            table = _predictions_table(dataset, task, graphs, predicted, baseline)
+            table = predictions_table(dataset, task, graphs, predicted, baseline)
             with replacing(self.path / f"predictions_{split}.csv") as scratch:
                 _write_csv(scratch, table)
         write_json(self.metrics, metrics)
-
-
-def _predictions_table(
-    dataset: Dataset,
-    task: Task,
-    graphs: np.ndarray,
-    predictions: np.ndarray,
-    baseline: np.ndarray | None,
-) -> dict[str, Any]:
-    """Return columns with label and prediction of molecules (n,), in the source's order.
-
-    <target>_forest is the prediction of the baseline: a value, a probability or a class.
-    If a target has the name of another column, its labels are in <target>_true.
-    """
-    order = np.argsort(dataset.store.rows[graphs], kind="stable")
-    graphs, predictions = graphs[order], predictions[order]
-    rows = dataset.store.rows[graphs]
-    table: dict[str, Any] = dict([dataset.position(rows)])
-    table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
-    if (smiles := dataset.written or dataset.smiles) is not None:
-        table["smiles"] = [smiles[row] for row in rows]
-    labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
-    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
-    if baseline is not None:
-        for name, columns, others in zip(
-            task.names, predicted, task.tables(baseline[order]), strict=True
-        ):
-            columns[f"{name}_forest"] = others[f"{name}_pred"]
-    taken = {*table, *(column for columns in predicted for column in columns)}
-    for target, truth, of_truth, columns in zip(
-        task.targets, labels, bounds, predicted, strict=True
-    ):
-        cells = {target.name: _readable(truth, of_truth, target)}
-        if (transform := target.transformation) is not None:
-            unit = np.array([float(f"{value:.6g}") for value in transform.inverse(truth)])
-            own = _with_bounds(unit, of_truth * transform.sign)
-            cells = {target.name: own, target.learned_name: cells[target.name]}
-        for name, values in cells.items():
-            while name in taken:
-                name += "_true"
-            taken.add(name)
-            table[name] = values
-        table |= columns
-    return table
 
 
 def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
@@ -386,99 +299,6 @@ def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
         writer.writerows(zip(*columns, strict=True))
 
 
-def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the labels, those of bounds as texts such as ">10"."""
-    if not bounds.any():
-        return labels
-    signs = {1: ">", -1: "<"}
-    cells = [f"{signs[b]}{v:.6g}" if b else v for v, b in zip(labels, bounds.tolist(), strict=True)]
-    return np.array(cells, dtype=object)
-
-
-def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndarray:
-    if target.kind != "multiclass":
-        return _with_bounds(labels, bounds)
-    names = np.array([*target.classes, None], dtype=object)
-    return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
-
-
-@dataclass
-class _Baseline:
-    """Types of the baseline's scores."""
-
-    val: dict[str, FiniteFloat | None]
-    test: dict[str, FiniteFloat | None]
-    trees: int
-    seconds: FiniteFloat
-
-
-@dataclass
-class _Difference:
-    """Types of the difference between two scores."""
-
-    difference: FiniteFloat
-    interval_95: tuple[FiniteFloat, FiniteFloat]
-
-
-@dataclass
-class _Similarity:
-    """Types of the similarity of the test molecules to the training molecules."""
-
-    median: FiniteFloat
-    test: int
-    train: int
-
-
-@dataclass
-class _Metrics:
-    """Types of the entries of `metrics.json` that are read back."""
-
-    data: str
-    chosen_by: str
-    best_epoch: int | None
-    epochs: int
-    parameters: int
-    seconds: FiniteFloat
-    val: dict[str, FiniteFloat | None]
-    test: dict[str, FiniteFloat | None]
-    test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
-    test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
-    baseline: _Baseline | None = None
-    baseline_difference: dict[str, _Difference] = field(default_factory=dict)
-    headlines: list[str] = field(default_factory=list)
-    constant_difference: dict[str, _Difference] = field(default_factory=dict)
-    val_test_difference: dict[str, _Difference] = field(default_factory=dict)
-    molecules: dict[str, int] = field(default_factory=dict)
-    split: str | None = None
-    nearest_train_similarity: _Similarity | None = None
-    earlier: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.val or self.val.keys() != self.test.keys():
-            raise ValueError("val and test must have the same scores")
-
-
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
     """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
     return [dataset.split_rows()]
-
-
-def _environment(adaptive_threads: bool) -> dict[str, object]:
-    packages = {}
-    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
-        with suppress(PackageNotFoundError):
-            packages[name] = version(name)
-    return {
-        "molsepnorm": __version__,
-        "python": platform.python_version(),
-        "packages": packages,
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "adaptive_threads": adaptive_threads,
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "fast_paths": [
-            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
-        ],
-        "command": sys.argv,
-    }

@@ -1,4 +1,4 @@
-"""The files of a run folder: predictions, history and what `--resume` checks."""
+"""The files of a run folder: history and what `--resume` checks."""
 
 from __future__ import annotations
 
@@ -13,111 +13,12 @@ from molsepnorm.data.datasets import load
 from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.errors import DataError, ModelError
 from molsepnorm.model import encoding_of
-from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
-YES_NO = [0, 1, 0, 0, 1, 1, 0]
-
-
-def _trained(with_columns, folder, targets, columns, **settings):
-    settings = {"data.targets": targets, "run.epochs": 1, **settings}
-    return train(with_columns(columns, settings), folder)
-
-
-@pytest.mark.parametrize(
-    ("targets", "header"),
-    [
-        (["a", "b"], ["a", "a_pred", "b", "b_pred"]),
-        (["line"], ["line_true", "line_pred"]),
-        (["a", "a_pred"], ["a", "a_pred", "a_pred_true", "a_pred_pred"]),
-        (["a_pred", "a"], ["a_pred_true", "a_pred_pred", "a", "a_pred"]),
-        (["line", "line_pred"], ["line_true", "line_pred", "line_pred_true", "line_pred_pred"]),
-        (["smiles_pred"], ["smiles_pred", "smiles_pred_pred"]),
-        (["unit, in [mol/L]"], ["unit, in [mol/L]", "unit, in [mol/L]_pred"]),
-    ],
-)
-def test_a_target_with_the_name_of_another_column_keeps_its_labels(
-    with_columns, tmp_path, rows_of, targets, header
-):
-    """Every column has its own name, and predictions have their usual names."""
-    columns = {name: NUMBERS[i:] for i, name in enumerate(targets)}
-    result = _trained(with_columns, tmp_path / "run", targets, columns)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", *header]
-    found = Predictor(result.model).predict(row["smiles"] for row in rows)
-    for row, prediction in zip(rows, found, strict=True):
-        for i, name in enumerate(targets):
-            truth, predicted = header[2 * i : 2 * i + 2]
-            cells = columns[name]
-            assert float(row[truth]) == pytest.approx(cells[(int(row["line"]) - 2) % len(cells)])
-            assert float(row[predicted]) == pytest.approx(prediction.values[name], rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    "targets", [["a", "a_pred", "a_pred_true"], ["line", "line_true"], ["line_true", "line"]]
-)
-def test_a_target_named_like_a_renamed_column_keeps_its_labels(
-    with_columns, tmp_path, rows_of, targets
-):
-    """Each target has two columns of its own."""
-    columns = {name: [value + 10 * i for value in NUMBERS] for i, name in enumerate(targets)}
-    _trained(with_columns, tmp_path / "run", targets, columns)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert len(rows[0]) == 2 + 2 * len(targets)
-    row = {name: float(cell) for name, cell in rows[0].items() if name != "smiles"}
-    truths = [columns[name][(int(row["line"]) - 2) % len(NUMBERS)] for name in targets]
-    others = [name for name in row if name != "line" and name not in {f"{t}_pred" for t in targets}]
-    assert [row[name] for name in others] == pytest.approx(truths)
-
-
-def test_a_target_may_be_named_smiles_if_the_smiles_column_is_not(with_columns, tmp_path, rows_of):
-    settings = {"data.smiles_column": "structure"}
-    _trained(with_columns, tmp_path / "run", ["smiles"], {"smiles": NUMBERS}, **settings)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", "smiles_true", "smiles_pred"]
-    assert rows[0]["smiles"].startswith("C")
-
-
-def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_path, rows_of):
-    """The most probable class is predicted, probabilities sum to 1, missing labels are empty."""
-    colours = ["red", "dark, blue", "", "[green]", "", 'say "no"', "red", "dark, blue"]
-    columns = {"colour": colours, "y": NUMBERS}
-    result = _trained(
-        with_columns, tmp_path / "run", ["colour", "y"], columns, **{"data.split": [0.4, 0.2, 0.4]}
-    )
-    classes = ["[green]", "dark, blue", "red", 'say "no"']
-    assert list(result.model.task.targets[0].classes) == classes
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    probabilities = [f"colour_prob_{name}" for name in classes]
-    assert list(rows[0]) == [
-        *("line", "smiles", "colour", "colour_pred", *probabilities),
-        *("y", "y_pred"),
-    ]
-    assert "" in {row["colour"] for row in rows}
-    found = Predictor(result.model).predict(row["smiles"] for row in rows)
-    for row, prediction in zip(rows, found, strict=True):
-        assert row["colour"] == colours[(int(row["line"]) - 2) % len(colours)]
-        assert row["colour_pred"] == prediction.values["colour"]
-        shares = [float(row[name]) for name in probabilities]
-        assert shares == pytest.approx(list(prediction.probabilities["colour"].values()), rel=1e-4)
-        assert sum(shares) == pytest.approx(1, rel=1e-5)
-        assert row["colour_pred"] == classes[shares.index(max(shares))]
-
-
-def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tmp_path, rows_of):
-    """Class 3 is not written as 3.0."""
-    settings = {"data.task_type": "multiclass", "data.classes": {"n": ["10", "3", "07"]}}
-    result = _trained(
-        with_columns, tmp_path / "run", ["n"], {"n": ["3", "10", "07", "3"]}, **settings
-    )
-    assert result.model.task.targets[0].classes == ("10", "3", "07")
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert {row["n"] for row in rows} | {row["n_pred"] for row in rows} <= {"10", "3", "07"}
-    assert {"n_prob_10", "n_prob_3", "n_prob_07"} <= set(rows[0])
 
 
 @pytest.fixture(scope="module")
@@ -292,58 +193,3 @@ def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkey
     assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 24
     assert not (run / "predictions_train.csv").exists()
     assert (run / "predictions_val.csv").exists()
-
-
-@pytest.mark.parametrize("by", ["seeds", "folds"])
-def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows, by):
-    """By folds, each row outside the test split is in predictions_val.csv, with the prediction of
-    the member that it validates."""
-    settings = {"run.ensemble": 2, "run.ensemble_by": by, "run.epochs": 1}
-    result = train(configure(settings), tmp_path / "run")
-    val = rows_of(result.folder / "predictions_val.csv")
-    if by == "seeds":
-        for split in ("train", "val"):
-            rows = rows_of(result.folder / f"predictions_{split}.csv")
-            assert [int(row["line"]) - 2 for row in rows] == split_rows(result.folder)[split]
-            found = Predictor(result.model).predict(row["smiles"] for row in rows)
-            written = [float(row["y_pred"]) for row in rows]
-            assert written == pytest.approx([each.values["y"] for each in found], rel=1e-4)
-        return
-    assert not (result.folder / "predictions_train.csv").exists()
-    rows = [int(row["line"]) - 2 for row in val]
-    test = split_rows(result.folder)["test"]
-    assert rows == sorted({*range(30)} - {*test})
-    written = {row["line"]: row["y_pred"] for row in val}
-    for member in (result.folder / "members").iterdir():
-        for row in rows_of(member / "predictions_val.csv"):
-            assert float(written[row["line"]]) == pytest.approx(float(row["y_pred"]), rel=1e-5)
-
-
-def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
-    """Columns such as "Compound ID", unless they have another role."""
-    columns = {
-        "Compound ID": [f"C-{i}" for i in range(30)],
-        "name": ["alpha", ""],
-        "assay_id": [1, 2],
-        "batch": ["a", "b"],
-        "y": NUMBERS,
-        "cid": NUMBERS,
-    }
-    settings = {"data.feature_columns": ["assay_id"]}
-    _trained(with_columns, tmp_path / "run", ["y", "cid"], columns, **settings)
-    for split in ("train", "val", "test"):
-        rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
-        header = ["line", "Compound ID", "name", "smiles", "y", "y_pred", "cid", "cid_pred"]
-        assert list(rows[0]) == header
-        assert all(row["Compound ID"] == f"C-{int(row['line']) - 2}" for row in rows)
-        assert {row["name"] for row in rows} <= {"alpha", ""}
-
-
-def test_a_target_that_is_named_like_an_identifier_is_no_identifier(
-    with_columns, tmp_path, rows_of
-):
-    """The targets are guessed here."""
-    config = with_columns({"y": NUMBERS, "hit_code": NUMBERS}, {"run.epochs": 1})
-    train(config, tmp_path / "run")
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", "y", "y_pred", "hit_code", "hit_code_pred"]

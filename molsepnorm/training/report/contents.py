@@ -153,7 +153,7 @@ class Contents:
         path, names = self.run.path / f"predictions_{split}.csv", table.columns
         first = f"{target.name}_pred"
         place = names.get_loc(first) if first in names else 0
-        # the labels are in the column before the predictions, see `RunFolder.finish`
+        # the labels are in the column before the predictions, see `predictions_table`
         truth = names[place - 1] if place else ""
         if not truth.startswith(target.learned_name):
             raise ModelError(

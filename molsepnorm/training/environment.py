@@ -1,0 +1,89 @@
+"""What a run began with, in `environment.json`: versions, machine, command, data and weights."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from molsepnorm._version import __version__
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.devices.verdict import known
+from molsepnorm.errors import ModelError
+from molsepnorm.files.reading import check_types, read_json
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.finetuning import LoadedWeights
+
+__all__ = ["environment_record", "recorded_fingerprint", "recorded_start"]
+
+
+def environment_record(
+    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None, adaptive_threads: bool
+) -> dict[str, Any]:
+    """Return the content of `environment.json`.
+
+    Args:
+        config: the configuration of the run.
+        dataset: its data.
+        loaded: the weights that it starts from, if there are any.
+        adaptive_threads: whether the number of threads is chosen while training.
+    """
+    environment = {**_machine(adaptive_threads), "data": dataset.fingerprint}
+    environment["warnings"] = list(dataset.warnings)
+    if loaded is not None:
+        environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
+    return environment
+
+
+def recorded_fingerprint(path: Path) -> str:
+    """Return the fingerprint of the data from an `environment.json`.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    environment = read_json(path)
+    recorded = environment.get("data", "") if isinstance(environment, dict) else None
+    if not isinstance(recorded, str):
+        raise ModelError(f"{path} is damaged: it has no fingerprint of the data")
+    return recorded
+
+
+def recorded_start(path: Path, kind: Any, name: str, default: Any) -> Any:
+    """Return an entry of an `environment.json` about the weights that the run started from.
+
+    Raises:
+        ModelError: the file is damaged, or the entry is of another type than `kind`.
+    """
+    environment = read_json(path)
+    loaded = environment.get("loaded_weights", {}) if isinstance(environment, dict) else {}
+    found = loaded.get(name, default) if isinstance(loaded, dict) else default
+    return check_types(kind, found, f"{path} is damaged")
+
+
+def _machine(adaptive_threads: bool) -> dict[str, Any]:
+    """Return versions, hardware and the command."""
+    packages = {}
+    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    return {
+        "molsepnorm": __version__,
+        "python": platform.python_version(),
+        "packages": packages,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "adaptive_threads": adaptive_threads,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "fast_paths": [
+            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
+        ],
+        "command": sys.argv,
+    }

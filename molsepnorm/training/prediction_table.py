@@ -1,0 +1,73 @@
+"""A table of labels and predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.tasks import Target, Task
+
+__all__ = ["predictions_table"]
+
+
+def predictions_table(
+    dataset: Dataset,
+    task: Task,
+    graphs: np.ndarray,
+    predictions: np.ndarray,
+    baseline: np.ndarray | None,
+) -> dict[str, Any]:
+    """Return columns with label and prediction of molecules (n,), in the source's order.
+
+    <target>_forest is the prediction of the baseline: a value, a probability or a class.
+    If a target has the name of another column, its labels are in <target>_true.
+    """
+    order = np.argsort(dataset.store.rows[graphs], kind="stable")
+    graphs, predictions = graphs[order], predictions[order]
+    rows = dataset.store.rows[graphs]
+    table: dict[str, Any] = dict([dataset.position(rows)])
+    table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
+    if (smiles := dataset.written or dataset.smiles) is not None:
+        table["smiles"] = [smiles[row] for row in rows]
+    labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
+    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
+    if baseline is not None:
+        for name, columns, others in zip(
+            task.names, predicted, task.tables(baseline[order]), strict=True
+        ):
+            columns[f"{name}_forest"] = others[f"{name}_pred"]
+    taken = {*table, *(column for columns in predicted for column in columns)}
+    for target, truth, of_truth, columns in zip(
+        task.targets, labels, bounds, predicted, strict=True
+    ):
+        cells = {target.name: _readable(truth, of_truth, target)}
+        if (transform := target.transformation) is not None:
+            unit = np.array([float(f"{value:.6g}") for value in transform.inverse(truth)])
+            own = _with_bounds(unit, of_truth * transform.sign)
+            cells = {target.name: own, target.learned_name: cells[target.name]}
+        for name, values in cells.items():
+            while name in taken:
+                name += "_true"
+            taken.add(name)
+            table[name] = values
+        table |= columns
+    return table
+
+
+def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Return the labels, those of bounds as texts such as ">10"."""
+    if not bounds.any():
+        return labels
+    signs = {1: ">", -1: "<"}
+    cells = [f"{signs[b]}{v:.6g}" if b else v for v, b in zip(labels, bounds.tolist(), strict=True)]
+    return np.array(cells, dtype=object)
+
+
+def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndarray:
+    """Return numbers with their bounds, or the names of classes."""
+    if target.kind != "multiclass":
+        return _with_bounds(labels, bounds)
+    names = np.array([*target.classes, None], dtype=object)
+    return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]

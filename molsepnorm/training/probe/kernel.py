@@ -1,0 +1,138 @@
+"""Kernel regression of all targets: an approximation chooses the kernel and the penalties, and the
+exact solution is computed where it is affordable.
+
+The kernel is that of `KernelHead`. The approximation is the best regression among combinations of
+the kernels of some molecules, the centres, which are drawn at random.
+
+Source of the approximation: Rudi et al., "Less is More: Nyström Computational Regularization",
+NeurIPS 2015, arXiv 1507.04717.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from molsepnorm.nn.kernel_head import matern, tanimoto
+from molsepnorm.tasks import Task
+from molsepnorm.training.probe.embedded import Embedded
+from molsepnorm.training.probe.ridge import SMALL, kernel_ridge
+from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
+
+__all__ = ["Regression", "kernel_regression"]
+
+_MAX_CENTERS = 1500
+"""Number of training molecules that an approximate kernel regression compares. With at most as many
+molecules it is exact."""
+_MAX_EXACT = 7000
+"""Maximum number of training molecules of an exact kernel regression."""
+_MAX_OPERATIONS = 5e12
+"""Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:
+some minutes of a core."""
+_MAX_DECOMPOSED = 2e11
+"""Maximum of the cubed numbers of compared molecules, over the targets with labels for different
+molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
+`_MAX_CENTERS` molecules."""
+
+
+class Regression(NamedTuple):
+    """A kernel regression of all targets."""
+
+    centers: np.ndarray
+    """int64 (m,): which of the embedded molecules are compared."""
+    counts: Tensor | None
+    """uint8 (m, F): their fingerprint counts, if they are compared too."""
+    weight: np.ndarray
+    """float64 (O, m)."""
+    bias: np.ndarray
+    """float64 (O,)."""
+    penalties: list[float]
+    """Penalty of each target."""
+    error: float
+    """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
+
+
+def kernel_regression(embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
+    """Return the regression by the kernel of the embeddings, or by that of embeddings and
+    fingerprint counts (n, F), if its leave-one-out error is smaller.
+
+    With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
+    approximation. Up to `_MAX_EXACT` molecules the result is then the exact solution with this
+    kernel and these penalties; above, it is the approximation.
+    """
+    found = _approximate(embedded, task)
+    if counts is not None:
+        found = min(found, _approximate(embedded, task, counts), key=lambda each: each.error)
+    if len(found.centers) < len(embedded.inputs) <= _MAX_EXACT:
+        found = _exact(found, embedded, task, counts)
+    return found
+
+
+def _approximate(embedded: Embedded, task: Task, counts: Tensor | None = None) -> Regression:
+    """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F), on
+    at most `_num_centers` molecules. The penalties are chosen."""
+    every = np.arange(len(embedded.inputs))
+    chosen, most = every, _num_centers(embedded, task)
+    if len(every) > most:
+        chosen = np.random.default_rng(0).choice(every, most, replace=False)
+    kernel = _kernel(embedded, counts, chosen)
+    values, vectors = np.linalg.eigh(kernel[chosen])
+    large = values > SMALL * values[-1]
+    basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
+    models = list(ridge_of_targets(kernel @ basis, task, embedded))
+    return Regression(
+        chosen,
+        None if counts is None else counts[chosen].to(torch.uint8),
+        np.concatenate([model.slopes for model in models]) @ basis.T,
+        np.concatenate([model.offsets for model in models]),
+        [model.penalty for model in models],
+        float(np.mean([model.error for model in models])),
+    )
+
+
+def _num_centers(embedded: Embedded, task: Task) -> int:
+    """Return the maximum number of molecules that an approximate kernel regression compares.
+
+    Targets with labels for the same molecules share one decomposition of the kernel.
+    """
+    labelled = {row.tobytes() for row in np.isfinite(embedded.labels.T)}
+    weighted = sum(bool(target.class_weights) for target in task.targets)  # by the label
+    return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / (len(labelled) + weighted))))
+
+
+def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
+    """Return the regression on all molecules, with the kernel and the penalties of `found`.
+
+    It is `found` itself where the targets are so many that this would take many minutes.
+    """
+    labelled = (~np.isnan(embedded.labels)).sum(axis=0).astype(float)
+    if (labelled**3).sum() > _MAX_OPERATIONS:
+        return found
+    if found.counts is None:
+        counts = None
+    every = np.arange(len(embedded.inputs))
+    kernel = _kernel(embedded, counts, every)
+
+    def solver(number: int, rows: np.ndarray) -> Solve:
+        return partial(kernel_ridge, kernel, rows, found.penalties[number])
+
+    models = list(fit_targets(solver, len(every), task, embedded))
+    return found._replace(
+        centers=every,
+        counts=None if counts is None else counts.to(torch.uint8),
+        weight=np.concatenate([model.slopes for model in models]),
+        bias=np.concatenate([model.offsets for model in models]),
+    )
+
+
+def _kernel(embedded: Embedded, counts: Tensor | None, centers: np.ndarray) -> np.ndarray:
+    """Return the kernel between all molecules and the centres, float64 (n, m)."""
+    inputs = torch.from_numpy(embedded.inputs)
+    kernel = matern(inputs, inputs[centers])
+    if counts is not None:
+        kernel += tanimoto(counts.double(), counts[centers].double()) / 2
+    return kernel.numpy()

@@ -1,0 +1,111 @@
+"""Ridge regressions of a task's targets: numbers, or logits of classes.
+
+A target is fitted to the molecules that have a label, with the weights of the molecules and of its
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training.probe.embedded import Embedded
+from molsepnorm.training.probe.ridge import Axes, LinearModel, principal_axes, ridge
+
+__all__ = ["Solve", "fit_targets", "ridge_of_targets"]
+
+Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
+"""Returns a linear model, and leave-one-out predictions, for labels (n, k), weights and molecules;
+see `ridge`."""
+
+
+def fit_targets(
+    solver: Callable[[int, np.ndarray], Solve], width: int, task: Task, embedded: Embedded
+) -> Iterator[LinearModel]:
+    """Yield a model of each target.
+
+    Args:
+        solver: returns the function that solves for a target, by its number and the rows that have
+            a label.
+        width: number of slopes.
+        task, embedded: the targets, and the molecules with their labels.
+    """
+    for number, (target, labels) in enumerate(zip(task.targets, embedded.labels.T, strict=True)):
+        weights = np.where(np.isnan(labels), 0.0, embedded.weights)
+        if target.class_weights:
+            weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
+        rows = np.flatnonzero(weights > 0)
+        own = labels[rows].astype(np.float64), weights[rows], embedded.molecule_ids[rows]
+        yield _fit(target, solver(number, rows), width, *own)
+
+
+def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> Iterator[LinearModel]:
+    """Yield the ridge regression of each target on features (n, p), with a penalty of its own."""
+    last: dict[bytes, Axes] = {}  # many targets have labels for the same molecules
+
+    def solver(_: int, rows: np.ndarray) -> Solve:
+        def solve(
+            labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+        ) -> tuple[LinearModel, np.ndarray]:
+            key = rows.tobytes() + weights.tobytes()
+            if key not in last:
+                last.clear()
+                last[key] = principal_axes(features[rows], weights)
+            return ridge(last[key], labels, weights, molecules)
+
+        return solve
+
+    return fit_targets(solver, features.shape[1], task, embedded)
+
+
+def _fit(
+    target: Target,
+    solve: Solve,
+    width: int,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    molecules: np.ndarray,
+) -> LinearModel:
+    """Return a model of one target from the molecules that have a label.
+
+    Without two different labels its outputs are 0: the mean label, or equal probabilities.
+    """
+    slopes, offsets = np.zeros((target.width, width)), np.zeros(target.width)
+    values, index = np.unique(labels, return_inverse=True)
+    if len(values) < 2:
+        return LinearModel(slopes, offsets)
+    if target.kind == "regression":
+        standardised = (labels - target.mean) / target.scale
+        return solve(standardised[:, None], weights, molecules)[0]
+    found = _logits(solve, index, weights, molecules)
+    if target.width == 1:
+        return found
+    if len(values) == 2:  # one logit is the difference of two
+        halves = [np.concatenate([-part, part]) / 2 for part in found[:2]]
+        found = found._replace(slopes=halves[0], offsets=halves[1])
+    offsets -= np.log(len(labels))  # of classes that no molecule has
+    slopes[values.astype(int)], offsets[values.astype(int)] = found[:2]
+    return found._replace(slopes=slopes, offsets=offsets)
+
+
+def _logits(
+    solve: Solve, classes: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+) -> LinearModel:
+    """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
+
+    The indicators of the classes are regressed. Their leave-one-out predictions are the inputs of a
+    logistic regression, which gives the scale and the offset of the logits.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    indicators = np.eye(classes.max() + 1)[classes]
+    if indicators.shape[1] == 2:
+        indicators = indicators[:, 1:]
+    model, left_out = solve(indicators, weights, molecules)
+    scale = left_out.std() or 1.0
+    logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
+    factors = logistic.coef_ / scale
+    offsets = factors @ model.offsets + logistic.intercept_
+    return model._replace(slopes=factors @ model.slopes, offsets=offsets)

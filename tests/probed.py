@@ -1,0 +1,70 @@
+"""What the tests of `training.probe` share: small molecules, random networks, embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.nn import Graphormer, GraphormerConfig
+from molsepnorm.predict.inference import infer
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.probe.ridge import LinearModel, principal_axes, ridge
+
+ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1", "Cl", "F")
+SMILES = [f"{'C' * length}{end}" for length in range(1, 7) for end in ENDS]
+TRAIN = np.arange(40)
+SMALL = {"layers": 2, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}
+
+
+def regression(name: str, labels: np.ndarray) -> Target:
+    return Target.fit(name, "regression", labels[TRAIN])
+
+
+def start(*targets: Target, **config) -> PropertyModel:
+    """A random network whose embeddings differ between molecules."""
+    task = Task(targets, "loss")
+    torch.manual_seed(0)
+    network = Graphormer(
+        GraphormerConfig(**{**SMALL, "init": "xavier", **config}, outputs=task.outputs)
+    )
+    return PropertyModel(network.eval(), "zinc", task)
+
+
+def examples(
+    model: PropertyModel, labels: np.ndarray, weights: np.ndarray | None = None
+) -> Examples:
+    encoded = encode(
+        [featurize.get("zinc")(each) for each in SMILES], encoding_of(model.network.config)
+    )
+    given = None if weights is None else torch.from_numpy(weights.astype(np.float32))
+    columns = torch.from_numpy(labels.astype(np.float32).reshape(len(SMILES), -1))
+    return Examples(GraphTensors.of(encoded), columns, given, {})
+
+
+def outputs(model: PropertyModel, given: Examples) -> np.ndarray:
+    return infer(model.network, given.graphs, np.arange(len(SMILES))).double().numpy()
+
+
+def standardised(model: PropertyModel, given: Examples) -> np.ndarray:
+    """The embeddings of all molecules, by mean and deviation of the training molecules."""
+    read = infer(model.network, given.graphs, np.arange(len(SMILES)), call=model.network.embed)
+    read = read.double().numpy()
+    scale = read[TRAIN].std(0)
+    scale[scale < 1e-6] = 1
+    return (read - read[TRAIN].mean(0)) / scale
+
+
+def some_labels(random: np.random.Generator) -> np.ndarray:
+    return np.array([text.count("C") for text in SMILES]) + random.normal(size=len(SMILES)) / 4
+
+
+def ridge_of(
+    features: np.ndarray, labels: np.ndarray, weights: np.ndarray, groups: np.ndarray
+) -> tuple[LinearModel, np.ndarray]:
+    """Return the ridge regression, and its leave-one-out predictions."""
+    return ridge(principal_axes(features, weights), labels, weights, groups)

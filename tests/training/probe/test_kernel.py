@@ -1,0 +1,192 @@
+"""Kernel regression, approximate and exact, against scikit-learn and the equations it solves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
+from sklearn.gaussian_process.kernels import Matern
+from sklearn.kernel_ridge import KernelRidge
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict.inference import infer
+from molsepnorm.tasks import Target
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.probe import fit_kernel
+from molsepnorm.training.probe import kernel as kernels
+from molsepnorm.training.probe import ridge as ridges
+
+
+def kernel_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """With γ = 0.1: the length is the square root of channels / γ."""
+    return Matern(length_scale=np.sqrt(one.shape[1] / 0.1), nu=1.5)(one, other)
+
+
+@pytest.mark.parametrize("readout", ["token", "mean", "token+sum", "layers"])
+def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout):
+    """The offset is not penalised: kernel and labels are centred, as in kernel PCA."""
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
+    labels = some_labels(random)
+    model = start(regression("t", labels), readout=readout)
+    given = examples(model, labels)
+    kernel = fit_kernel(model, given, TRAIN)
+    assert (kernel.network.config.readout, kernel.network.config.centers) == ("layers", 40)
+    assert model.network.config.head == "linear"
+    features = standardised(kernel, given)
+    assert features.shape[1] == 2 * 2 * 8
+    known, asked = kernel_of(features[TRAIN], features[TRAIN]), kernel_of(features, features[TRAIN])
+    centre = np.eye(40) - 1 / 40
+    plain = KernelRidge(alpha=0.01, kernel="precomputed")
+    plain.fit(centre @ known @ centre, labels[TRAIN] - labels[TRAIN].mean())
+    expected = plain.predict((asked - known.mean(0)) @ centre) + labels[TRAIN].mean()
+    found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+    np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("limit", ["_MAX_EXACT", "_MAX_OPERATIONS"])
+def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, monkeypatch, limit):
+    """Minimise |y - b - K w|² + α wᵀ M w, with the kernel M of the centres; weighted. With many
+    targets, too."""
+    monkeypatch.setattr(kernels, "_MAX_CENTERS", 12)
+    monkeypatch.setattr(kernels, limit, 39)
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.05]))
+    labels, weights = some_labels(random), random.uniform(0.5, 2, len(SMILES))
+    model = start(regression("t", labels))
+    given = examples(model, labels, weights)
+    kernel = fit_kernel(model, given, TRAIN)
+    features, centers = standardised(kernel, given), kernel.network.head.centers.double().numpy()
+    assert len(centers) == 12
+    near = np.abs(features[TRAIN][:, None] - centers).max(2).min(0)
+    assert near.max() < 1e-5
+    asked, among = kernel_of(features, centers), kernel_of(centers, centers)
+    own = weights[TRAIN] / weights[TRAIN].mean()
+    design = np.concatenate([asked[TRAIN], np.ones((40, 1))], 1)
+    penalty = np.zeros((13, 13))
+    penalty[:12, :12] = 0.05 * among
+    solved = np.linalg.solve(
+        design.T @ (own[:, None] * design) + penalty, design.T @ (own * labels[TRAIN])
+    )
+    expected = asked @ solved[:12] + solved[12]
+    found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+    np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
+
+
+def _many_targets(random: np.random.Generator, missing: bool) -> tuple[PropertyModel, Examples]:
+    labels = random.normal(size=(len(SMILES), 60))
+    if missing:
+        labels[np.arange(30), np.arange(30)] = np.nan
+    model = start(*(regression(f"y{number}", each) for number, each in enumerate(labels.T)))
+    return model, examples(model, labels)
+
+
+def test_targets_with_labels_for_the_same_molecules_share_one_decomposition(random, monkeypatch):
+    decompose, sizes = ridges._decompose, []
+
+    def counted(centred):
+        sizes.append(centred.shape)
+        return decompose(centred)
+
+    monkeypatch.setattr(ridges, "_decompose", counted)
+    for missing, expected in (False, 1), (True, 31):
+        sizes.clear()
+        fit_kernel(*_many_targets(random, missing), TRAIN)
+        assert len(sizes) == expected
+
+
+def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
+    monkeypatch.setattr(kernels, "_MAX_DECOMPOSED", 31 * 20.1**3)
+    monkeypatch.setattr(kernels, "_MAX_EXACT", 0)
+    assert fit_kernel(*_many_targets(random, True), TRAIN).network.config.centers == 20
+    assert fit_kernel(*_many_targets(random, False), TRAIN).network.config.centers == 40
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypatch, kind):
+    """The kernel and the penalty of each target are those of the approximation."""
+    labels = np.stack([some_labels(random), 4 + random.normal(size=len(SMILES))], 1)
+    labels[::5, 1] = np.nan
+    if kind == "binary":
+        labels = np.where(np.isnan(labels), np.nan, labels > 4)
+        targets = [Target(name, "binary") for name in "ab"]
+    else:
+        targets = [regression(name, labels[:, i]) for i, name in enumerate("ab")]
+    monkeypatch.setattr(kernels, "_MAX_CENTERS", 39)
+    wanted, chosen = [], []
+    approximate, solve = kernels._approximate, kernels.kernel_ridge
+
+    def first(*given):
+        wanted.append(approximate(*given))
+        return wanted[-1]
+
+    def noted(kernel, rows, penalty, *others):
+        chosen.append((len(rows), penalty))
+        return solve(kernel, rows, 0.05, *others)
+
+    monkeypatch.setattr(kernels, "_approximate", first)
+    monkeypatch.setattr(kernels, "kernel_ridge", noted)
+    model = start(*targets)
+    given = examples(model, labels)
+    found = fit_kernel(model, given, TRAIN)
+    assert found.network.config.centers == 40
+    assert chosen == list(zip([40, 32], wanted[0].penalties, strict=True))
+    if kind == "regression":  # the second labels are noise
+        assert wanted[0].penalties[0] < wanted[0].penalties[1]
+    monkeypatch.setattr(kernels, "_MAX_CENTERS", 40)
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.05]))
+    expected = outputs(fit_kernel(model, given, TRAIN), given)
+    np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
+
+
+def with_counts(given: Examples, counts: np.ndarray) -> Examples:
+    features = torch.from_numpy(counts.astype(np.float32))
+    return replace(given, graphs=replace(given.graphs, features=features))
+
+
+def similarity(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the similarity of two lists of counts; a count above 4 is a 4."""
+    one, other = one.clip(max=4), other.clip(max=4)
+    return np.minimum(one, other).sum() / np.maximum(one, other).sum()
+
+
+@pytest.mark.parametrize(("centers", "exact"), [(40, True), (12, True), (12, False)])
+def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, centers, exact):
+    """The kernel is the sum of both; labels of two groups of counts have a smaller error with them,
+    labels that the embeddings determine do not."""
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
+    monkeypatch.setattr(kernels, "_MAX_CENTERS", centers)
+    monkeypatch.setattr(kernels, "_MAX_EXACT", 40 if exact else 39)
+    group = random.integers(2, size=len(SMILES))
+    counts = random.poisson(2, size=(len(SMILES), 30))
+    counts[:, :12] *= 1 - group[:, None]
+    counts[:, 12:24] *= group[:, None]
+    labels = group + 0.1 * random.normal(size=len(SMILES))
+    model = start(regression("t", labels))
+    given = with_counts(examples(model, labels), counts)
+    kernel = fit_kernel(model, given, TRAIN)
+    config, head = kernel.network.config, kernel.network.head
+    assert (config.molecule_features, config.counts, config.centers) == (
+        *(30, 30),
+        40 if exact else 12,
+    )
+    read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
+    assert read.shape[1] == 2 * 2 * 8 + 30
+    embedded = ((read[:, :-30] - head.mean) / head.scale).double().numpy()
+    known = head.counts.numpy()
+    tanimoto = np.array([[similarity(one, other) for other in known] for one in counts])
+    asked = kernel_of(embedded, head.centers.double().numpy()) + tanimoto / 2
+    expected = asked @ head.weight[0].double().numpy() + head.bias.item()
+    np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
+    if exact:
+        among, centre = asked[TRAIN], np.eye(40) - 1 / 40
+        plain = KernelRidge(alpha=0.01, kernel="precomputed")
+        plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
+        fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+        found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+        np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
+    labels = np.array([text.count("C") for text in SMILES]) + 0.0
+    model = start(regression("t", labels))
+    kernel = fit_kernel(model, with_counts(examples(model, labels), counts), TRAIN)
+    assert kernel.network.config.counts == kernel.network.config.molecule_features == 0

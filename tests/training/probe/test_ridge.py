@@ -1,0 +1,113 @@
+"""Ridge regression and its leave-one-out predictions, against scikit-learn and refits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from probed import ridge_of
+from sklearn.linear_model import Ridge
+
+from molsepnorm.training.probe import ridge as ridges
+from molsepnorm.training.probe.ridge import kernel_ridge
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
+    """Labels and features are centred once, with all molecules: a mean without molecule i would be
+    lower, the higher the label of i is."""
+    features, labels = random.normal(size=(20, 6)) + 3, random.normal(size=(20, 2))
+    weights = random.uniform(0.2, 3, 20) if weighted else np.ones(20)
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.7]))
+    (slopes, offsets, *_), left_out = ridge_of(features, labels, weights, np.arange(20))
+    weights = weights / weights.mean()
+    whole = Ridge(0.7).fit(features, labels, weights)
+    np.testing.assert_allclose(slopes, whole.coef_, rtol=1e-9)
+    np.testing.assert_allclose(offsets, whole.intercept_, rtol=1e-9)
+    means = np.average(features, 0, weights), np.average(labels, 0, weights)
+    for i in range(20):
+        kept = np.arange(20) != i
+        one = Ridge(0.7, fit_intercept=False)
+        one.fit(features[kept] - means[0], labels[kept] - means[1], weights[kept])
+        expected = one.predict(features[[i]] - means[0])[0] + means[1]
+        np.testing.assert_allclose(left_out[i], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("width", [25, 40])
+@pytest.mark.parametrize("noise", [0.1, 1.0, 10.0])
+def test_the_penalty_has_the_smallest_leave_one_out_error(random, noise, width):
+    """The refits have an offset of their own, and there may be more features than molecules."""
+    features = random.normal(size=(30, width))
+    labels = features[:, :1] + noise * random.normal(size=(30, 1))
+    weights = random.uniform(0.2, 3, 30)
+    weights /= weights.mean()
+    (slopes, *_), _ = ridge_of(features, labels, weights, np.arange(30))
+    errors = []
+    for penalty in ridges._PENALTIES:
+        error = 0.0
+        for i in range(30):
+            kept = np.arange(30) != i
+            one = Ridge(penalty).fit(features[kept], labels[kept, 0], weights[kept])
+            error += weights[i] * (labels[i, 0] - one.predict(features[[i]])[0]) ** 2
+        errors.append(error)
+    best = ridges._PENALTIES[int(np.argmin(errors))]
+    expected = Ridge(best).fit(features, labels[:, 0], weights).coef_
+    np.testing.assert_allclose(slopes, [expected], rtol=1e-6)
+
+
+def test_weight_two_equals_two_molecules(random, monkeypatch):
+    """In the fit, if the penalty per molecule is the same, since weights are scaled to the mean 1.
+    Leave-one-out predictions differ, because the second of two equal molecules remains."""
+    features, labels = random.normal(size=(10, 3)), random.normal(size=(10, 1))
+    twice = np.repeat(np.arange(10), [2, *[1] * 9])
+    weights = np.array([2.0, *[1.0] * 9])
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([1.0]))
+    one, left_out = ridge_of(features, labels, weights, np.arange(10))
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([1.1]))  # 11 molecules, not 10
+    other, others_left_out = ridge_of(features[twice], labels[twice], np.ones(11), np.arange(11))
+    np.testing.assert_allclose(one.slopes, other.slopes)
+    np.testing.assert_allclose(one.offsets, other.offsets)
+    assert abs(left_out[0] - others_left_out[0]) > 1e-3
+
+
+@pytest.mark.parametrize("width", [6, 40])
+def test_the_rows_of_a_molecule_are_left_out_together(random, monkeypatch, width):
+    """Compared with refits; one to four rows each, in any order, with weights."""
+    molecules = random.permutation(np.repeat(np.arange(12) * 7, [1, 2, 3, 4] * 3))
+    features, labels = random.normal(size=(30, width)), random.normal(size=(30, 2))
+    weights = random.uniform(0.2, 3, 30)
+    weights /= weights.mean()
+    errors = []
+    for penalty in ridges._PENALTIES:
+        error = 0.0
+        for molecule in set(molecules):
+            kept = molecules != molecule
+            one = Ridge(penalty).fit(features[kept], labels[kept], weights[kept])
+            missed = labels[~kept] - one.predict(features[~kept])
+            error += (weights[~kept, None] * missed**2).sum()
+        errors.append(error)
+    best = ridges._PENALTIES[int(np.argmin(errors))]
+    (slopes, *_), left_out = ridge_of(features, labels, weights, molecules)
+    np.testing.assert_allclose(slopes, Ridge(best).fit(features, labels, weights).coef_, rtol=1e-6)
+    means = np.average(features, 0, weights), np.average(labels, 0, weights)
+    for molecule in set(molecules):
+        kept = molecules != molecule
+        one = Ridge(best, fit_intercept=False)
+        one.fit(features[kept] - means[0], labels[kept] - means[1], weights[kept])
+        expected = one.predict(features[~kept] - means[0]) + means[1]
+        np.testing.assert_allclose(left_out[~kept], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch, width):
+    """Also its leave-one-out predictions, where molecules have several rows, weights, and no
+    label."""
+    features, rows = random.normal(size=(30, 50)), np.sort(random.permutation(30)[:25])
+    labels, weights = random.normal(size=(25, width)), random.uniform(0.2, 3, 25)
+    molecules = np.arange(25) // 2
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.7]))
+    plain, expected = ridge_of(features[rows], labels, weights, molecules)
+    kernel = features @ features.T
+    found, left_out = kernel_ridge(kernel, rows, 0.7, labels, weights, molecules)
+    predictions = kernel @ found.slopes.T + found.offsets
+    np.testing.assert_allclose(predictions, features @ plain.slopes.T + plain.offsets, rtol=1e-7)
+    np.testing.assert_allclose(left_out, expected, atol=1e-3)

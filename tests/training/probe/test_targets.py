@@ -1,0 +1,93 @@
+"""Logits of classes, against logistic regression; classes and labels that are missing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from probed import SMILES, TRAIN, examples, outputs, ridge_of, some_labels, standardised, start
+from sklearn.linear_model import LogisticRegression
+
+from molsepnorm.tasks import Target
+from molsepnorm.training.probe import fit_kernel, fit_linear
+from molsepnorm.training.probe.targets import _logits
+
+
+def test_a_weak_signal_keeps_its_sign(random):
+    """Leave-one-out predictions of classes do not anticorrelate with the labels."""
+    correlations = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        features = random.normal(size=(60, 20))
+        signal = features[:, :3].sum(1)
+        classes = (0.3 * signal + random.normal(size=60) > 0.8).astype(int)
+        fit = _logits(partial(ridge_of, features), classes, np.ones(60), np.arange(60))
+        correlations.append(np.corrcoef(signal, fit.slopes[0] @ features.T)[0, 1])
+    assert np.mean(correlations) > 0.4
+
+
+def one_class_weights(kind: str, balanced: bool, labels: np.ndarray, count: int) -> Target:
+    classes = tuple("xyzuv"[:count]) if kind == "multiclass" else ()
+    return Target.fit("t", kind, labels, classes, "balanced" if balanced else None)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize(("kind", "count"), [("binary", 2), ("multiclass", 2), ("multiclass", 3)])
+def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced):
+    """It is fitted to leave-one-out predictions, with the class weights."""
+    labels = (np.digitize(some_labels(random), [3.0, 5.5]) % count).astype(float)
+    target = one_class_weights(kind, balanced, labels[TRAIN], count)
+    model = start(target)
+    given = examples(model, labels)
+    features, classes = standardised(model, given)[TRAIN], labels[TRAIN].astype(int)
+    weights = np.ones(40)
+    if balanced:
+        weights = (40 / count / np.bincount(classes))[classes]
+    shown = np.eye(count)[classes]
+    shown = shown[:, 1:] if count == 2 else shown
+    (slopes, offsets, *_), left_out = ridge_of(features, shown, weights, np.arange(40))
+    plain = LogisticRegression(max_iter=1000)
+    plain.fit(left_out / left_out.std(), classes, weights)
+    expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
+    calibrated = plain.predict_proba(left_out / left_out.std())
+    np.testing.assert_allclose(  # mean probability and frequency of each class, weighted
+        weights @ calibrated, np.bincount(classes, weights), rtol=1e-2
+    )
+    fit_linear(model, given, TRAIN, ["t"])
+    found = model.task.predictions(torch.from_numpy(outputs(model, given))).numpy()[TRAIN]
+    found = found if kind == "multiclass" else np.concatenate([1 - found, found], 1)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_class_without_molecules_is_improbable(random):
+    """The other classes keep their probabilities."""
+    labels = 2.0 * (some_labels(random) > 4)  # classes 0 and 2 of four
+    model = start(Target("t", "multiclass", classes=("w", "x", "y", "z")))
+    fit_linear(model, examples(model, labels), TRAIN, ["t"])
+    found = model.task.predictions(torch.from_numpy(outputs(model, examples(model, labels))))
+    assert (found[:, [1, 3]] < 0.03).all()
+    other = start(Target("t", "binary"))
+    body = {k: v for k, v in model.network.state_dict().items() if k[:5] != "head."}
+    other.network.load_state_dict(body, strict=False)
+    fit_linear(other, examples(other, labels / 2), TRAIN, ["t"])
+    expected = outputs(other, examples(other, labels))[:, 0]
+    np.testing.assert_allclose(found[:, 2].log() - found[:, 0].log(), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
+@pytest.mark.parametrize("known", [0, 1, 5])
+def test_labels_without_difference_give_a_constant(random, kind, known):
+    """The mean, or equal probabilities."""
+    labels = np.full(len(SMILES), np.nan)
+    labels[:known] = 1.0
+    classes = ("x", "y", "z") if kind == "multiclass" else ()
+    model = start(Target("t", kind, mean=float(kind == "regression"), classes=classes))
+    given = examples(model, labels)
+    fit_linear(model, given, TRAIN, ["t"])
+    kernel = fit_kernel(model, given, TRAIN)
+    for each in (model, kernel):
+        predicted = each.task.predictions(torch.from_numpy(outputs(each, given))).numpy()
+        expected = {"regression": 1.0, "binary": 0.5, "multiclass": 1 / 3}[kind]
+        np.testing.assert_allclose(predicted, expected, rtol=1e-6)
