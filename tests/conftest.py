@@ -93,6 +93,7 @@ def baselines(no_baselines: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
     """The card of a tiny model that takes the place of the models in the package."""
     monkeypatch.setattr("molsepnorm.pretrained.shipped._FOLDER", tmp_path / "shipped")
+    torch.manual_seed(0)
     return write_model_with_card(tmp_path / "shipped" / "molsepnorm-tiny")
 
 

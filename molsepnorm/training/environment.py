@@ -61,10 +61,10 @@ def recorded_start(path: Path, kind: Any, name: str, default: Any) -> Any:
     Raises:
         ModelError: the file is damaged, or the entry is of another type than `kind`.
     """
-    environment = read_json(path)
-    loaded = environment.get("loaded_weights", {}) if isinstance(environment, dict) else {}
-    found = loaded.get(name, default) if isinstance(loaded, dict) else default
-    return check_types(kind, found, f"{path} is damaged")
+    entries = dict[str, Any]
+    environment = check_types(entries, read_json(path), f"{path} is damaged")
+    loaded = check_types(entries, environment.get("loaded_weights", {}), f"{path} is damaged")
+    return check_types(kind, loaded.get(name, default), f"{path} is damaged")
 
 
 def _machine(adaptive_threads: bool) -> dict[str, Any]:

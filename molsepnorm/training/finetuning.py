@@ -199,8 +199,12 @@ def with_start(
 
 
 def _trained(config: GraphormerConfig) -> GraphormerConfig:
-    """Return the architecture that is trained from a model: a kernel head is replaced."""
-    return replace(config, head="linear", centers=0) if config.head == "kernel" else config
+    """Return the architecture that is trained from a model: a kernel head is replaced, and the
+    fingerprint counts that it compares are not read."""
+    if config.head != "kernel":
+        return config
+    features = config.molecule_features - config.counts
+    return replace(config, head="linear", centers=0, counts=0, molecule_features=features)
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
@@ -286,6 +290,10 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
+    if start.network.config.counts:  # read by the kernel head alone
+        theirs = {
+            name: each for name, each in theirs.items() if not name.startswith("molecule_features.")
+        }
     weight, bias = [name for name in ours if _in_head(name)][-2:]  # of the output layer
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
     same, outputs = [], 0

@@ -14,6 +14,7 @@ from molsepnorm.predict.inference import infer
 from molsepnorm.training import Callback, load_config, train, train_on
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
+from molsepnorm.training.probe.kernel import _approximate
 
 
 @pytest.fixture
@@ -204,11 +205,19 @@ def test_same_targets_keep_their_outputs_beside_new_ones(configure, pretrained, 
     assert torch.equal(seen["weight"][1], first[0])
 
 
+@pytest.mark.parametrize("compared", ["embeddings", "embeddings and counts"])
 @pytest.mark.parametrize("targets", [["y"], ["active"]])
-def test_a_model_with_a_kernel_head_is_a_start(configure, pretrained, tmp_path, targets, rows_of):
+def test_a_model_with_a_kernel_head_is_a_start(
+    configure, pretrained, tmp_path, monkeypatch, targets, compared, rows_of
+):
     """Its outputs are new, also for its own targets, and every layer stays read out."""
-    first = configure({"finetune.start": pretrained, "run.epochs": 0})
-    start = train(first, tmp_path / "first").folder
+    with monkeypatch.context() as patch:
+        if compared == "embeddings and counts":
+            patch.setattr("molsepnorm.training.probe.heads.kernel_regression", _approximate)
+        first = configure({"finetune.start": pretrained, "run.epochs": 0})
+        start = train(first, tmp_path / "first")
+    assert start.model.network.config.counts == (2048 if "counts" in compared else 0)
+    start = start.folder
     config = configure({"finetune.start": str(start), "data.targets": targets, "run.epochs": 1})
     assert (config.model.readout, config.model.head) == ("layers", "linear")
     train(config, tmp_path / "second")

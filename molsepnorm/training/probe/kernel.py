@@ -83,7 +83,7 @@ def _approximate(embedded: Embedded, task: Task, counts: Tensor | None = None) -
     values, vectors = np.linalg.eigh(kernel[chosen])
     large = values > SMALL * values[-1]
     basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
-    models = list(ridge_of_targets(kernel @ basis, task, embedded))
+    models = ridge_of_targets(kernel @ basis, task, embedded)
     return Regression(
         chosen,
         None if counts is None else counts[chosen].to(torch.uint8),
@@ -120,7 +120,7 @@ def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | N
     def solver(number: int, rows: np.ndarray) -> Solve:
         return partial(kernel_ridge, kernel, rows, found.penalties[number])
 
-    models = list(fit_targets(solver, len(every), task, embedded))
+    models = fit_targets(solver, len(every), task, embedded)
     return found._replace(
         centers=every,
         counts=None if counts is None else counts.to(torch.uint8),

@@ -6,7 +6,7 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
@@ -23,8 +23,10 @@ see `ridge`."""
 
 def fit_targets(
     solver: Callable[[int, np.ndarray], Solve], width: int, task: Task, embedded: Embedded
-) -> Iterator[LinearModel]:
-    """Yield a model of each target.
+) -> list[LinearModel]:
+    """Return a model of each target.
+
+    Targets with labels for the same molecules are fitted one after the other.
 
     Args:
         solver: returns the function that solves for a target, by its number and the rows that have
@@ -32,17 +34,21 @@ def fit_targets(
         width: number of slopes.
         task, embedded: the targets, and the molecules with their labels.
     """
-    for number, (target, labels) in enumerate(zip(task.targets, embedded.labels.T, strict=True)):
+    models: dict[int, LinearModel] = {}
+    labelled = np.isfinite(embedded.labels.T)
+    for number in sorted(range(len(labelled)), key=lambda each: labelled[each].tobytes()):
+        target, labels = task.targets[number], embedded.labels[:, number]
         weights = np.where(np.isnan(labels), 0.0, embedded.weights)
         if target.class_weights:
             weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
         rows = np.flatnonzero(weights > 0)
         own = labels[rows].astype(np.float64), weights[rows], embedded.molecule_ids[rows]
-        yield _fit(target, solver(number, rows), width, *own)
+        models[number] = _fit(target, solver(number, rows), width, *own)
+    return [models[number] for number in range(len(models))]
 
 
-def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> Iterator[LinearModel]:
-    """Yield the ridge regression of each target on features (n, p), with a penalty of its own."""
+def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> list[LinearModel]:
+    """Return the ridge regression of each target on features (n, p), with a penalty of its own."""
     last: dict[bytes, Axes] = {}  # many targets have labels for the same molecules
 
     def solver(_: int, rows: np.ndarray) -> Solve:

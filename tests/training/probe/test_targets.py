@@ -7,12 +7,24 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from probed import SMILES, TRAIN, examples, outputs, ridge_of, some_labels, standardised, start
+from probed import (
+    SMILES,
+    TRAIN,
+    examples,
+    outputs,
+    regression,
+    ridge_of,
+    some_labels,
+    standardised,
+    start,
+)
 from sklearn.linear_model import LogisticRegression
 
 from molsepnorm.tasks import Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.probe.targets import _logits
+from molsepnorm.training.probe.embedded import Embedded
+from molsepnorm.training.probe.ridge import principal_axes
+from molsepnorm.training.probe.targets import _logits, ridge_of_targets
 
 
 def test_a_weak_signal_keeps_its_sign(random):
@@ -91,3 +103,28 @@ def test_labels_without_difference_give_a_constant(random, kind, known):
         predicted = each.task.predictions(torch.from_numpy(outputs(each, given))).numpy()
         expected = {"regression": 1.0, "binary": 0.5, "multiclass": 1 / 3}[kind]
         np.testing.assert_allclose(predicted, expected, rtol=1e-6)
+
+
+def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypatch):
+    """Also if two patterns of missing labels alternate; models keep the order of the targets."""
+    decompositions = []
+
+    def counted(features, weights):
+        decompositions.append(len(features))
+        return principal_axes(features, weights)
+
+    monkeypatch.setattr("molsepnorm.training.probe.targets.principal_axes", counted)
+    labels = np.stack([some_labels(random) * (1 + number) for number in range(6)], axis=1)
+    labels[5:9, ::2] = np.nan
+    names = [f"t{number}" for number in range(6)]
+    model = start(*map(regression, names, labels.T))
+    embedded = Embedded.of(model.network, examples(model, labels), TRAIN)
+    found = ridge_of_targets(embedded.inputs, model.task, embedded)
+    assert sorted(decompositions) == [36, 40]
+    for number, each in enumerate(found):
+        target, rows = model.task.targets[number], ~np.isnan(labels[TRAIN, number])
+        own = (labels[TRAIN][rows, number] - target.mean) / target.scale
+        expected, _ = ridge_of(
+            embedded.inputs[rows], own[:, None], np.ones(rows.sum()), TRAIN[rows]
+        )
+        np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
