@@ -1,0 +1,217 @@
+"""Write a model to a folder, and read it back.
+
+A model folder holds `config.json` (featuriser, task, network, versions, digests of all files),
+`model.safetensors` and, unless they are left out, the training molecules. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
+from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.model.checks import (
+    require_calibration,
+    require_enough_weights,
+    require_fitting,
+    require_forest_share,
+    require_shares,
+)
+from molsepnorm.model.description import (
+    CONFIG,
+    SUPERVISED,
+    brief,
+    check_entries,
+    describe,
+    read_config,
+)
+from molsepnorm.model.encoding import require_featurizer
+from molsepnorm.model.weights import (
+    WEIGHTS,
+    other_weights,
+    pack_weights,
+    read_weights,
+    take_forests,
+    take_networks,
+)
+from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.molecules.training_molecules import TRAINING_FILE, TrainingFile
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks.calibration import calibration_from_json
+from molsepnorm.tasks.domain import Domain
+
+if TYPE_CHECKING:
+    from molsepnorm.model.model import PropertyModel
+
+__all__ = [
+    "README",
+    "find_folder",
+    "read_folder",
+    "require_replaceable",
+    "training_files",
+    "weights_digest",
+    "write_folder",
+]
+
+README = "README.md"
+"""Name of the model card for people, which loading ignores; `training.card` writes it."""
+_OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
+
+_WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+
+
+def write_folder(model: PropertyModel, folder: Path | str) -> None:
+    """Write the model folder; an existing model folder is replaced.
+
+    Raises:
+        ModelError: a number of the model is not finite.
+        StorageError: the folder holds other files, or it cannot be written.
+    """
+    require_replaceable(folder)
+    weights = pack_weights(model.networks, model.forests, folder)
+    about = describe(model)
+    about[KEY][WEIGHTS] = hashlib.sha256(weights).hexdigest()
+    structures = model.training_molecules().to_bytes() if model.structures else None
+    if structures is not None:
+        about[KEY][TRAINING_FILE] = hashlib.sha256(structures).hexdigest()
+    about[KEY][CONFIG] = json_digest(about)
+    with replacing(folder, folder=True) as scratch:
+        (scratch / CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (scratch / WEIGHTS).write_bytes(weights)
+        if structures is not None:
+            (scratch / TRAINING_FILE).write_bytes(structures)
+
+
+def read_folder(folder: Path | str) -> dict[str, Any]:
+    """Read a model folder, or the model folder of a run, and return the fields of `PropertyModel`.
+
+    Args:
+        folder: the folder, or the name of a model that comes with the package.
+
+    Raises:
+        ModelError: the folder is missing, incomplete or damaged, was written by a newer molsepnorm,
+            or holds a number that is not finite.
+    """
+    folder = find_folder(folder)
+    config_file, weights_file = folder / CONFIG, folder / WEIGHTS
+    about = read_config(config_file)
+    weights = read_weights(weights_file, about)
+    try:
+        described = [about["network"], *about.get("partners", [])]
+        configs = [GraphormerConfig(**each) for each in described]
+        task = Task.from_json(about["task"])
+        featurizer = about["featurizer"]
+        excludes = dict(about.get("excludes", {}))
+        inputs = ExtraInputs.from_json(about["inputs"]) if "inputs" in about else NO_INPUTS
+        shares = tuple(about.get("weights", (1.0,)))
+        require_shares(shares, len(configs))
+        standardize = about.get("standardize", "none")
+        if standardize not in get_args(Level):
+            raise ConfigError(f"standardize is '{standardize!s:.80}'")
+        calibration = tuple(calibration_from_json(each) for each in about.get("calibration", []))
+        require_calibration(calibration, task)
+        domain = Domain(**about["domain"]) if "domain" in about else None
+        for config in configs:
+            require_fitting(config, configs[0], task)
+            require_featurizer(config_file, about, config, inputs)
+            require_enough_weights(config, weights)
+    except _WRONG_ENTRY as error:
+        check_entries(config_file, about)  # names the entry
+        raise ModelError(f"{config_file} does not describe a model: {brief(error)}") from error
+    try:
+        forests = take_forests(weights)
+        network, *partners = take_networks(configs, weights)
+        excludes |= read_exclusions(folder)
+        structures = training_files(folder / TRAINING_FILE, about)
+        forest_share = about.get("forest_share", 0.0)
+        require_forest_share(forest_share, len(forests))
+    except (RuntimeError, *_WRONG_ENTRY) as error:
+        check_entries(config_file, about)
+        raise other_weights(weights_file, error) from error
+    return {
+        "network": network,
+        "featurizer": featurizer,
+        "task": task,
+        "objective": about.get("objective", SUPERVISED),
+        "excludes": excludes,
+        "inputs": inputs,
+        "partners": tuple(partners),
+        "weights": shares,
+        "standardize": standardize,
+        "forests": forests,
+        "forest_share": forest_share,
+        "calibration": calibration,
+        "domain": domain,
+        "structures": structures,
+    }
+
+
+def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:
+    """Return the file of the training molecules, if it is there."""
+    digest = about[KEY].get(TRAINING_FILE, "") if KEY in about else None
+    return (TrainingFile(path.absolute(), digest),) if path.is_file() else ()
+
+
+def find_folder(folder: Path | str) -> Path:
+    """Return the model folder of a path.
+
+    Args:
+        folder: a model folder, the folder of a run, or the name of a model that comes with the
+            package.
+
+    Raises:
+        ModelError: the folder is missing, or one of its files is.
+        StorageError: the path cannot be read.
+    """
+    folder = resolve(folder)
+    with clear_errors(folder, "read"):  # such as a name that is too long
+        is_folder = folder.is_dir()
+    if not is_folder:
+        message = f"there is no folder {folder}: give a run's folder or its model/ folder"
+        if folder.name == str(folder):
+            message += ", or the name of a model that comes with molsepnorm. "
+            message += did_you_mean(folder.name, shipped_models())
+        raise ModelError(message)
+    if not (folder / CONFIG).exists() and (folder / "model").is_dir():
+        folder = folder / "model"
+    missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).exists()]
+    if missing:
+        raise ModelError(
+            f"{folder} is not a complete model folder: {' and '.join(missing)} missing. A model "
+            f"folder holds {CONFIG} and {WEIGHTS}; a training run writes one to RUN/model once "
+            "its first epoch ends"
+        )
+    return folder
+
+
+def require_replaceable(folder: Path | str) -> None:
+    """Raise a `StorageError` if the folder holds anything but a model of molsepnorm."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        return
+    with clear_errors(folder, "write"):
+        others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
+        try:
+            if "molsepnorm" not in json.loads((folder / CONFIG).read_text(encoding="utf-8")):
+                others.append(CONFIG)  # a model of another library
+        except (FileNotFoundError, ValueError, TypeError, RecursionError):
+            pass  # a missing or damaged configuration
+    if others:
+        raise StorageError(
+            f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
+            "choose another folder"
+        )
+
+
+def weights_digest(folder: Path | str) -> str:
+    """Return the SHA-256 digest of the weights file in the folder of a model or a run."""
+    path = find_folder(folder) / WEIGHTS
+    with clear_errors(path, "read"):
+        return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,63 @@
+"""Models whose parts do not fit each other are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from math import nan
+
+import pytest
+from model_folders import change_description, joined_model, small_model
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.model import PropertyModel
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.3, 0.3), (1.2, -0.1, -0.1), (nan,) * 3])
+def test_weights_of_networks_must_sum_to_one(tmp_path, weights):
+    model = joined_model()
+    with pytest.raises(ConfigError, match=r"the mean over 3 networks needs as many weights"):
+        dataclasses.replace(model, weights=weights)
+    model.save_pretrained(tmp_path)
+    change_description(tmp_path / "config.json", lambda about: about.update(weights=list(weights)))
+    with pytest.raises(ModelError, match="config.json"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_networks_that_do_not_fit_each_other_are_refused(tmp_path):
+    """Networks that read other encodings, and one that is missing in the file of weights."""
+    model = joined_model()
+    model.save_pretrained(tmp_path)
+
+    def lengthen(about):
+        about["partners"][0]["max_path_length"] = 2
+
+    change_description(tmp_path / "config.json", lengthen)
+    with pytest.raises(ModelError, match="read different features or encodings"):
+        PropertyModel.from_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+
+    def drop(about):
+        about["partners"].pop()
+        about["weights"] = [0.5, 0.5]
+
+    change_description(tmp_path / "config.json", drop)
+    with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "outputs"),
+    [
+        (lambda targets: targets.pop(), 1),
+        (lambda targets: targets[0].update(kind="multiclass", classes=["a", "b"]), 3),
+        (lambda targets: targets[0].update(kind="multiclass", classes=[]), 1),
+    ],
+)
+def test_a_task_that_does_not_fit_the_network_is_refused(tmp_path, change, outputs):
+    """The network has two outputs, and the targets need fewer or more."""
+    small_model().save_pretrained(tmp_path)
+    change_description(tmp_path / "config.json", lambda about: change(about["task"]["targets"]))
+    with pytest.raises(
+        ModelError, match=f"does not describe a model: targets of {outputs} outputs and 2 outputs"
+    ):
+        PropertyModel.from_pretrained(tmp_path)

@@ -1,0 +1,233 @@
+"""`config.json` of a model folder: damaged, changed, forged and newer descriptions."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+
+import numpy as np
+import pytest
+import torch
+from model_folders import change_description, outputs_of, small_model
+
+from molsepnorm.errors import ModelError, MolsepnormError
+from molsepnorm.files.digests import json_digest
+from molsepnorm.model import SCHEMA, PropertyModel
+
+
+def test_a_folder_of_a_newer_version_is_refused(tmp_path):
+    small_model().save_pretrained(tmp_path)
+    change_description(
+        tmp_path / "config.json", lambda about: about.update(schema=SCHEMA + 1, molsepnorm="9.9")
+    )
+    with pytest.raises(
+        ModelError,
+        match=rf"config.json was written by molsepnorm 9.9 \(schema {SCHEMA + 1}\), and this is "
+        r".*: upgrade molsepnorm to use this model",
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "3",
+        "{}",
+        '{"schema": "new"}',
+        '{"schema": null}',
+        "\0\0",
+        "[" * 200_000,
+    ],
+)
+def test_invalid_json_is_refused(tmp_path, text):
+    small_model().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError, match="config.json (is damaged|does not describe a model)"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: about.pop("task"),
+        lambda about: about.pop("network"),
+        lambda about: about.pop("featurizer"),
+        lambda about: about.update(network=[]),
+        lambda about: about.update(task=None),
+        lambda about: about["task"].update(metric="accurracy"),
+        lambda about: about["task"].update(targets=None),
+        lambda about: about["task"]["targets"].append("x"),
+        lambda about: about["network"].update(unheard_of=1),
+        lambda about: about["network"].update(width="wide"),
+        lambda about: about["network"].update(width=17),
+        lambda about: about["network"].update(layers=1.5),
+    ],
+)
+def test_an_incomplete_description_is_refused(tmp_path, change):
+    small_model().save_pretrained(tmp_path)
+    change_description(tmp_path / "config.json", change)
+    with pytest.raises(ModelError, match="config.json does not describe a model"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_a_changed_description_is_read_only_without_its_digest(tmp_path):
+    """The message says how to change it on purpose. Formatting does not count as a change."""
+    small_model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about, indent=7, sort_keys=True))
+    PropertyModel.from_pretrained(tmp_path)
+    about["task"]["targets"][0]["name"] = "log S"
+    path.write_text(json.dumps(about))
+    with pytest.raises(ModelError, match="was changed: .* you meant .* remove its entry 'sha256'"):
+        PropertyModel.from_pretrained(tmp_path)
+    del about["sha256"]
+    path.write_text(json.dumps(about))
+    assert PropertyModel.from_pretrained(tmp_path).task.names == ("log S", "toxic")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"scale": float("nan")},
+            "'logS' needs a finite mean and a finite scale above 0; got .*nan",
+        ),
+        ({"scale": 0}, "'logS' needs a finite mean and a finite scale above 0; got .*scale=0"),
+        ({"scale": -1.0}, "'logS' needs .*scale=-1"),
+        ({"mean": float("inf")}, "'logS' needs .*mean=inf"),
+        ({"mean": "1"}, r"task\.targets\.0\.mean: .*valid number; got '1'"),
+        ({"name": []}, r"task\.targets\.0\.name: .*valid string; got \[\]"),
+        ({"class_weights": [1.0]}, "'logS' has 2 classes; got 1 class_weights"),
+        ({"class_weights": [1.0, -1.0]}, "'logS' needs finite class_weights of 0 or more"),
+    ],
+)
+def test_an_invalid_target_is_refused(tmp_path, entry, message):
+    """The message names the file and the entry."""
+    small_model().save_pretrained(tmp_path)
+    change_description(
+        tmp_path / "config.json", lambda about: about["task"]["targets"][0].update(entry)
+    )
+    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def _forge(about) -> None:
+    """Enter the matching digest, as if a faulty program had written the file."""
+    del about["sha256"]["config.json"]
+    about["sha256"]["config.json"] = json_digest(about)
+
+
+@pytest.mark.parametrize("forged", [True, False])
+@pytest.mark.parametrize(
+    ("entry", "value", "message"),
+    [
+        (("network", "layers"), 10**9, "model.layers must be at most 256; got 1000000000"),
+        (("network", "layers"), 200, "network.layers and network.width need more weights than"),
+        (("network", "width"), 10**4, "network.width is 10000, more than all weights in model.s"),
+        (("network", "max_degree"), 10**12, "model.max_degree must be at most 255"),
+        (("network", "atom_sizes"), [10**9], "molecule_features are not those of .zinc"),
+        (("network", "heads"), {}, "network.heads: .*valid integer; got {}"),
+        (("network", "heads"), None, "network.heads: .*valid integer; got None"),
+        (("network", "dropout"), "0.1", "network.dropout: .*valid number; got '0.1'"),
+        (("task", "targets", 0, "mean"), None, r"task.targets.0.mean: .*valid number; got None"),
+        (("task", "targets", 0, "scale"), {}, r"task.targets.0.scale: .*valid number; got {}"),
+        (("task", "targets", 0, "name"), 3, r"task.targets.0.name: .*valid string; got 3"),
+        (("task", "targets", 0, "classes"), [float("nan")], r"targets.0.classes.0: .*valid string"),
+        (("task", "targets"), {}, "task.targets: .*valid"),
+        (("featurizer",), {}, "featurizer: .*valid string; got {}"),
+    ],
+)
+def test_an_invalid_entry_is_named(tmp_path, entry, value, message, forged):
+    """The digest does not matter, and no memory is allocated for invalid sizes."""
+    small_model().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    about = json.loads(path.read_text())
+    functools.reduce(lambda part, key: part[key], entry[:-1], about)[entry[-1]] = value
+    if forged:
+        _forge(about)
+    else:
+        del about["sha256"]
+    path.write_text(json.dumps(about))
+    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [*range(900, 1000, 3), 100_000])
+def test_brackets_of_any_depth_are_refused(tmp_path, depth):
+    small_model().save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    nested = "[" * depth + "]" * depth
+    (tmp_path / "config.json").write_text(
+        text.replace('"schema": 1', f'"schema": 1, "a": {nested}')
+    )
+    with pytest.raises(ModelError, match="config.json is damaged"):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+STRANGE = [
+    *(None, True, 0, -1, 3, 10**9, 10**30, 10**400, 0.5, -0.5, 1e300, float("nan"), float("inf")),
+    *(
+        "",
+        "1",
+        "sep",
+        "\ud800",
+        "\0",
+        "x" * 100_000,
+        [],
+        [1],
+        ["a"],
+        [[]],
+        [None] * 5,
+        {},
+        {"a": 1},
+    ),
+]
+
+
+def _entries(content, where=()):
+    """Yield the path of every entry of JSON content."""
+    parts = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in parts:
+        yield (*where, key)
+        if isinstance(value, dict | list):
+            yield from _entries(value, (*where, key))
+
+
+@pytest.mark.parametrize("digests", ["old", "forged", "none"])
+def test_any_value_of_any_entry_is_read_or_refused(tmp_path, digests):
+    """The model is the same, or it is refused with a message that names the file. Without digests,
+    as in folders of the first versions, or with those of a faulty program, it may also be another
+    model that works."""
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    path, outputs = tmp_path / "config.json", outputs_of(model)
+    about = json.loads(path.read_text())
+    if digests == "none":
+        del about["sha256"]
+    tried = 0
+    for number, entry in enumerate(_entries(about)):
+        rng = np.random.default_rng(number)
+        for choice in rng.choice(len(STRANGE), 5, replace=False):
+            changed = copy.deepcopy(about)
+            parent = functools.reduce(lambda part, key: part[key], entry[:-1], changed)
+            parent[entry[-1]] = STRANGE[choice]
+            if digests == "forged" and entry[0] != "sha256":
+                _forge(changed)
+            path.write_text(json.dumps(changed))
+            tried += 1
+            try:
+                again = PropertyModel.from_pretrained(tmp_path)
+            except MolsepnormError as error:
+                assert str(tmp_path) in str(error)
+                assert len(str(error)) < 1000
+            else:
+                found = again.task.predictions(outputs_of(again))
+                assert digests != "old" or torch.equal(outputs_of(again), outputs)
+                assert found.shape == outputs.shape
+    assert tried > 250

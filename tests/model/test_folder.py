@@ -1,0 +1,250 @@
+"""Model folders: what is written is read back, and incomplete or damaged ones are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+from model_folders import CONFIG, change_description, joined_model, outputs_of, small_model
+
+from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.model import SCHEMA, PropertyModel
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.tasks import Target, Task
+
+
+def test_a_saved_model_is_read_back_exactly(tmp_path):
+    """Weights, statistics and outputs are equal to the bit."""
+    model = small_model(norm="sep", graph_norm="layer", node_norm="batch", attention_dropout=0.3)
+    model.save_pretrained(tmp_path / "model")
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert again.task == model.task
+    assert again.featurizer == "zinc"
+    assert again.network.config == model.network.config
+    assert again.encoding == model.encoding
+    here, there = model.network.state_dict(), again.network.state_dict()
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    assert not again.network.training
+    assert torch.equal(outputs_of(model), outputs_of(again))
+
+
+def test_classes_and_their_weights_are_read_back(tmp_path):
+    """Predictions are equal to the bit."""
+    targets = (
+        Target("colour", "multiclass", classes=("red", "10", "é"), class_weights=(0.5, 2.0, 1 / 3)),
+        Target("toxic", "binary", class_weights=(0.6, 3.0)),
+        Target("logS", "regression", -3.1, 1 / 3),
+    )
+    torch.manual_seed(0)
+    network = Graphormer(GraphormerConfig(**{**CONFIG, "outputs": 5}))
+    model = PropertyModel(network.eval(), "zinc", Task(targets, "loss", "mse"))
+    model.save_pretrained(tmp_path / "model")
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert again.task == model.task
+    assert [type(target.classes) for target in again.task.targets] == [tuple] * 3
+    assert torch.equal(
+        again.task.predictions(outputs_of(again)), model.task.predictions(outputs_of(model))
+    )
+
+
+def test_several_networks_are_read_back_exactly(tmp_path):
+    model = joined_model()
+    model.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["schema"] == SCHEMA == 2
+    again = PropertyModel.from_pretrained(tmp_path)
+    assert again.weights == model.weights
+    for here, there in zip(model.networks, again.networks, strict=True):
+        assert here.config == there.config and not there.training
+        ours, theirs = here.state_dict(), there.state_dict()
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_folder_of_the_first_version_is_read(tmp_path):
+    """It has no entries for classes, class weights and the regression loss."""
+    model = small_model()
+    model.save_pretrained(tmp_path)
+
+    def forget(about):
+        for target in about["task"]["targets"]:
+            del target["classes"], target["class_weights"]
+        del about["task"]["regression_loss"]
+
+    change_description(tmp_path / "config.json", forget)
+    assert PropertyModel.from_pretrained(tmp_path).task == model.task
+
+
+def test_the_folder_holds_json_and_safetensors(tmp_path):
+    """Neither format runs code when it is loaded."""
+    from safetensors.torch import load_file
+
+    small_model().save_pretrained(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    about = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert about["schema"] == 1 and "partners" not in about  # which earlier versions read
+    assert about["featurizer"] == "zinc"
+    assert [target["name"] for target in about["task"]["targets"]] == ["logS", "toxic"]
+    assert about["network"]["width"] == 16
+    assert load_file(tmp_path / "model" / "model.safetensors")
+
+
+def test_a_run_folder_is_read_like_its_model_folder(tmp_path):
+    """RUN and RUN/model are equivalent, as a path or as a string."""
+    model = small_model()
+    model.save_pretrained(tmp_path / "run" / "model")
+    for folder in (tmp_path / "run", tmp_path / "run" / "model", str(tmp_path / "run")):
+        assert PropertyModel.from_pretrained(folder).task == model.task
+
+
+def test_reading_does_not_change_the_random_state(tmp_path):
+    """Creating the network draws initial weights, which must not advance the generator."""
+    small_model().save_pretrained(tmp_path / "model")
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    PropertyModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(
+        ModelError, match="there is no folder .*none: give a run's folder or its mo"
+    ):
+        PropertyModel.from_pretrained(tmp_path / "none")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelError, match="there is no folder .*file"):
+        PropertyModel.from_pretrained(tmp_path / "file")
+    with pytest.raises(StorageError, match="cannot read x+: File name too long"):
+        PropertyModel.from_pretrained("x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (["config.json"], "not a complete model folder: config.json missing"),
+        (["model.safetensors"], "not a complete model folder: model.safetensors missing"),
+        (
+            ["config.json", "model.safetensors"],
+            "config.json and model.safetensors missing. A model",
+        ),
+    ],
+)
+def test_an_incomplete_folder_is_refused(tmp_path, missing, message):
+    small_model().save_pretrained(tmp_path / "model")
+    for name in missing:
+        (tmp_path / "model" / name).unlink()
+    with pytest.raises(ModelError, match=message):
+        PropertyModel.from_pretrained(tmp_path / "model")
+
+
+def test_a_run_without_a_model_is_refused(tmp_path):
+    """The message says when a model is written."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("x")
+    with pytest.raises(ModelError, match="writes one to RUN/model once its first epoch ends"):
+        PropertyModel.from_pretrained(tmp_path / "run")
+
+
+def test_saving_again_replaces_the_old_model(tmp_path):
+    """Files that only the old model had are removed."""
+    small_model(0).save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "conversion.json").write_text("{}")
+    new = small_model(1)
+    new.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model" / "conversion.json").exists()
+    again = PropertyModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(again.network.head.weight, new.network.head.weight)
+
+
+@pytest.mark.parametrize("other", ["thesis.txt", "config.json"])
+def test_a_folder_of_other_files_is_never_replaced(tmp_path, tree, monkeypatch, other):
+    """This includes the working directory and models of other libraries."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / other).write_text('{"model_type": "graphormer"}')
+    before = tree(tmp_path)
+    monkeypatch.chdir(tmp_path / "mine")
+    for folder in (tmp_path / "mine", tmp_path, ".", "..", "/"):
+        with pytest.raises(StorageError, match=r"cannot write .*: it holds .*: choose another"):
+            small_model().save_pretrained(folder)
+    assert tree(tmp_path) == before
+
+
+def test_an_empty_or_damaged_model_folder_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    monkeypatch.chdir(tmp_path / "model")
+    small_model().save_pretrained(".")
+    (tmp_path / "model" / "config.json").write_text("{")
+    small_model().save_pretrained(tmp_path / "model")
+    PropertyModel.from_pretrained(tmp_path / "model")
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("call", [1, 2])
+def test_the_old_model_survives_a_save_that_fails(tmp_path, tree, monkeypatch, failure, call):
+    """Any of the renamings that replace the folder may fail."""
+    small_model(0).save_pretrained(tmp_path / "model")
+    before = tree(tmp_path)
+    rename, calls = os.replace, []
+
+    def fail(source, target):
+        calls.append(target)
+        if len(calls) == call:
+            raise failure
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        try:
+            small_model(1).save_pretrained(tmp_path / "model")
+        except (StorageError, KeyboardInterrupt):
+            assert tree(tmp_path) == before
+        else:
+            assert len(calls) < call
+
+
+def test_a_full_disk_is_reported_and_the_old_model_stays(small_disk, tree):
+    """A real full disk, for which safetensors has an error of its own."""
+    small_model(0).save_pretrained(small_disk / "model")
+    before = tree(small_disk)
+    with pytest.raises(StorageError, match="cannot write .*model: the disk is full: free some"):
+        small_model(1, width=64, ffn_width=64, layers=3).save_pretrained(small_disk / "model")
+    assert tree(small_disk) == before
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot write .*file/model"):
+        small_model().save_pretrained(tmp_path / "file" / "model")
+
+
+@pytest.mark.parametrize("part", ["config.json", "length", "header", "data"])
+def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
+    """100 flipped bits in each part of each file change no prediction. Either the model is refused
+    with a message that names the file, or it is the same."""
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    path = tmp_path / (part if part == "config.json" else "model.safetensors")
+    content, outputs = path.read_bytes(), outputs_of(model)
+    header = 8 + int.from_bytes(content[:8], "little")
+    parts = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}
+    rng, noticed = np.random.default_rng(0), 0
+    for position in rng.integers(*parts.get(part, (0, len(content))), 100).tolist():
+        changed = bytearray(content)
+        changed[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            again = PropertyModel.from_pretrained(tmp_path)
+        except ModelError as error:
+            noticed += 1
+            assert str(path) in str(error)
+        else:
+            assert part == "config.json"  # white space, or the name of the digests' entry
+            assert torch.equal(outputs_of(again), outputs)
+    assert noticed == 100 if part != "config.json" else noticed > 80

@@ -1,0 +1,94 @@
+"""`model.safetensors` of a model folder: damaged files and those of other models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from model_folders import small_model
+from safetensors.torch import save
+
+from molsepnorm.errors import ModelError
+from molsepnorm.model import PropertyModel
+
+
+@pytest.mark.parametrize("keep", [0, 7, 40, -10])
+def test_truncated_weights_are_refused(tmp_path, keep):
+    small_model().save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(
+        ModelError, match="model.safetensors is damaged or belongs to another model"
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("other", [{"width": 32}, {"layers": 2}, {"max_path_length": 2}])
+def test_weights_of_another_architecture_are_refused(tmp_path, other):
+    """The message is one line, not torch's list of every tensor."""
+    small_model().save_pretrained(tmp_path / "one")
+    small_model(**other).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "model.safetensors").replace(tmp_path / "one" / "model.safetensors")
+    with pytest.raises(ModelError, match="belongs to another model") as caught:
+        PropertyModel.from_pretrained(tmp_path / "one")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def _zeros(weights):
+    return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
+
+
+def _swapped(weights):
+    names = [name for name, tensor in weights.items() if tensor.shape == (16, 16)][:2]
+    return {**weights, names[0]: weights[names[1]], names[1]: weights[names[0]]}
+
+
+def _another_seed(weights):
+    return {name: t.contiguous() for name, t in small_model(1).network.state_dict().items()}
+
+
+@pytest.mark.parametrize("other", [_zeros, _swapped, _another_seed])
+def test_other_weights_of_the_same_shapes_are_refused(tmp_path, other):
+    from safetensors.torch import load_file, save_file
+
+    small_model().save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    save_file(other(load_file(path)), path)
+    with pytest.raises(
+        ModelError,
+        match=r"model.safetensors is damaged or belongs to another model \(it does not match",
+    ):
+        PropertyModel.from_pretrained(tmp_path)
+
+
+def test_the_description_of_another_model_is_refused(tmp_path):
+    """Both files are intact, but they belong to different models."""
+    small_model(0).save_pretrained(tmp_path / "one")
+    small_model(1).save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "config.json").replace(tmp_path / "one" / "config.json")
+    with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another mod"):
+        PropertyModel.from_pretrained(tmp_path / "one")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
+    """They are neither saved nor, from a file of an earlier version, loaded."""
+    model = small_model()
+    model.save_pretrained(tmp_path)
+    state = model.network.state_dict()
+    tensor = tensor if tensor in state else next(name for name in state if "norm" in name)
+    state[tensor].view(-1)[0] = value
+    path, before = tmp_path / "model.safetensors", (tmp_path / "model.safetensors").read_bytes()
+    with pytest.raises(ModelError, match=f"cannot be saved in .*{tensor} has a number that is not"):
+        model.save_pretrained(tmp_path)
+    assert path.read_bytes() == before
+    path.write_bytes(save({name: each.contiguous() for name, each in state.items()}))
+    about = json.loads((tmp_path / "config.json").read_text())
+    del about["sha256"]
+    (tmp_path / "config.json").write_text(json.dumps(about))
+    with pytest.raises(
+        ModelError, match=rf"model.safetensors .*\({tensor} has a number that is not finite\)"
+    ):
+        PropertyModel.from_pretrained(tmp_path)
