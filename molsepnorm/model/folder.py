@@ -179,9 +179,10 @@ def find_folder(folder: Path | str) -> Path:
             message += ", or the name of a model that comes with molsepnorm. "
             message += did_you_mean(folder.name, shipped_models())
         raise ModelError(message)
-    if not (folder / CONFIG).exists() and (folder / "model").is_dir():
-        folder = folder / "model"
-    missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).exists()]
+    with clear_errors(folder, "read"):
+        if not (folder / CONFIG).exists() and (folder / "model").is_dir():
+            folder = folder / "model"
+        missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).exists()]
     if missing:
         raise ModelError(
             f"{folder} is not a complete model folder: {' and '.join(missing)} missing. A model "
@@ -194,9 +195,9 @@ def find_folder(folder: Path | str) -> Path:
 def require_replaceable(folder: Path | str) -> None:
     """Raise a `StorageError` if the folder holds anything but a model of molsepnorm."""
     folder = Path(folder)
-    if not folder.is_dir():
-        return
     with clear_errors(folder, "write"):
+        if not folder.is_dir():
+            return
         others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
         try:
             if "molsepnorm" not in json.loads((folder / CONFIG).read_text(encoding="utf-8")):

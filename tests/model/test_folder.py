@@ -248,3 +248,11 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
             assert part == "config.json"  # white space, or the name of the digests' entry
             assert torch.equal(outputs_of(again), outputs)
     assert noticed == 100 if part != "config.json" else noticed > 80
+
+
+def test_a_name_that_is_too_long_is_named(tmp_path):
+    model, folder = small_model(), tmp_path / ("x" * 300)
+    with pytest.raises(StorageError, match="x{300}"):
+        model.save_pretrained(folder)
+    with pytest.raises(StorageError, match="x{300}"):
+        PropertyModel.from_pretrained(folder)
