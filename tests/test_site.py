@@ -118,7 +118,7 @@ def test_scores_of_the_first_page_are_those_of_the_results() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8").splitlines()
     here = [cells(line)[1:] for line in index if re.match(r"\| (ESOL|FreeSolv|BACE)\b", line)]
     assert len(here) == 4
-    methods = ("| probe (", "| chemprop 2.3.1 |", "| LightGBM |", "| forest, log2")
+    methods = ("| default (", "| chemprop 2.3.1 |", "| LightGBM |", "| forest, log2")
     for column, method in zip(zip(*here, strict=True), methods, strict=True):
         (row,) = (line for line in lines if line.startswith(method))
         scores = [re.sub(r"\(\d+; ", "(", cell) for cell in cells(row)[1:5]]  # without seeds

@@ -34,13 +34,12 @@ __all__ = [
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
 
-_MAX_BLENDED = 100_000
-"""Maximum number of molecules of a table whose forest is blended by default; their inputs take 8 kB
-each."""
+_MAX_LABELS = 100_000
+"""Maximum number of training labels of all targets with which a forest is blended by default."""
 _TREE_LABELS = 10_000_000
-"""Maximum of the number of trees times the number of training labels in a forest that is blended,
-if it has more than `_MIN_TREES` trees for each target."""
-_MIN_TREES = 200
+"""Number of trees times number of training labels, above which a forest that is blended has fewer
+than `TREES` trees for each target."""
+_MIN_TREES = 200  # of a forest that is blended
 
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
@@ -72,7 +71,7 @@ def is_blended(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bo
     elif not inputs.is_start_of(forest_inputs(inputs)):
         problem = "data.molecule_features has rdkit without morgan: name both or neither"
     if config.run.blend == "auto":
-        return problem is None and len(dataset.store) <= _MAX_BLENDED
+        return problem is None and _num_labels(dataset) <= _MAX_LABELS
     if problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
     return True
@@ -173,8 +172,11 @@ def fit_baseline(
 
 def _blended_trees(dataset: Dataset) -> int:
     """Return the number of trees of each target in a forest that is blended."""
-    labels = int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
-    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(labels, 1)))
+    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(_num_labels(dataset), 1)))
+
+
+def _num_labels(dataset: Dataset) -> int:
+    return int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
 
 
 def with_baseline(

@@ -184,7 +184,7 @@ class RunConfig(_Section):
         Literal["auto", "forest", "none"], BeforeValidator(_blend_setting), "--blend"
     ] = "auto"
     """Whether the model averages its networks with the random forest of the baseline: forest, or
-    none. By default (auto) it does in runs on tables of up to 100,000 molecules.
+    none. By default (auto) it does in runs on tables of up to 100,000 training labels.
 
     The weight of the forest is chosen on the validation split; if the forest does not help there,
     it is left out. Prediction is faster without it."""
