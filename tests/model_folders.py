@@ -16,7 +16,7 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
 
 CONFIG = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}
-"""Of a `GraphormerConfig`."""
+"""Settings of a small `GraphormerConfig`."""
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)[O-]", "C"]
 

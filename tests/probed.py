@@ -1,4 +1,4 @@
-"""What the tests of `training.probe` share: small molecules, random networks, embeddings."""
+"""Helpers for the tests of `training.probe`: small molecules, random networks, embeddings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the parts of a model fit each other: networks, targets, forests, weights, calibration.
+"""Check that the parts of a model fit each other: networks, targets, forests, weights, calibration.
 
 Each function raises a `ConfigError` if they do not.
 """

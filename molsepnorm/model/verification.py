@@ -1,4 +1,4 @@
-"""Whether the files of a model folder are intact."""
+"""Check that the files of a model folder are intact."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ class RunConfig(_Section):
     blend: Annotated[
         Literal["auto", "forest", "none"], BeforeValidator(_blend_setting), "--blend"
     ] = "auto"
-    """Whether the model averages its networks with the random forest of the baseline: forest, or
-    none. By default (auto) it does in runs on tables of up to 100,000 training labels.
+    """forest averages the networks with the random forest of the baseline; none does not. auto
+    does on tables with up to 100,000 training labels.
 
     The weight of the forest is chosen on the validation split; if the forest does not help there,
     it is left out. Prediction is faster without it."""

@@ -1,4 +1,4 @@
-"""What a run began with, in `environment.json`: versions, machine, command, data and weights."""
+"""Record what a run began with in `environment.json`: versions, machine, command, data, weights."""
 
 from __future__ import annotations
 
