@@ -290,21 +290,26 @@ def scores_table(
     scores: Mapping[str, Mapping[str, float | None]],
     intervals: Mapping[str, Sequence[float]] | None = None,
 ) -> Table:
-    """Return a table with a row for each metric and a column for each split.
+    """Return a table with a row for each metric and a column for each title.
 
     With many targets, only the means over all targets are shown. The intervals are 95 % intervals
-    of the test scores.
+    of the test scores; their column is that after `test`.
     """
-    headings = [f">{split}" for split in scores] + [">test, 95 % interval"] * bool(intervals)
-    table = make_table("Scores", "metric", *headings)
+    table = make_table("Scores", "metric")
+    for title in scores:
+        table.add_column(title, justify="right", no_wrap=" " not in title)  # titles wrap at spaces
+        if title == "test" and intervals:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
     metrics = list(next(iter(scores.values())))
     if len(metrics) > _MAX_TARGETS * 4:
         metrics = [name for name in metrics if "/" not in name]
     for metric in metrics:
-        cells = [_number(scores[split][metric]) for split in scores]
-        if intervals:
-            ends = intervals.get(metric)
-            cells.append(f"{_number(ends[0])} to {_number(ends[1])}" if ends else "")
+        cells = []
+        for title, column in scores.items():
+            cells.append(_number(column[metric]))
+            if title == "test" and intervals:
+                ends = intervals.get(metric)
+                cells.append(f"{_number(ends[0])} to {_number(ends[1])}" if ends else "")
         table.add_row(metric, *cells)
     return table
 
