@@ -356,7 +356,7 @@ def series_table(summary: Mapping[str, Any]) -> Table:
 def folds_table(summary: Mapping[str, Any]) -> Table:
     """Return the score of each fold, from a summary with out-of-fold predictions."""
     metric = _headline(summary)
-    columns = {"network": summary["test"], "trivial baseline": summary["test_constant"]}
+    columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
     if "baseline" in summary:
         columns["forest"] = summary["baseline"]["test"]
     title = f"{METRICS[metric].label} of each fold"

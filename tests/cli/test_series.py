@@ -107,7 +107,7 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     expected += " than a random forest, RMSE on average over the folds: a difference of "
     expected += f"{significant(abs(difference['difference']), 3)} (95 % interval"
     flat = " ".join(table.split())
-    assert f"The network is {expected}" in flat
+    assert f"The model is {expected}" in flat
     assert str(tmp_path / "series" / "oof_predictions.csv") in flat.replace(" ", "")
     monkeypatch.setattr(TrainStep, "__call__", None)
     assert ok(*args) == table
