@@ -26,14 +26,14 @@ _TIMED = 10  # trees of each target that are timed, if time is limited
 class Forest:
     """A random forest for each target of a task, on Morgan counts and RDKit's descriptors.
 
-    The trees are extremely randomised: a split is the best of random thresholds, one for each of
-    the features that are tried. These are a third of the features for regression, and their square
-    root for classes. Their out-of-bag errors on the training molecules of ESOL, FreeSolv and BACE
-    are smaller than those of Breiman's forests (Machine Learning 2001, 45, 5). A missing feature is
-    replaced by its median over the training molecules.
+    For regression the trees are extremely randomised: a split is the best of random thresholds, one
+    for each of the features that are tried, which are a third of all. For classes a split has the
+    best threshold of log2 of the features. Each is the better of the two on its kind of targets
+    (benchmarks/RESULTS.md, "Which forest is the baseline"). A missing feature is replaced by its
+    median over the training molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
-    samples, as in scikit-learn.
+    samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
     """
 
     medians: np.ndarray
@@ -142,11 +142,11 @@ def _filled(features: np.ndarray, medians: np.ndarray) -> np.ndarray:  # float32
 
 def _estimator(target: Target, **settings: Any) -> Any:
     """Return scikit-learn's forest of no trees, for one target."""
-    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+    from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
     if target.kind == "regression":
         return ExtraTreesRegressor(0, max_features=1 / 3, bootstrap=True, **settings)
-    return ExtraTreesClassifier(0, max_features="sqrt", bootstrap=True, **settings)
+    return RandomForestClassifier(0, max_features="log2", **settings)
 
 
 class _Growing:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
-from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
 from molsepnorm.errors import ModelError
 from molsepnorm.forest.forest import Forest
@@ -48,7 +48,7 @@ def by_scikit_learn(features, labels, weights, target):
         forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
     own = dict(enumerate(target.class_weights)) or None
-    forest = ExtraTreesClassifier(max_features="sqrt", class_weight=own, **settings)
+    forest = RandomForestClassifier(max_features="log2", class_weight=own, **settings)
     shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
     return shares[:, 1:] if target.kind == "binary" else shares
 

@@ -30,6 +30,7 @@ SETTINGS = {
     "model.init": "xavier",
     "optim.ema": 0.9,
     "run.epochs": 4,
+    "run.blend": "none",
     "run.batch_size": 12,
     "run.device": "cpu",
 }

@@ -131,7 +131,7 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
     given = examples(model, labels)
     found = fit_kernel(model, given, TRAIN)
     assert found.network.config.centers == 40
-    assert chosen == list(zip([40, 32], wanted[0].penalties, strict=True))
+    assert sorted(chosen) == sorted(zip([40, 32], wanted[0].penalties, strict=True))
     if kind == "regression":  # the second labels are noise
         assert wanted[0].penalties[0] < wanted[0].penalties[1]
     monkeypatch.setattr(kernels, "_MAX_CENTERS", 40)
