@@ -149,12 +149,14 @@ def fit_baseline(
     left = max(limit - (time.perf_counter() - started), 0.0) / len(splits)
     blended = is_blended(config, dataset, inputs)
     allowed, trees = (None, _blended_trees(dataset)) if blended else (left, TREES)
-    own = trees // len(splits)
-    forests = tuple(_fit(features, each, task, config, threads, allowed, own) for each in splits)
-    trees, wanted = sum(each.trees for each in forests), own * len(splits)
-    if trees < wanted:
+    per_fold = trees // len(splits)
+    forests = tuple(
+        _fit(features, each, task, config, threads, allowed, per_fold) for each in splits
+    )
+    fitted, wanted = sum(each.trees for each in forests), per_fold * len(splits)
+    if fitted < wanted:
         callback.on_warning(
-            f"The random forest has {trees} trees in place of {wanted}, so that it takes about "
+            f"The random forest has {fitted} trees in place of {wanted}, so that it takes about "
             f"{limit:,.0f} s."
         )
     val, test = [each.splits["val"] for each in splits], dataset.splits["test"]

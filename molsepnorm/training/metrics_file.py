@@ -35,6 +35,14 @@ class _Baseline:
 
 
 @dataclass
+class _Blend:
+    """Types of the share of the forest, and of the scores of the networks alone."""
+
+    forest_share: FiniteFloat
+    network: dict[str, dict[str, FiniteFloat | None]]
+
+
+@dataclass
 class _Difference:
     """Types of the difference between two scores."""
 
@@ -66,6 +74,7 @@ class _Metrics:
     test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
     test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
     baseline: _Baseline | None = None
+    blend: _Blend | None = None
     baseline_difference: dict[str, _Difference] = field(default_factory=dict)
     headlines: list[str] = field(default_factory=list)
     constant_difference: dict[str, _Difference] = field(default_factory=dict)

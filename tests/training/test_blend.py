@@ -17,6 +17,7 @@ from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, join, load_config, train
 from molsepnorm.training.baseline import forest_inputs
+from molsepnorm.training.folder import RunFolder
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -218,3 +219,12 @@ def test_the_trees_of_a_blend_depend_on_the_labels_alone(monkeypatch, labels, tr
     values = np.concatenate([np.zeros(labels, np.float32), np.full(7, np.nan, np.float32)])
     dataset = SimpleNamespace(labels=values[:, None], splits={"train": np.arange(labels + 7)})
     assert baseline._blended_trees(dataset) == trees
+
+
+def test_a_damaged_entry_of_a_blend_is_named(with_columns, tmp_path):
+    train(of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
+    path = tmp_path / "run" / "metrics.json"
+    metrics = json.loads(path.read_text())
+    path.write_text(json.dumps({**metrics, "blend": {"forest_share": 0.5, "network": []}}))
+    with pytest.raises(ModelError, match="metrics.json is damaged: blend.network"):
+        RunFolder(tmp_path / "run").finished_metrics()

@@ -45,7 +45,7 @@ _BCUT = [name for name in _FUNCTIONS if name.startswith("BCUT2D_")]
 _SINGLE = [name for name in _FUNCTIONS if name not in _BCUT]
 
 DESCRIPTORS = (*_SINGLE, *_BCUT)
-"""Names of the D descriptors of this package."""
+"""Names of the D descriptors that `describe` computes by default."""
 
 _SURFACE = ("PEOE_VSA", "SMR_VSA", "SlogP_VSA")  # beginnings of names
 _FAST = {
