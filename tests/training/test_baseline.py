@@ -51,15 +51,15 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
     found = metrics["baseline"]
     assert (found["trees"], found["seconds"] > 0) == (12, True)
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")
-    for name, method, share in (
-        ("y", ExtraTreesRegressor, 1 / 3),
-        ("active", RandomForestClassifier, "log2"),
+    for name, method, settings in (
+        ("y", ExtraTreesRegressor, {"max_features": 1 / 3}),
+        ("active", RandomForestClassifier, {"max_features": "log2", "criterion": "entropy"}),
     ):
         labels = np.array([float(row[name] or "nan") for row in rows], np.float32)
         used = [row for row in splits["train"] if not math.isnan(labels[row])]
         median = np.nanmedian(features[splits["train"]], axis=0)
         inputs = np.where(np.isnan(features), median, features)
-        forest = method(12, max_features=share, bootstrap=True, random_state=4)
+        forest = method(12, bootstrap=True, random_state=4, **settings)
         forest.fit(inputs[used], labels[used], np.ones(len(used)))
         for split in ("val", "test"):
             part = inputs[splits[split]]
