@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.errors import ModelError
 from molsepnorm.forest.trees import Trees
 from molsepnorm.tasks import Target, Task
 
@@ -119,20 +118,17 @@ class Forest:
         """Return the forest that `tensors` was called on.
 
         Raises:
-            ModelError: the tensors are not those of a forest.
+            KeyError, ValueError: the tensors are not those of a forest.
         """
-        try:
-            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            medians, targets = arrays["medians"], list[Trees]()
-            while f"{len(targets)}.roots" in arrays:
-                found = {each.name: arrays[f"{len(targets)}.{each.name}"] for each in fields(Trees)}
-                targets.append(Trees(**found))
-            if not targets or medians.ndim != 1:
-                raise ValueError("there are no trees")
-            if (largest := max(trees.features.max(initial=0) for trees in targets)) >= len(medians):
-                raise ValueError(f"a tree reads feature {largest} of {len(medians)}")
-        except (LookupError, ValueError, TypeError, AttributeError) as error:
-            raise ModelError(f"these are not the tensors of a forest: {error}") from error
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        medians, targets = arrays["medians"], list[Trees]()
+        while f"{len(targets)}.roots" in arrays:
+            found = {each.name: arrays[f"{len(targets)}.{each.name}"] for each in fields(Trees)}
+            targets.append(Trees(**found))
+        if not targets or medians.ndim != 1:
+            raise ValueError("a forest has no trees or medians")
+        if (largest := max(trees.features.max(initial=0) for trees in targets)) >= len(medians):
+            raise ValueError(f"a tree reads feature {largest} of {len(medians)}")
         return Forest(medians, tuple(targets))
 
 

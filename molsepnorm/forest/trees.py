@@ -12,6 +12,7 @@ __all__ = ["Trees"]
 
 _AT_ONCE = 2**18
 """Number of pairs of a molecule and a tree that are evaluated together, which bounds memory."""
+_TYPES = (np.int32, np.int16, np.float32, np.int32, np.float32)  # of the arrays of `Trees`
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Trees:
     """float32 (L, W): the prediction of each leaf."""
 
     def __post_init__(self) -> None:
+        arrays = [getattr(self, each.name) for each in fields(self)]
+        if [each.dtype for each in arrays] != [*_TYPES]:
+            raise ValueError("the numbers of a tree have other types")
         inner, leaves = len(self.features), len(self.values)
         if not (
             self.roots.ndim == self.features.ndim == self.thresholds.ndim == 1
@@ -101,8 +105,7 @@ class Trees:
 
 def _as_trees(*arrays: Any) -> Trees:
     """Return trees from arrays of any type of number."""
-    types = (np.int32, np.int16, np.float32, np.int32, np.float32)
-    return Trees(*(np.asarray(each, kind) for each, kind in zip(arrays, types, strict=True)))
+    return Trees(*(np.asarray(each, kind) for each, kind in zip(arrays, _TYPES, strict=True)))
 
 
 def _rounded_down(numbers: np.ndarray) -> np.ndarray:

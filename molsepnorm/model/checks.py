@@ -12,10 +12,11 @@ from dataclasses import replace
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, counted
+from molsepnorm.forest.forest import Forest
 from molsepnorm.model.encoding import encoding_of
 from molsepnorm.model.weights import WEIGHTS
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, kind_fits
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "require_enough_weights",
     "require_fitting",
     "require_forest_share",
+    "require_forests",
     "require_shares",
 ]
 
@@ -54,6 +56,19 @@ def require_forest_share(share: float, count: int) -> None:
             f"forest_share must be 0 without forests, and otherwise in 0 < s ≤ 1; got "
             f"{share!s:.40} for {counted(count, 'forest')}"
         )
+
+
+def require_forests(forests: Sequence[Forest], task: Task, inputs: ExtraInputs) -> None:
+    """Check that forests predict the targets from the inputs of the model."""
+    widths = [target.width for target in task.targets]
+    for forest in forests:
+        if [trees.values.shape[1] for trees in forest.targets] != widths:
+            raise ConfigError("a forest has other targets than the network")
+        if len(forest.medians) != inputs.width:
+            raise ConfigError(
+                f"a forest reads {len(forest.medians):,} features, and the model has "
+                f"{inputs.width:,}"
+            )
 
 
 def require_fitting(config: GraphormerConfig, first: GraphormerConfig, task: Task) -> None:

@@ -20,6 +20,7 @@ from molsepnorm.model.checks import (
     require_enough_weights,
     require_fitting,
     require_forest_share,
+    require_forests,
     require_shares,
 )
 from molsepnorm.model.description import (
@@ -132,6 +133,7 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
         structures = training_files(folder / TRAINING_FILE, about)
         forest_share = about.get("forest_share", 0.0)
         require_forest_share(forest_share, len(forests))
+        require_forests(forests, task, inputs)
     except (RuntimeError, *_WRONG_ENTRY) as error:
         check_entries(config_file, about)
         raise other_weights(weights_file, error) from error

@@ -5,7 +5,7 @@ The folder of an ensemble is a run folder, with the run of each member under `me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +117,7 @@ def _train_members(
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
         first = _load(configs[0], world)
-        baseline.is_blended(config, first, fit_inputs(config, first))  # checked before any training
+        baseline.require_blendable(config, first, fit_inputs(config, first))
         if resume:
             run.require_same_data(first)
             if config != began:
@@ -271,10 +271,10 @@ def _finish(
 def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None) -> PropertyModel:
     """Return a model whose predictions are the mean of those of several models.
 
-    The networks are copied, and those that are equal become one with the sum of their weights. All
-    networks of the result standardise labels as the first model does; their predictions stay the
-    same up to rounding. The forests of blends are averaged too. The training molecules are those of
-    all models, with the highest threshold of their domains, unless a model lacks either.
+    The networks are copied, and those that are equal become one with the sum of their weights, as
+    do equal forests of blends. All networks of the result standardise labels as the first model
+    does; their predictions stay the same up to rounding. The training molecules are those of all
+    models, with the highest threshold of their domains, unless a model lacks either.
 
     >>> from molsepnorm.nn import GraphormerConfig
     >>> from molsepnorm.tasks import Target
@@ -305,16 +305,19 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         model.require_targets()
         _require_same(first, model, number)
         inputs = model.inputs if inputs.is_start_of(model.inputs) else inputs
-    forests, forest_share = _joined_forests(models, np.array(weights) / sum(weights))
-    for model, weight in zip(models, weights, strict=True):
-        of_networks = weight * (1.0 if forest_share == 1 else 1 - model.forest_share)
+    of_models = [weight / sum(weights) for weight in weights]
+    of_networks = [
+        weight * (1 - model.forest_share) for model, weight in zip(models, of_models, strict=True)
+    ]
+    forests, forest_share = _joined_forests(models, of_models)
+    for model, part in zip(models, of_networks if any(of_networks) else of_models, strict=True):
         for network, share in _networks(model, first.task):
-            same = [i for i, other in enumerate(networks) if _are_equal(network, other)]
+            same = [i for i, other in enumerate(networks) if _compute_the_same(network, other)]
             if same:
-                shares[same[0]] += of_networks * share
+                shares[same[0]] += part * share
             else:
                 networks.append(network)
-                shares.append(of_networks * share)
+                shares.append(part * share)
     domains = [each.domain for each in models if each.domain is not None]
     domain = max(domains, key=lambda each: each.threshold, default=None)
     structures = tuple(part for each in models for part in each.structures)
@@ -326,7 +329,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         excludes={name: reason for model in models for name, reason in model.excludes.items()},
         inputs=inputs,
         forests=forests,
-        forest_share=forest_share,
+        forest_share=min(forest_share, 1.0),  # which rounding may exceed
         calibration=(),
         domain=domain if all(each.domain is not None for each in models) else None,
         structures=structures if all(each.structures for each in models) else (),
@@ -334,21 +337,32 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
 
 def _joined_forests(
-    models: Sequence[PropertyModel], weights: np.ndarray
+    models: Sequence[PropertyModel], weights: Sequence[float]
 ) -> tuple[tuple[Forest, ...], float]:
     """Return the forests of all models, and their share in the mean with these weights.
 
     A model takes the plain mean of its forests. So the predictions of each are multiplied by the
-    ratio of its own weight to the mean weight.
+    ratio of its own weight to the mean weight. Forests that are equal become one.
     """
-    own = [
-        (forest, weight * model.forest_share / len(model.forests))
-        for model, weight in zip(models, weights.tolist(), strict=True)
-        for forest in model.forests
-        if weight
-    ]
-    share = sum(part for _, part in own)
-    return tuple(forest.times(part * len(own) / share) for forest, part in own), share
+    forests, parts = list[Forest](), list[float]()
+    for model, weight in zip(models, weights, strict=True):
+        for forest in model.forests if weight else ():
+            part = weight * model.forest_share / len(model.forests)
+            same = [
+                i
+                for i, other in enumerate(forests)
+                if _are_equal(forest.tensors(), other.tensors())
+            ]
+            if same:
+                parts[same[0]] += part
+            else:
+                forests.append(forest)
+                parts.append(part)
+    share = sum(parts)
+    scaled = (
+        forest.times(part * len(parts) / share) for forest, part in zip(forests, parts, strict=True)
+    )
+    return tuple(scaled), share
 
 
 def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
@@ -401,8 +415,10 @@ def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, fl
         yield copied, share
 
 
-def _are_equal(one: Graphormer, other: Graphormer) -> bool:
-    if one.config != other.config:
-        return False
-    ours, theirs = one.state_dict(), other.state_dict()
-    return all(torch.equal(each, theirs[name]) for name, each in ours.items())
+def _compute_the_same(one: Graphormer, other: Graphormer) -> bool:
+    return one.config == other.config and _are_equal(one.state_dict(), other.state_dict())
+
+
+def _are_equal(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    named = one.keys() == other.keys()
+    return named and all(torch.equal(each, other[name]) for name, each in one.items())
