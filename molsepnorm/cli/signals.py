@@ -45,7 +45,8 @@ class Stop:
 
 @contextmanager
 def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
-    """In this context, the first SIGINT or SIGTERM stops training after the current step.
+    """In this context, the first SIGINT or SIGTERM stops training after the current step. Final
+    scores that have begun are finished.
 
     Before training has begun, and at a second signal, the process exits at once. Under torchrun,
     only the first process prints, and further signals are ignored: torchrun repeats the signal as
@@ -66,7 +67,8 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
             sys.exit(128 + number)
         if stop.signal is None:
             stop.signal = number
-            report(f"Stopping after this step{'' if several else ' (again to stop at once)'} …")
+            again = "" if several else " (again to stop at once)"
+            report(f"Stopping after this step, or after the final scores{again} …")
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -14,7 +14,7 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
-from molsepnorm.training.callback import Callback
+from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.replicates import Replicates, train_replicates
 
@@ -75,8 +75,8 @@ def ablate(
     """Train every variant with the first seed, then every one with the second, and so on.
 
     After each seed `ablation.json` is written. Finished runs are not repeated, and a stopped run is
-    continued. The variants are compared with each other, so no baseline is fitted unless a variant
-    blends with it.
+    continued. The variants of a table have no random forest, although a single run has one by
+    default, unless `run.blend` is `forest` or the variants differ in `run.blend` or `run.baseline`.
 
     >>> config = load_config("zinc", overrides={"run.budget": "8m"})      # doctest: +SKIP
     >>> ablate(config, "runs/norms", {"norm": ["shared", "sep"]}, seeds=range(5))
@@ -94,8 +94,14 @@ def ablate(
         DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
+    callback = Callbacks(callback)
     uses_forest = config.run.blend == "forest" or {"run.blend", "run.baseline"} & vary.keys()
     shared = {} if uses_forest or config.data.table is None else {"run.baseline": False}
+    if shared and config.run.baseline and config.run.blend == "auto":
+        callback.on_warning(
+            "The variants are compared without the random forest that a run includes by default; "
+            "--blend forest includes it."
+        )
     configs = {name: config.changed(shared | each) for name, each in variants_of(vary).items()}
     if len(configs) < 2:
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")

@@ -272,7 +272,7 @@ class _Search:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
-        single = config.run.model_copy(update={"ensemble": 1})
+        single = config.run.model_copy(update={"ensemble": 1, "baseline": False, "blend": "none"})
         config = config.model_copy(update={"run": single})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:

@@ -23,6 +23,7 @@ _NOT_TUNED = {
     "metric": "it compares the trials",
     "budget": "the length of a trial is tuned by run.epochs",
     **dict.fromkeys(("ensemble", "ensemble_by"), "a trial trains one network per split"),
+    **dict.fromkeys(("baseline", "blend"), "trials compare networks, without random forests"),
     **dict.fromkeys(("start", "weights_sha256", "allow_leak"), "all trials have the same start"),
 }
 """Settings of `run` and `finetune` that a space cannot have, and why."""

@@ -85,7 +85,7 @@ def test_a_signal_that_torchrun_repeats_is_ignored(become, capsys, rank):
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.signal == signal.SIGINT
     printed = capsys.readouterr().err.strip()
-    assert printed == ("" if rank else "Stopping after this step …")
+    assert printed == ("" if rank else "Stopping after this step, or after the final scores …")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -111,6 +111,14 @@ def test_undefined_intervals_and_p_values_are_none():
     assert (alike.mean, alike.interval, alike.p) == (0.0, (0.0, 0.0), None)
 
 
+class Warned(Callback):
+    def __init__(self):
+        self.messages = []
+
+    def on_warning(self, message):
+        self.messages.append(message)
+
+
 @pytest.mark.parametrize(
     ("vary", "settings", "fitted"),
     [
@@ -123,7 +131,7 @@ def test_undefined_intervals_and_p_values_are_none():
 def test_a_forest_is_fitted_only_if_a_variant_uses_it(
     configure, tmp_path, monkeypatch, vary, settings, fitted
 ):
-    seen = []
+    seen, warned = [], Warned()
 
     def stop(config, *args, **options):
         seen.append(config.run.baseline)
@@ -132,8 +140,10 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
     monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", stop)
     config = configure({**ONE, "run.baseline": True, **settings})
     with pytest.raises(ConfigError, match="^stopped$"):
-        ablate(config, tmp_path / "none", vary, seeds=[0])
+        ablate(config, tmp_path / "none", vary, seeds=[0], callback=warned)
     assert seen == [fitted]
+    without = "The variants are compared without the random forest"
+    assert [message[: len(without)] for message in warned.messages] == [without] * (not fitted)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ WRONG = [
     ({"run.batch_size": [8]}, "run.batch_size has one value, 8"),
     ({"run.seed": [0, 1]}, "run.seed cannot be tuned: it is no property of a recipe"),
     ({"run.ensemble": [1, 5]}, "run.ensemble cannot be tuned: a trial trains one network"),
+    ({"run.blend": ["none", "forest"]}, "run.blend cannot be tuned: trials compare networks"),
     ({"run.metric": ["mae", "rmse"]}, "run.metric cannot be tuned: it compares the trials"),
     ({"data.split_seed": [0, 1]}, "cannot be tuned: all trials have the same data"),
     ({"model.max_path_length": [3, 5]}, "it changes how the molecules are encoded"),
