@@ -163,9 +163,11 @@ class _Graphormer(BaseEstimator):
 
 
 _PARAMETERS = """
-    Training starts from a pre-trained model that comes with molsepnorm. The molecules that choose
-    the epoch are a part of those passed to `fit`, or are passed beside them; nothing is held out
-    for a test, which is left to scikit-learn's tools.
+    Training starts from a pre-trained model that comes with molsepnorm. As in `molsepnorm train`,
+    the network is averaged with a random forest if its training molecules are SMILES or RDKit's
+    molecules; it then predicts these, but no graphs. The molecules that choose the epoch and the
+    share of the forest are a part of those passed to `fit`, or are passed beside them; nothing is
+    held out for a test, which is left to scikit-learn's tools.
 
     Args:
         start: name or folder of the model to start from, "none" for random weights; None for the

@@ -25,9 +25,10 @@ from molsepnorm.training.objectives.supervised import predicted_splits, score
 __all__ = [
     "Baseline",
     "blend",
+    "blend_alone",
     "fit_baseline",
     "forest_inputs",
-    "is_blended",
+    "require_blendable",
     "with_baseline",
 ]
 
@@ -50,8 +51,8 @@ def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 
-def is_blended(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
-    """Return whether the forest of a run is to be blended with the network.
+def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
+    """Check that the run can have the blend that its configuration names.
 
     Args:
         config: the configuration of the run.
@@ -61,20 +62,36 @@ def is_blended(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bo
     Raises:
         ConfigError: `run.blend` is `forest`, and no forest can be blended.
     """
+    problem = _problem(config, dataset, inputs)
+    if config.run.blend == "forest" and problem is not None:
+        raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
+
+
+def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str | None:
+    """Return the reason why no forest can be blended with the network; None if there is none."""
+    if config.objective.name != SUPERVISED:
+        return f"the objective {config.objective.name} has no predictions"
+    if config.data.dataset is not None or dataset.smiles is None:
+        return f"{dataset.name} is not a table with SMILES"
+    if not inputs.is_start_of(forest_inputs(inputs)):
+        return "data.molecule_features has rdkit without morgan: name both or neither"
+    if config.run.blend == "auto" and _num_labels(dataset) > _MAX_LABELS:
+        return (
+            f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
+            "the same)"
+        )
+    return None
+
+
+def _is_blended(
+    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, callback: Callback
+) -> bool:
+    """Return whether the forest is to be blended; warn if it cannot be."""
     if config.run.blend == "none":
         return False
-    problem = None
-    if config.objective.name != SUPERVISED:
-        problem = f"the objective {config.objective.name} has no predictions"
-    elif config.data.dataset is not None or dataset.smiles is None:
-        problem = f"{dataset.name} is not a table with SMILES"
-    elif not inputs.is_start_of(forest_inputs(inputs)):
-        problem = "data.molecule_features has rdkit without morgan: name both or neither"
-    if config.run.blend == "auto":
-        return problem is None and _num_labels(dataset) <= _MAX_LABELS
-    if problem is not None:
-        raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
-    return True
+    if (problem := _problem(config, dataset, inputs)) is not None:
+        callback.on_warning(f"The random forest is not blended in, because {problem}.")
+    return problem is None
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,8 @@ class Baseline:
     forests: tuple[Forest, ...]
     """One, or one for each fold of an ensemble."""
     graphs: Mapping[str, np.ndarray]
-    """int64 [n]: the molecules of `val` and `test`, and of `train` if they are blended."""
+    """int64 [n]: the molecules of `val` and `test` (none if the run has no test split), and of
+    `train` if they are blended."""
     predictions: Mapping[str, np.ndarray]
     """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
     seconds: float
@@ -116,12 +134,12 @@ def fit_baseline(
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
-    A baseline takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
-    needs more, it has fewer trees, and `callback.on_warning` is called. The number of trees of a
-    forest that is blended depends on the number of labels alone, so that runs can be repeated: 500,
-    and 200 to 500 with more than 20,000 labels. Data sets with a name, runs without targets and
-    `run.baseline: false` have no baseline. Neither have molecules that are not SMILES;
-    `callback.on_warning` is then called, too.
+    The number of trees of a forest that is blended depends on the number of labels alone, so that
+    runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is only
+    compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
+    needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name, runs
+    without targets and `run.baseline: false` have no baseline. Neither have molecules that are not
+    SMILES; `callback.on_warning` is then called, too.
 
     Args:
         config: the configuration of the run.
@@ -147,7 +165,7 @@ def fit_baseline(
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
     left = max(limit - (time.perf_counter() - started), 0.0) / len(splits)
-    blended = is_blended(config, dataset, inputs)
+    blended = _is_blended(config, dataset, inputs, callback)
     allowed, trees = (None, _blended_trees(dataset)) if blended else (left, TREES)
     per_fold = trees // len(splits)
     forests = tuple(
@@ -220,35 +238,74 @@ def blend(
     if baseline is None or not baseline.blended or not results.predictions:
         return model, results
     own = results.predictions
-    labels = torch.from_numpy(dataset.labels[baseline.graphs["val"]])
-    bounds = None if dataset.bounds is None else dataset.bounds[baseline.graphs["val"]]
-
-    def mixed(split: str, share: float) -> np.ndarray:
-        return (1 - share) * own[split] + share * baseline.predictions[split]
-
-    def loss(share: float) -> float:
-        outputs = model.task.outputs_of(torch.from_numpy(mixed("val", share)))
-        given = None if bounds is None else torch.from_numpy(bounds)
-        return float(Loss(model.task)(outputs, labels, None, given)[0])
-
-    share = min((step / 20 for step in range(21)), key=loss)
+    share = _best_share(model.task, own["val"], baseline, dataset, callback)
     if not share:
-        callback.on_warning(
-            "The random forest is not blended in, because the validation loss is lower without it."
-        )
         return model, results
-    found = score(
-        dataset, model.task, results.graphs, {split: mixed(split, share) for split in own}
-    )
+    mixed = {split: _mixed(share, own[split], baseline.predictions[split]) for split in own}
+    found = score(dataset, model.task, results.graphs, mixed)
     network = {split: results.scores[split] for split in ("val", "test")}
     entry = {"forest_share": share, "network": network}
-    blended = replace(
-        model,
-        forests=baseline.forests,
-        forest_share=share,
-        inputs=forest_inputs(model.inputs),
+    return _with_forests(model, baseline, share), found._replace(
+        scores={**found.scores, "blend": entry}
     )
-    return blended, found._replace(scores={**found.scores, "blend": entry})
+
+
+def blend_alone(
+    model: PropertyModel,
+    validation: np.ndarray,
+    baseline: Baseline,
+    dataset: Dataset,
+    callback: Callback,
+) -> PropertyModel:
+    """Return the model with the forests blended in, if that helps in validation, as `blend` does
+    for a run that is scored.
+
+    Args:
+        model: the network.
+        validation: float32 [n, O], its predictions for the validation molecules.
+        baseline, dataset, callback: as for `blend`.
+    """
+    if not baseline.blended:
+        return model
+    share = _best_share(model.task, validation, baseline, dataset, callback)
+    return _with_forests(model, baseline, share) if share else model
+
+
+def _best_share(
+    task: Task, own: np.ndarray, baseline: Baseline, dataset: Dataset, callback: Callback
+) -> float:
+    """Return the share of the forests with the smallest validation loss; warn if it is 0."""
+    graphs, forest = baseline.graphs["val"], baseline.predictions["val"]
+    labels, weights, bounds = (
+        None if each is None else torch.from_numpy(each[graphs])
+        for each in (dataset.labels, dataset.weights, dataset.bounds)
+    )
+    assert labels is not None
+
+    def loss(share: float) -> tuple[float, float]:
+        outputs = task.outputs_of(torch.from_numpy(_mixed(share, own, forest)))
+        total, count = Loss(task)(outputs, labels, weights, bounds)
+        return float(total), float(count)
+
+    losses = {step / 20: loss(step / 20) for step in range(21)}
+    share = min(losses, key=lambda each: losses[each][0])
+    if not share:
+        labelled = losses[0.0][1] > 0
+        reason = "the validation loss is lowest without it"
+        callback.on_warning(
+            "The random forest is not blended in, because "
+            f"{reason if labelled else 'no validation molecule has a label'}."
+        )
+    return share
+
+
+def _mixed(share: float, own: np.ndarray, forest: np.ndarray) -> np.ndarray:
+    return (1 - share) * own + share * forest
+
+
+def _with_forests(model: PropertyModel, baseline: Baseline, share: float) -> PropertyModel:
+    inputs = forest_inputs(model.inputs)
+    return replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
 
 
 def _fit(

@@ -62,9 +62,15 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
         elif (own := _comparable(name, gains)) is not None:
             sentences.append(_against_constant(metrics, own, _Gain.of(own, gains[own])))
     sentences += _targets(metrics)
-    for name in names:
-        if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
-            sentences.append(_against_forest(metrics, name, _Gain.of(name, found)))
+    if metrics.get("blend", {}).get("forest_share") == 1:
+        sentences.append(
+            "The model is the random forest alone: any share of the network makes the validation "
+            "loss higher."
+        )
+    else:
+        for name in names:
+            if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
+                sentences.append(_against_forest(metrics, name, _Gain.of(name, found)))
     sentences += _calibration(metrics)
     for name in names:
         sentences += _shift(metrics, name)

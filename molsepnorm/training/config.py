@@ -178,13 +178,14 @@ class RunConfig(_Section):
     """Baseline of a run on a table. By default a random forest is fitted to the same training rows
     and compared with the network; --no-baseline turns it off.
 
-    It takes at most a quarter of the run's time, or 20 s if that is more. Data sets with a name,
-    such as zinc, have no baseline."""
+    A forest that is not blended takes at most a quarter of the run's time, or 20 s if that is more.
+    Data sets with a name, such as zinc, have no baseline."""
     blend: Annotated[
         Literal["auto", "forest", "none"], BeforeValidator(_blend_setting), "--blend"
     ] = "auto"
     """forest averages the networks with the random forest of the baseline; none does not. auto
-    does on tables with up to 100,000 training labels.
+    does on tables of SMILES with up to 100,000 training labels, unless the network reads
+    descriptors without fingerprints (--molecule-features rdkit).
 
     The weight of the forest is chosen on the validation split; if the forest does not help there,
     it is left out. Prediction is faster without it."""

@@ -39,6 +39,9 @@ def fit(
 ) -> TrainingResult:
     """Train a model on molecules and labels in memory; without a folder, no file is written.
 
+    A network that is trained on SMILES or RDKit's molecules is averaged with a random forest unless
+    `run.blend` is "none", as in `molsepnorm train`. Such a model predicts from SMILES only.
+
     >>> import molsepnorm
     >>> smiles = ["C" * n for n in range(1, 21)]
     >>> short = {"run.epochs": 2, "model.layers": 1}

@@ -21,7 +21,7 @@ from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
-from molsepnorm.predict.inference import on_device
+from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
 from molsepnorm.training.architecture import architecture
@@ -98,7 +98,7 @@ def train_on(
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
         score: score the best model at the end. Otherwise the test split is not used, and the
-            result has no metrics.
+            result has no metrics; a random forest is still blended in where `run.blend` says so.
         callback: as in `train`.
 
     Raises:
@@ -166,7 +166,7 @@ def _train(
             assert isinstance(run, RunFolder)
             excludes, probe, seen = run.excludes(), run.probe(), run.trained_on()
         inputs, encoded = fit_inputs(config, dataset), dataset
-        baseline.is_blended(config, dataset, inputs)  # checked before any training
+        baseline.require_blendable(config, dataset, inputs)
         given = inputs if probe is None else probe.inputs
         if start is not None and _is_probed(config):
             given = probe_inputs(config, dataset, inputs)
@@ -235,12 +235,15 @@ def _train(
         finished = not stopped and trainer.fit()
         best = run.best() if trainer.progress.best_epoch is not None else None
         metrics: dict[str, Any] = {}
-        if finished and score and best is not None:
+        if finished and best is not None:
             found = best
             with trainer.threads.paused():
-                metrics = world.on_main_process(
-                    lambda: run.finished_metrics() or _finish(trainer, *found, leaked, seen)
-                )
+                if score:
+                    metrics = world.on_main_process(
+                        lambda: run.finished_metrics() or _finish(trainer, *found, leaked, seen)
+                    )
+                else:
+                    world.on_main_process(lambda: _blend(trainer, found[0]))
             best = run.best()  # which a forest may have been blended with
         if best is not None and isinstance(run, RunFolder):
             write, card = run.write_card, model_card(best[0], config, dataset, metrics)
@@ -306,18 +309,14 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
-    if best.forests:  # of earlier scores, after fewer epochs
-        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+    best = _network(trainer, best)
     best.to(trainer.device)
     objective = make_objective(config, best, trainer.examples)
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
     best.to("cpu")
     task, callback = best.task, trainer.callback
-    forest = baseline.fit_baseline(
-        *(config, [dataset], task, best.inputs),
-        *(callback, progress.seconds, trainer.threads.threads),
-    )
+    forest = _forest(trainer, best)
     best, results = baseline.blend(best, results, forest, dataset, callback)
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
     best.to("cpu")
@@ -348,6 +347,32 @@ def _finish(
         metrics["leak"] = leak
     trainer.folder.finish(dataset, best.task, results, metrics)
     return metrics
+
+
+def _blend(trainer: Trainer, best: PropertyModel) -> None:
+    """Blend the best model of a run that is not scored with its forest."""
+    if trainer.config.run.blend == "none":
+        return
+    dataset, best = trainer.dataset, _network(trainer, best)
+    if (forest := _forest(trainer, best)) is None:
+        return
+    validation = predict(best.to(trainer.device), trainer.examples.graphs, dataset.splits["val"])
+    blended = baseline.blend_alone(best.to("cpu"), validation, forest, dataset, trainer.callback)
+    trainer.folder.keep(blended)
+
+
+def _network(trainer: Trainer, best: PropertyModel) -> PropertyModel:
+    """Return the model without the forests of earlier scores, after fewer epochs."""
+    if not best.forests:
+        return best
+    return replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+
+
+def _forest(trainer: Trainer, best: PropertyModel) -> baseline.Baseline | None:
+    return baseline.fit_baseline(
+        *(trainer.config, [trainer.dataset], best.task, best.inputs),
+        *(trainer.callback, trainer.progress.seconds, trainer.threads.threads),
+    )
 
 
 def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:

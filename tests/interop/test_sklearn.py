@@ -34,6 +34,7 @@ TINY = {
     "model.ffn_width": 16,
     "model.heads": 2,
     "run.batch_size": 8,
+    "run.blend": "none",
 }
 regressor = partial(GraphormerRegressor, epochs=2, overrides=TINY)
 classifier = partial(GraphormerClassifier, epochs=2, overrides=TINY)
@@ -77,6 +78,17 @@ def test_all_training_rows_are_used_and_none_is_held_out_for_a_test(monkeypatch)
     classifier(validation_fraction=0.5).fit(SMILES, CLASSES)
     halves = [sum(CLASSES[row] == "amine" for row in seen[part]) for part in ("train", "val")]
     assert halves == [3, 3]
+
+
+def test_a_forest_is_blended_by_default(baselines, fitted):
+    """Its predictions need SMILES or RDKit's molecules; graphs have an error that says so."""
+    plain = {name: value for name, value in TINY.items() if name != "run.blend"}
+    blended = GraphormerRegressor(epochs=2, overrides=plain).fit(SMILES, Y)
+    assert 0 < blended.model_.forest_share <= 1 and not fitted.model_.forests
+    assert blended.predict(list(map(read_smiles, SMILES))) == pytest.approx(blended.predict(SMILES))
+    graphs = list(map(molsepnorm.featurize.get(blended.model_.featurizer), SMILES))
+    with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):
+        blended.predict(graphs)
 
 
 @pytest.mark.parametrize("kind", ["array", "column", "series", "frame", "mols", "graphs"])

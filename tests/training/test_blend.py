@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest.forest import Forest
@@ -15,7 +17,7 @@ from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structu
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
-from molsepnorm.training import Callback, evaluate, join, load_config, train
+from molsepnorm.training import Callback, baseline, evaluate, join, load_config, train
 from molsepnorm.training.baseline import forest_inputs
 from molsepnorm.training.folder import RunFolder
 
@@ -25,9 +27,16 @@ SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 @pytest.fixture(autouse=True)
 def small(monkeypatch, baselines):
     """Forests of a few trees."""
-    from molsepnorm.training import baseline
-
     monkeypatch.setattr(baseline, "TREES", 12)
+
+
+class Spy(Callback):
+    """Keeps the warnings."""
+
+    said = ""
+
+    def on_warning(self, message):
+        self.said += f"{message}\n"
 
 
 def of(table, settings=None):
@@ -83,17 +92,35 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
     monkeypatch.setattr(
         Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
     )
-    said = []
-
-    class Spy(Callback):
-        def on_warning(self, message):
-            said.append(message)
-
+    spy = Spy()
     result = train(
-        of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=Spy()
+        of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=spy
     )
     assert "blend" not in result.metrics and not result.model.forests
-    assert any("is not blended in, because the validation loss is lower without" in s for s in said)
+    assert "not blended in, because the validation loss is lowest without it." in spy.said
+
+
+def test_without_validation_labels_the_reason_is_told(with_columns, tmp_path):
+    columns = {"y": [1.0, 2.5, 0.2, ""], "split": ["train", "test", "train", "val"]}
+    settings = {"data.targets": ["y"], "data.splits_column": "split"}
+    spy = Spy()
+    metrics = train(
+        with_columns(columns, {**SETTINGS, **settings}), tmp_path / "run", callback=spy
+    ).metrics
+    assert "blend" not in metrics
+    assert "not blended in, because no validation molecule has a label." in spy.said
+
+
+def test_the_share_counts_molecules_by_their_weights():
+    """The forest is right where a molecule has a weight, and the network for the other one."""
+    task = Task((Target("y", "regression"),), "mae")
+    labels = np.float32([[1.0], [2.0], [3.0]])
+    forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])
+    graphs = {"val": np.arange(3)}
+    parts = baseline.Baseline((), graphs, {"val": forest}, 1.0, True)
+    for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
+        dataset = SimpleNamespace(labels=labels, weights=weights, bounds=None)
+        assert baseline._best_share(task, own, parts, dataset, Callback()) == share
 
 
 def test_a_blend_without_a_folder(with_columns):
@@ -103,6 +130,33 @@ def test_a_blend_without_a_folder(with_columns):
     settings = {**SETTINGS, "model.layers": 1, "run.batch_size": 8}
     result = molsepnorm.fit(smiles, [float(n) for n in range(29)], overrides=settings)
     assert bool(result.model.forests) == ("blend" in result.metrics)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_run_without_test_split_is_blended(tmp_path, folder):
+    """As one with a test split is, and with `auto`; a finished one that is resumed is the same."""
+    import molsepnorm
+
+    smiles, labels = ["C" * n for n in range(1, 31)], [float(n) for n in range(30)]
+    settings = {"run.epochs": 1, "finetune.start": "none", "model.layers": 1, "run.batch_size": 8}
+    parts = {"train": range(20), "val": range(20, 25)}
+    path = tmp_path / "run" if folder else None
+
+    def fitted(**others):
+        return molsepnorm.fit(smiles, labels, folder=path, overrides=settings, **others)
+
+    model = fitted(splits=parts).model
+    scored = molsepnorm.fit(
+        smiles, labels, overrides=settings, splits={**parts, "test": range(25, 30)}
+    ).model
+    assert model.forest_share == scored.forest_share > 0
+    np.testing.assert_array_equal(predicted(model, smiles), predicted(scored, smiles))
+    if folder:
+        again = fitted(splits=parts, resume=True).model
+        np.testing.assert_array_equal(predicted(again, smiles), predicted(model, smiles))
+    else:
+        settings["run.blend"] = "none"
+        assert not fitted(splits=parts).model.forests
 
 
 @pytest.mark.parametrize("by", ["seeds", "folds"])
@@ -134,6 +188,22 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
     del about["sha256"]
     path.write_text(json.dumps(about))  # without digests, all types are checked
     assert PropertyModel.from_pretrained(tmp_path / "copy").forest_share == model.forest_share
+    weights = tmp_path / "copy" / "model.safetensors"
+    for change, message in (
+        (lambda tensors: tensors.update(medians=torch.zeros(3000)), "reads 3,000 features, and"),
+        (lambda tensors: tensors["0.features"].fill_(9_000), "reads feature 9000 of 2120"),
+        (lambda tensors: tensors.update({"0.values": torch.zeros(99, 2)}), "a forest has other"),
+    ):
+        tensors = model.forests[0].tensors()
+        tensors = {name: each.clone() for name, each in tensors.items()}
+        change(tensors)
+        stored = load(weights.read_bytes())
+        own = {f"forest-1.{name}": each for name, each in tensors.items()}
+        assert own.keys() <= stored.keys()
+        weights.write_bytes(save({**stored, **own}))
+        with pytest.raises(ModelError, match=f"model.safetensors is damaged .*{message}"):
+            PropertyModel.from_pretrained(tmp_path / "copy")
+        weights.write_bytes(save(stored))
     del about["forest_share"]
     path.write_text(json.dumps(about))
     with pytest.raises(ModelError):
@@ -177,6 +247,31 @@ def test_joined_blends_predict_their_mean(shares):
     np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("weights", [[1] * 6, [0.3, 0.7], [0.1, 0.2, 0.7], [1, 1e-20]])
+@pytest.mark.parametrize("share", [0.05, 1.0])
+def test_copies_of_a_blend_join_to_itself(tmp_path, weights, share):
+    """Weights whose sum is not exactly 1, and forests that are equal, which become one."""
+    smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
+    task = Task((Target("y", "regression"),), "mae")
+    features = structure_inputs(smiles, True, FAST_DESCRIPTORS)
+    forest = Forest.fit(features, np.array([[1.0], [2.5], [0.2], [3.1]]), task, trees=3)
+    torch.manual_seed(0)
+    network = Graphormer(GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2)).eval()
+    blended = PropertyModel(
+        *(network, "zinc", task),
+        inputs=forest_inputs(NO_INPUTS),
+        forests=(forest,),
+        forest_share=share,
+    )
+    joined = join([blended] * len(weights), weights)
+    assert (len(joined.networks), len(joined.forests)) == (1, 1)
+    joined.save_pretrained(tmp_path / "joined")
+    again = PropertyModel.from_pretrained(tmp_path / "joined")
+    np.testing.assert_allclose(
+        predicted(again, smiles), predicted(blended, smiles), rtol=1e-5, atol=1e-6
+    )
+
+
 def test_a_table_is_blended_by_default(with_columns, tmp_path):
     """And not with `none`, without the baseline, or where the table is large."""
     plain = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
@@ -186,13 +281,13 @@ def test_a_table_is_blended_by_default(with_columns, tmp_path):
 
 
 def test_a_large_table_is_blended_only_if_named(with_columns, tmp_path, monkeypatch):
-    from molsepnorm.training import baseline
-
     monkeypatch.setattr(baseline, "_MAX_LABELS", 23)
     config = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
-    metrics = train(config, tmp_path / "run").metrics
+    spy = Spy()
+    metrics = train(config, tmp_path / "run", callback=spy).metrics
     assert "blend" not in metrics
     assert metrics["baseline"]["trees"] == 12
+    assert "not blended in, because there are more than 23 training labels" in spy.said
     named = config.changed({"run.blend": "forest"})
     assert "blend" in train(named, tmp_path / "named").metrics
 
@@ -200,7 +295,9 @@ def test_a_large_table_is_blended_only_if_named(with_columns, tmp_path, monkeypa
 def test_what_cannot_be_blended_is_not_by_default(with_columns, tmp_path):
     """Descriptors without counts are no inputs that a forest can share with the network."""
     settings = {"run.epochs": 1, "data.targets": ["y"], "data.molecule_features": ["rdkit"]}
-    assert "blend" not in train(of(with_columns, settings), tmp_path / "run").metrics
+    spy = Spy()
+    assert "blend" not in train(of(with_columns, settings), tmp_path / "run", callback=spy).metrics
+    assert "not blended in, because data.molecule_features has rdkit without morgan" in spy.said
 
 
 def test_the_null_of_earlier_versions_means_no_blend(with_columns):
@@ -211,10 +308,6 @@ def test_the_null_of_earlier_versions_means_no_blend(with_columns):
     ("labels", "trees"), [(100, 500), (20_000, 500), (40_000, 250), (50_000, 200), (10**6, 200)]
 )
 def test_the_trees_of_a_blend_depend_on_the_labels_alone(monkeypatch, labels, trees):
-    from types import SimpleNamespace
-
-    from molsepnorm.training import baseline
-
     monkeypatch.setattr(baseline, "TREES", 500)
     values = np.concatenate([np.zeros(labels, np.float32), np.full(7, np.nan, np.float32)])
     dataset = SimpleNamespace(labels=values[:, None], splits={"train": np.arange(labels + 7)})

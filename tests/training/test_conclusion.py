@@ -126,6 +126,8 @@ def test_the_forest_is_compared(found, word, advice):
     assert text.endswith(f").{advice} this table." if advice else ").")
     blended = conclusion({**content, "blend": {"forest_share": 0.5}})[1]
     assert blended.startswith(f"The blend is {word}") and "--blend" not in blended
+    forest_alone = conclusion({**content, "blend": {"forest_share": 1.0}})[1]
+    assert forest_alone.startswith("The model is the random forest alone")
     assert conclusion({**content, "members": []})[1].startswith(f"The ensemble is {word}")
 
 
