@@ -180,6 +180,12 @@ class SeriesDisplay(Callback):
         self.console = make_console()
         self.quiet, self.several = quiet, several
         self.training = False
+        self._warnings: set[str] = set()
+
+    def on_warning(self, warning: str) -> None:
+        if not self.quiet and warning not in self._warnings:  # of the first run that has it
+            self.console.print(warning, style="yellow")
+        self._warnings.add(warning)
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None

@@ -215,6 +215,7 @@ def ablate(tmp_path, tiny, write_table):
 
 def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     text = ok(*ablate, "--seeds", "0-1")
+    assert text.count("The variants are compared without the random forest") == 1
     printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
     for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
         assert text.count(f"{name}: val rmse ") == 1
