@@ -1,4 +1,4 @@
-"""What the tests share: real data, a cache of their own, random molecules, a disk that fills up.
+"""Fixtures for all tests: real data, a separate cache, random molecules, a disk that fills up.
 
 `datasets`, `cache`, `small_disk` and `tree` are places, `benchmarks` the folder of that name, whose
 modules can be imported while it is used; `label`, `molgraphs` and `wide_codes` make molecules:
@@ -45,7 +45,7 @@ if not torch.cuda.is_available():
 # A fixed number of threads, so that training repeats to the bit.
 os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
 
-# The same examples in every run: a failure is the code's doing, not the day's.
+# Every run has the same examples, so a failure comes from the code.
 settings.register_profile(
     "molsepnorm",
     deadline=None,
@@ -152,8 +152,7 @@ def label() -> Callable[..., MolGraph]:
 
 @pytest.fixture(scope="session")
 def wide_codes() -> Callable[[int], EncodedGraphs]:
-    """`wide_codes(size)`: two molecules, and a vocabulary of exactly that many codes, the largest
-    of which occurs."""
+    """`wide_codes(size)`: two molecules and a vocabulary of `size` codes; the largest one occurs."""
 
     def make(size: int) -> EncodedGraphs:
         onward = np.arange(size - SELF - 1 - 300)  # after 300 bonds from the start

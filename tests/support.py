@@ -1,4 +1,4 @@
-"""What several test files need: networks whose every weight matters, batches, renumbered atoms,
+"""Helpers for several test files: networks whose every weight matters, batches, renumbered atoms,
 other SMILES of a molecule, a small model with a card."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SMALL = {
     "max_path_length": 4,
     "outputs": 2,
 }
-"""Of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
+"""Settings of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
 
 CONTRASTIVE = {
     "objective.name": "pretraining",
@@ -65,7 +65,7 @@ def batch_of(graphs: list[MolGraph], config: GraphormerConfig, blocks: int = 1) 
 
 
 def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
-    """The same molecule with its atoms, its bonds and each bond's ends in another order."""
+    """Return the molecule with its atoms, its bonds and each bond's ends in another order."""
     new = rng.permutation(graph.num_atoms)  # atom i becomes new[i]
     atoms = np.empty_like(graph.atom_features)
     atoms[new] = graph.atom_features

@@ -1,4 +1,5 @@
-"""What a prediction must not depend on: for real molecules, random graphs and the whole network."""
+"""Predictions do not depend on the order of atoms, the batch or padding: real molecules, random
+graphs and the whole network."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_the_spelling_of_real_molecules_does_not_matter(real: list[str], seed: i
     one = [prediction.values["y"] for prediction in predictor.predict(real)]
     other = [prediction.values["y"] for prediction in predictor.predict(others)]
     assert other == pytest.approx(one, rel=1e-5, abs=1e-5)
-    assert len(set(one)) > 190  # molecules are told apart
+    assert len(set(one)) > 190  # different molecules have different predictions
 
 
 def test_numbering_company_order_and_padding_of_real_molecules_do_not_matter(
@@ -97,7 +98,7 @@ def test_numbering_company_order_and_padding_of_real_molecules_do_not_matter(
 def test_numbering_company_order_and_padding_of_random_graphs_do_not_matter(
     molgraphs, data: st.DataObject, seed: int
 ) -> None:
-    """The same for single atoms, chains, rings, cages, complete and disconnected graphs."""
+    """Graphs are single atoms, chains, rings, cages, complete and disconnected ones."""
     model, rng = network(), np.random.default_rng(seed)
     graphs = data.draw(st.lists(molgraphs(max_atoms=40), min_size=2, max_size=6))
     alone = torch.cat([outputs(model, [graph]) for graph in graphs])

@@ -1,4 +1,4 @@
-"""What training must and must not do: learn by heart, learn nothing from noise, count rightly."""
+"""Claims about training: it learns by heart, learns nothing from noise, and counts rightly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install` gives works away from the checkout, recipes included."""
+"""An installed package works away from the checkout, recipes included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests/training/test_distributed.py runs in two processes at once.
+"""Functions that tests/training/test_distributed.py runs in two processes at once.
 
 A single start serves all of its tests: each function here is run by both processes, and what it
 returns lies in OUT/<rank>.pt under its name. Those that compare with one process are called by the
@@ -34,7 +34,7 @@ from molsepnorm.training.statistics import estimate_statistics
 WIDTH = 3
 ROWS = 9
 CUTS = {"even": 5, "uneven": 2, "one row": 1, "no row": 0, "all masked": 4}
-"""How many of the nine rows the second process has."""
+"""Number of the nine rows that the second process has."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "cumulative": {"momentum": None},
@@ -156,7 +156,7 @@ def one_graph_in_all(world: DistributedContext) -> str:
 
 
 def shared(world: DistributedContext) -> dict:
-    """Of so many molecules: this process's part, and a row of two numbers for each, gathered."""
+    """Return, for several numbers of molecules, this process's part and the gathered rows."""
     found = {}
     for total in (0, 1, 7):
         rows = torch.randn(total, 2, generator=torch.Generator().manual_seed(1))
@@ -178,7 +178,7 @@ def agreed(world: DistributedContext) -> dict:
 
 
 def errors(world: DistributedContext) -> dict[str, str]:
-    """What each process meets where one of them fails."""
+    """Return the error of each process where one of them fails."""
 
     def fail(error: BaseException) -> Callable[[], None]:
         def action() -> None:
