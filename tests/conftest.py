@@ -152,7 +152,7 @@ def label() -> Callable[..., MolGraph]:
 
 @pytest.fixture(scope="session")
 def wide_codes() -> Callable[[int], EncodedGraphs]:
-    """`wide_codes(size)`: two molecules and a vocabulary of `size` codes, the largest of them used."""
+    """`wide_codes(size)`: two molecules, and a vocabulary of `size` codes whose last one occurs."""
 
     def make(size: int) -> EncodedGraphs:
         onward = np.arange(size - SELF - 1 - 300)  # after 300 bonds from the start
