@@ -27,9 +27,9 @@ class Forest:
 
     For regression the trees are extremely randomised: a split is the best of random thresholds, one
     for each of the features that are tried, which are a third of all. For classes a split has the
-    best threshold of log2 of the features, by entropy. Each is better than the other forests that
-    were tried on its kind of targets (benchmarks/RESULTS.md, "Which forest is the baseline"). A
-    missing feature is replaced by its median over the training molecules.
+    best threshold of log2 of the features. Each is the better of the two on its kind of targets
+    (benchmarks/RESULTS.md, "Which forest is the baseline"). A missing feature is replaced by its
+    median over the training molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
     samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
@@ -142,7 +142,7 @@ def _estimator(target: Target, **settings: Any) -> Any:
 
     if target.kind == "regression":
         return ExtraTreesRegressor(0, max_features=1 / 3, bootstrap=True, **settings)
-    return RandomForestClassifier(0, criterion="entropy", max_features="log2", **settings)
+    return RandomForestClassifier(0, max_features="log2", **settings)
 
 
 class _Growing:

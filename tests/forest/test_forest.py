@@ -47,8 +47,7 @@ def by_scikit_learn(features, labels, weights, target):
         forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
     own = dict(enumerate(target.class_weights)) or None
-    settings |= {"max_features": "log2", "criterion": "entropy"}
-    forest = RandomForestClassifier(class_weight=own, **settings)
+    forest = RandomForestClassifier(max_features="log2", class_weight=own, **settings)
     shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
     return shares[:, 1:] if target.kind == "binary" else shares
 

@@ -53,7 +53,7 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")
     for name, method, settings in (
         ("y", ExtraTreesRegressor, {"max_features": 1 / 3}),
-        ("active", RandomForestClassifier, {"max_features": "log2", "criterion": "entropy"}),
+        ("active", RandomForestClassifier, {"max_features": "log2"}),
     ):
         labels = np.array([float(row[name] or "nan") for row in rows], np.float32)
         used = [row for row in splits["train"] if not math.isnan(labels[row])]
