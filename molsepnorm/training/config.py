@@ -196,9 +196,10 @@ class RunConfig(_Section):
     validated on another fold, so that some members train on any molecule outside the test split."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """Training molecules in the model folder. By default the model keeps their SMILES, fingerprints
-    and labels for `predict --domain`; --no-training-structures leaves all of them out.
+    and labels for `predict --domain`; --no-training-structures leaves this file out.
 
-    A fingerprint shows most of a structure, so there is no form in which it is kept in secret."""
+    The weights still hold embeddings of the training molecules, see docs/sharing.md. A fingerprint
+    shows most of a structure, so there is no form in which it is kept in secret."""
     license: str | None = None
     """Licence of the trained model for its card, such as mit or cc-by-4.0."""
     seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)
