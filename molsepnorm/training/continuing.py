@@ -7,7 +7,7 @@ from pathlib import Path
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
 from molsepnorm.pretrained import resolve
@@ -73,14 +73,8 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
             changed, or a file of the run is damaged.
     """
-    from molsepnorm.molecules.featurize.smiles import canonical_smiles
-
     if dataset.smiles is None:
         return []
-    scored: dict[str, str] = {}
-    for split in ("val", "test"):
-        for row in dataset.store.rows[dataset.splits[split]]:
-            scored.setdefault(canonical_smiles(dataset.smiles[row]), dataset.smiles[row])
     found: set[str] = set()
     visited: set[Path] = set()
     folder: Path | None = start
@@ -90,9 +84,26 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
         if config.data.table is not None and config.objective.name == SUPERVISED:
-            found |= {canonical_smiles(text) for text in _training_smiles(run, config)}
+            found |= {_canonical(text) for text in _training_smiles(run, config)}
         folder = config.finetune.start
+    if not found:
+        return []
+    scored: dict[str, str] = {}
+    for split in ("val", "test"):
+        for row in dataset.store.rows[dataset.splits[split]]:
+            scored.setdefault(_canonical(dataset.smiles[row]), dataset.smiles[row])
     return [text for canonical, text in scored.items() if canonical in found]
+
+
+def _canonical(smiles: str) -> str:
+    """Return RDKit's canonical SMILES; the text itself if RDKit cannot read it, as for some of OGB's
+    molecules, which come as graphs."""
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    try:
+        return canonical_smiles(smiles)
+    except InvalidMolecule:
+        return smiles
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:

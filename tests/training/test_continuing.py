@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from molsepnorm.data.datasets import DataConfig
@@ -14,7 +16,7 @@ from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, load_config, train
-from molsepnorm.training.continuing import require_same_meaning
+from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.finetuning import network_alone
 
 ONE = {"run.epochs": 1}
@@ -70,6 +72,20 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     train(third, tmp_path / "fourth", callback=[spy, stop_at(1)])
     (said,) = (each for each in spy.said if "was trained on" in each)
     assert f"was trained on {len(known)} " in said  # by the first run, not by the second
+
+
+def test_a_molecule_that_rdkit_cannot_read_does_not_prevent_the_comparison(
+    configure, tmp_path, table, split_rows
+):
+    """Some molecules of OGB's sets are graphs with such a SMILES."""
+    start = train(configure(ONE), tmp_path / "start").folder
+    trained = _rows(table)[split_rows(start)["train"][0]].partition(",")[0]
+    dataset = SimpleNamespace(
+        smiles=["F[Al](F)(F)(F)(F)(F)(F)F", trained],
+        store=SimpleNamespace(rows=np.arange(2)),
+        splits={"val": np.array([0]), "test": np.array([1])},
+    )
+    assert trained_on_before(dataset, start) == [trained]
 
 
 def test_new_molecules_give_no_warning(configure, tmp_path):
