@@ -96,8 +96,8 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
 
 
 def _canonical(smiles: str) -> str:
-    """Return RDKit's canonical SMILES; the text itself if RDKit cannot read it, as for some of OGB's
-    molecules, which come as graphs."""
+    """Return RDKit's canonical SMILES; the text itself if RDKit cannot read it, as for some
+    molecules of OGB's sets, which come as graphs."""
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     try:
