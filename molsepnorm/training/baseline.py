@@ -25,7 +25,7 @@ from molsepnorm.training.objectives.supervised import predicted_splits, score
 __all__ = [
     "Baseline",
     "blend",
-    "blend_alone",
+    "blend_unscored",
     "fit_baseline",
     "forest_inputs",
     "require_blendable",
@@ -235,40 +235,40 @@ def blend(
         dataset: the data of the run.
         callback: receives a warning if the forests do not help.
     """
-    if baseline is None or not baseline.blended or not results.predictions:
-        return model, results
     own = results.predictions
-    share = _best_share(model.task, own["val"], baseline, dataset, callback)
-    if not share:
+    if baseline is None or not own:
+        return model, results
+    blended = blend_unscored(model, own["val"], baseline, dataset, callback)
+    if not (share := blended.forest_share):
         return model, results
     mixed = {split: _mixed(share, own[split], baseline.predictions[split]) for split in own}
     found = score(dataset, model.task, results.graphs, mixed)
     network = {split: results.scores[split] for split in ("val", "test")}
     entry = {"forest_share": share, "network": network}
-    return _with_forests(model, baseline, share), found._replace(
-        scores={**found.scores, "blend": entry}
-    )
+    return blended, found._replace(scores={**found.scores, "blend": entry})
 
 
-def blend_alone(
+def blend_unscored(
     model: PropertyModel,
     validation: np.ndarray,
     baseline: Baseline,
     dataset: Dataset,
     callback: Callback,
 ) -> PropertyModel:
-    """Return the model with the forests blended in, if that helps in validation, as `blend` does
-    for a run that is scored.
+    """Return the model with the forests blended in, if that helps in validation.
 
     Args:
-        model: the network.
+        model: the networks.
         validation: float32 [n, O], its predictions for the validation molecules.
         baseline, dataset, callback: as for `blend`.
     """
     if not baseline.blended:
         return model
     share = _best_share(model.task, validation, baseline, dataset, callback)
-    return _with_forests(model, baseline, share) if share else model
+    if not share:
+        return model
+    inputs = forest_inputs(model.inputs)
+    return replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
 
 
 def _best_share(
@@ -282,30 +282,21 @@ def _best_share(
     )
     assert labels is not None
 
-    def loss(share: float) -> tuple[float, float]:
+    def loss(share: float) -> float:
         outputs = task.outputs_of(torch.from_numpy(_mixed(share, own, forest)))
-        total, count = Loss(task)(outputs, labels, weights, bounds)
-        return float(total), float(count)
+        return float(Loss(task)(outputs, labels, weights, bounds)[0])
 
-    losses = {step / 20: loss(step / 20) for step in range(21)}
-    share = min(losses, key=lambda each: losses[each][0])
+    share = min((step / 20 for step in range(21)), key=loss)
     if not share:
-        labelled = losses[0.0][1] > 0
         reason = "the validation loss is lowest without it"
-        callback.on_warning(
-            "The random forest is not blended in, because "
-            f"{reason if labelled else 'no validation molecule has a label'}."
-        )
+        if not labels.isfinite().any():
+            reason = "no validation molecule has a label"
+        callback.on_warning(f"The random forest is not blended in, because {reason}.")
     return share
 
 
 def _mixed(share: float, own: np.ndarray, forest: np.ndarray) -> np.ndarray:
     return (1 - share) * own + share * forest
-
-
-def _with_forests(model: PropertyModel, baseline: Baseline, share: float) -> PropertyModel:
-    inputs = forest_inputs(model.inputs)
-    return replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
 
 
 def _fit(

@@ -5,11 +5,11 @@ The folder of an ensemble is a run folder, with the run of each member under `me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs
 
 __all__ = ["join", "train"]
+
+_Part = TypeVar("_Part")  # a network or a forest of a model
 
 
 def train(
@@ -299,8 +301,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
             f"one model or more is needed, each with a weight of 0 or more; got "
             f"{counted(len(models), 'model')} and the weights {weights}"
         )
-    first, networks, shares = models[0], list[Graphormer](), list[float]()
-    inputs = first.inputs
+    first, inputs = models[0], models[0].inputs
     for number, model in enumerate(models, start=1):
         model.require_targets()
         _require_same(first, model, number)
@@ -310,14 +311,17 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         weight * (1 - model.forest_share) for model, weight in zip(models, of_models, strict=True)
     ]
     forests, forest_share = _joined_forests(models, of_models)
-    for model, part in zip(models, of_networks if any(of_networks) else of_models, strict=True):
-        for network, share in _networks(model, first.task):
-            same = [i for i, other in enumerate(networks) if _compute_the_same(network, other)]
-            if same:
-                shares[same[0]] += part * share
-            else:
-                networks.append(network)
-                shares.append(part * share)
+    parts = zip(models, of_networks if any(of_networks) else of_models, strict=True)
+    networks, shares = _merged(
+        (
+            (network, part * share)
+            for model, part in parts
+            for network, share in _networks(model, first.task)
+        ),
+        lambda one, other: (
+            one.config == other.config and _are_equal(one.state_dict(), other.state_dict())
+        ),
+    )
     domains = [each.domain for each in models if each.domain is not None]
     domain = max(domains, key=lambda each: each.threshold, default=None)
     structures = tuple(part for each in models for part in each.structures)
@@ -344,20 +348,15 @@ def _joined_forests(
     A model takes the plain mean of its forests. So the predictions of each are multiplied by the
     ratio of its own weight to the mean weight. Forests that are equal become one.
     """
-    forests, parts = list[Forest](), list[float]()
-    for model, weight in zip(models, weights, strict=True):
-        for forest in model.forests if weight else ():
-            part = weight * model.forest_share / len(model.forests)
-            same = [
-                i
-                for i, other in enumerate(forests)
-                if _are_equal(forest.tensors(), other.tensors())
-            ]
-            if same:
-                parts[same[0]] += part
-            else:
-                forests.append(forest)
-                parts.append(part)
+    forests, parts = _merged(
+        (
+            (forest, weight * model.forest_share / len(model.forests))
+            for model, weight in zip(models, weights, strict=True)
+            for forest in model.forests
+            if weight
+        ),
+        lambda one, other: _are_equal(one.tensors(), other.tensors()),
+    )
     share = sum(parts)
     scaled = (
         forest.times(part * len(parts) / share) for forest, part in zip(forests, parts, strict=True)
@@ -415,8 +414,20 @@ def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, fl
         yield copied, share
 
 
-def _compute_the_same(one: Graphormer, other: Graphormer) -> bool:
-    return one.config == other.config and _are_equal(one.state_dict(), other.state_dict())
+def _merged(
+    weighted: Iterable[tuple[_Part, float]], are_same: Callable[[_Part, _Part], bool]
+) -> tuple[list[_Part], list[float]]:
+    """Return the parts, each of them once, and the sum of its weights."""
+    parts, weights = list[_Part](), list[float]()
+    for part, weight in weighted:
+        for number, other in enumerate(parts):
+            if are_same(part, other):
+                weights[number] += weight
+                break
+        else:
+            parts.append(part)
+            weights.append(weight)
+    return parts, weights
 
 
 def _are_equal(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:

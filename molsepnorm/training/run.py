@@ -309,14 +309,14 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
-    best = _network(trainer, best)
+    best = _without_forests(trainer, best)
     best.to(trainer.device)
     objective = make_objective(config, best, trainer.examples)
     objective.load_state(best.network.state_dict(), own)
     results = objective.eval().results(dataset)
     best.to("cpu")
     task, callback = best.task, trainer.callback
-    forest = _forest(trainer, best)
+    forest = _fit_forest(trainer, best)
     best, results = baseline.blend(best, results, forest, dataset, callback)
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
     best.to("cpu")
@@ -353,22 +353,22 @@ def _blend(trainer: Trainer, best: PropertyModel) -> None:
     """Blend the best model of a run that is not scored with its forest."""
     if trainer.config.run.blend == "none":
         return
-    dataset, best = trainer.dataset, _network(trainer, best)
-    if (forest := _forest(trainer, best)) is None:
+    dataset, best = trainer.dataset, _without_forests(trainer, best)
+    if (forest := _fit_forest(trainer, best)) is None:
         return
     validation = predict(best.to(trainer.device), trainer.examples.graphs, dataset.splits["val"])
-    blended = baseline.blend_alone(best.to("cpu"), validation, forest, dataset, trainer.callback)
+    blended = baseline.blend_unscored(best.to("cpu"), validation, forest, dataset, trainer.callback)
     trainer.folder.keep(blended)
 
 
-def _network(trainer: Trainer, best: PropertyModel) -> PropertyModel:
+def _without_forests(trainer: Trainer, best: PropertyModel) -> PropertyModel:
     """Return the model without the forests of earlier scores, after fewer epochs."""
     if not best.forests:
         return best
     return replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
 
 
-def _forest(trainer: Trainer, best: PropertyModel) -> baseline.Baseline | None:
+def _fit_forest(trainer: Trainer, best: PropertyModel) -> baseline.Baseline | None:
     return baseline.fit_baseline(
         *(trainer.config, [trainer.dataset], best.task, best.inputs),
         *(trainer.callback, trainer.progress.seconds, trainer.threads.threads),
