@@ -30,7 +30,9 @@ from molsepnorm.cli.train import run_training
 )
 @setting_options("data.smiles_column", "data.featurizer", "data.on_invalid")
 @recipe_options
-@setting_options("model", "optim.lr", "run", without=("run.metric", "run.baseline", "run.blend"))
+@setting_options(
+    "model", "optim.lr", "run", without=("run.metric", "run.baseline", "run.blend", "run.refit")
+)
 @output_option("Folder of the run. [default: runs/<name>-<number>]")
 @option(
     "--resume",

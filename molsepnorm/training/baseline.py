@@ -21,6 +21,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits, score
+from molsepnorm.training.refit import refit_rows
 
 __all__ = [
     "Baseline",
@@ -28,6 +29,7 @@ __all__ = [
     "blend_unscored",
     "fit_baseline",
     "forest_inputs",
+    "refit_parts",
     "require_blendable",
     "with_baseline",
 ]
@@ -108,6 +110,9 @@ class Baseline:
     seconds: float
     blended: bool
     """True if the forests are to be blended with the networks."""
+    refit: bool = False
+    """True if the forest is fitted to the training and validation molecules. The predictions for
+    the validation molecules are then those of another one, which is fitted to the former alone."""
 
     def scores(self, dataset: Dataset, task: Task) -> dict[str, Any]:
         """Return the entry `baseline` of `metrics.json`."""
@@ -131,6 +136,7 @@ def fit_baseline(
     callback: Callback,
     seconds: float,
     threads: int,
+    is_refit: bool = False,
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
@@ -141,6 +147,10 @@ def fit_baseline(
     without targets and `run.baseline: false` have no baseline. Neither have molecules that are not
     SMILES; `callback.on_warning` is then called, too.
 
+    With `run.refit` a forest that is blended, or compared with a model that is fitted to the
+    validation molecules, is fitted to them as well. The weight of the forest is then chosen by
+    another one of at most 200 trees, which is fitted to the training molecules.
+
     Args:
         config: the configuration of the run.
         splits: the data set; for an ensemble by folds, once with the split of each fold. The trees
@@ -150,6 +160,7 @@ def fit_baseline(
         callback: receives warnings and progress.
         seconds: time that the run took so far.
         threads: number of CPU threads.
+        is_refit: whether a part of the model is fitted to the validation molecules.
     """
     dataset = splits[0]
     if not config.run.baseline or config.data.dataset is not None or not task.targets:
@@ -164,30 +175,38 @@ def fit_baseline(
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
-    left = max(limit - (time.perf_counter() - started), 0.0) / len(splits)
     blended = _is_blended(config, dataset, inputs, callback)
+    again = config.run.refit and (blended or is_refit) and len(splits) == 1
+    left = max(limit - (time.perf_counter() - started), 0.0) / (len(splits) + again)
     allowed, trees = (None, _blended_trees(dataset)) if blended else (left, TREES)
     per_fold = trees // len(splits)
-    forests = tuple(
-        _fit(features, each, task, config, threads, allowed, per_fold) for each in splits
-    )
+
+    def fit(rows: np.ndarray, trees: int) -> Forest:
+        return _fit(features, dataset, rows, task, config, threads, allowed, trees)
+
+    first = min(per_fold, _MIN_TREES) if again else per_fold
+    forests = tuple(fit(each.splits["train"], first) for each in splits)
+    val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
+    graphs = {"val": np.concatenate(val), "test": test}
+    pairs = zip(forests, val, strict=True)
+    unseen = np.concatenate([forest.predict(features[rows]) for forest, rows in pairs])
+    if again:
+        forests = (fit(refit_rows(dataset.splits), per_fold),)
     fitted, wanted = sum(each.trees for each in forests), per_fold * len(splits)
     if fitted < wanted:
         callback.on_warning(
             f"The random forest has {fitted} trees in place of {wanted}, so that it takes about "
             f"{limit:,.0f} s."
         )
-    val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
-    pairs = zip(forests, val, strict=True)
     predictions = {
-        "val": np.concatenate([forest.predict(features[graphs]) for forest, graphs in pairs]),
+        "val": unseen,
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
-    graphs = {"val": np.concatenate(val), "test": test}
     if blended and "train" in (written := predicted_splits(dataset)):
         graphs["train"] = written["train"]
         predictions["train"] = forests[0].predict(features[graphs["train"]])
-    return Baseline(forests, graphs, predictions, time.perf_counter() - started, blended)
+    took = time.perf_counter() - started
+    return Baseline(forests, graphs, predictions, took, blended, again)
 
 
 def _blended_trees(dataset: Dataset) -> int:
@@ -215,6 +234,19 @@ def with_baseline(
     found = differences(results.scores["test"], scores["test"], intervals)
     entries = {**results.scores, "baseline": scores, "baseline_difference": found}
     return results._replace(scores=entries, baseline=baseline.predictions)
+
+
+def refit_parts(kernels: bool, model: PropertyModel, baseline: Baseline | None) -> list[str]:
+    """Return the entry `refit` of `metrics.json`: the parts of the final model that are fitted to
+    the validation molecules, too.
+
+    Args:
+        kernels: whether its kernel regressions are.
+        model: the final model.
+        baseline: its forests, if the run has a baseline.
+    """
+    forests = bool(model.forests) and baseline is not None and baseline.refit
+    return ["kernel regression"] * kernels + ["random forest"] * forests
 
 
 def blend(
@@ -302,22 +334,23 @@ def _mixed(share: float, own: np.ndarray, forest: np.ndarray) -> np.ndarray:
 def _fit(
     features: np.ndarray,
     dataset: Dataset,
+    rows: np.ndarray,
     task: Task,
     config: TrainConfig,
     threads: int,
     seconds: float | None,
     trees: int,
 ) -> Forest:
-    """Return a forest of the training molecules, with at most so many trees for each target.
+    """Return a forest of some molecules (n,), with at most so many trees for each target.
 
     A bound, such as >10, is fitted as the number in it.
     """
-    train, weights = dataset.splits["train"], dataset.weights
+    weights = dataset.weights
     return Forest.fit(
-        features[train],
-        dataset.labels[train],
+        features[rows],
+        dataset.labels[rows],
         task,
-        None if weights is None else weights[train],
+        None if weights is None else weights[rows],
         seed=config.run.seed,
         trees=trees,
         threads=threads,

@@ -27,7 +27,7 @@ def calibrate(
     dataset: Dataset,
     tensors: GraphTensors,
     results: Results,
-    members: Sequence[tuple[PropertyModel, np.ndarray]] = (),
+    unseen: Sequence[tuple[PropertyModel, np.ndarray]],
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with intervals and calibrated probabilities, and their scores.
 
@@ -39,8 +39,8 @@ def calibrate(
         dataset: its data.
         tensors: all molecules, on the device of the model.
         results: its predictions.
-        members: for an ensemble by folds, the model of each fold and its validation molecules,
-            int64 [n].
+        unseen: models that have not seen the validation molecules, each with those that it
+            predicted, int64 [n]: one for each fold of an ensemble, otherwise the chosen model.
 
     Returns:
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
@@ -57,8 +57,8 @@ def calibrate(
         return found._replace(values=results.predictions[split])
 
     graphs, labels = results.graphs, dataset.exact_labels
-    val = predicted("val", members or [(model, graphs["val"])])
-    if members:  # the spread of a member is not that of all members together
+    val = predicted("val", unseen)
+    if len(unseen) > 1:  # the spread of a member is not that of all members together
         val = val._replace(spread=None)
     fitted = _fit(model.task, labels[graphs["val"]], val)
     calibrated = replace(model, calibration=fitted)

@@ -89,7 +89,7 @@ def model_card(
         "Predictions": _predictions(model, dataset),
         "Data": _data(config.data, dataset, config.run.ensemble_by == "folds"),
         "Inputs": _inputs(model),
-        "Model": _model(model, config),
+        "Model": _model(model, config, metrics),
         "Scores": _scores(metrics),
         "Uncertainty": _uncertainty(metrics),
         "Domain": _domain(dataset, metrics),
@@ -220,7 +220,7 @@ def _inputs(model: PropertyModel) -> Iterator[str]:
         yield f"- RDKit descriptors: {len(inputs.descriptors)}"
 
 
-def _model(model: PropertyModel, config: TrainConfig) -> Iterator[str]:
+def _model(model: PropertyModel, config: TrainConfig, metrics: Mapping[str, Any]) -> Iterator[str]:
     network, count = model.network.config, len(model.networks)
     parameters = sum(p.numel() for each in model.networks for p in each.parameters())
     yield f"- Graphormer, layers {network.layers}, width {network.width}; {parameters:,} parameters"
@@ -228,6 +228,8 @@ def _model(model: PropertyModel, config: TrainConfig) -> Iterator[str]:
         yield f"- The prediction is the mean of {count} networks"
     if model.forests:
         yield f"- Blended with a random forest, which has a weight of {model.forest_share:.2f}"
+    if parts := metrics.get("refit"):
+        yield f"- Fitted to the training and validation molecules: {', '.join(parts)}"
     yield f"- Made on {date.today().isoformat()} with molsepnorm {__version__}"
     yield f"- Start of training: {_start(config)}"
     for name, reason in model.excludes.items():

@@ -189,6 +189,13 @@ class RunConfig(_Section):
 
     The weight of the forest is chosen on the validation split; if the forest does not help there,
     it is left out. Prediction is faster without it."""
+    refit: Annotated[bool, "--no-refit"] = True
+    """Second fit at the end, on tables. By default the kernel regression of fine-tuning (up to
+    7,000 molecules) and the random forest are fitted again to the training and validation
+    molecules, once the epoch and the weight of the forest are chosen; --no-refit leaves this out.
+
+    Validation scores, intervals and calibrated probabilities are those of the model before, which
+    has not seen the validation molecules. In an ensemble by folds nothing is fitted again."""
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
     """Number of models that are trained and averaged. Their runs are in the folder `members`."""
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"

@@ -108,7 +108,7 @@ def _canonical(smiles: str) -> str:
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     """Return the SMILES that a run was trained on; all but the test molecules, if each member of an
-    ensemble had another validation split."""
+    ensemble had another validation split, or if a part of the model was fitted again."""
     from molsepnorm.training.architecture import architecture
 
     data = config.data
@@ -118,5 +118,6 @@ def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None
     splits = read_json(run.splits)[0]
-    names = ("train", "val") if config.run.ensemble_by == "folds" else ("train",)
+    refit = (run.finished_metrics() or {}).get("refit")
+    names = ("train", "val") if refit or config.run.ensemble_by == "folds" else ("train",)
     return [dataset.smiles[row] for name in names for row in splits[name]]

@@ -36,7 +36,9 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
+from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import predicted_splits, score
+from molsepnorm.training.refit import refit
 from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs
 
@@ -186,6 +188,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
             "seed": seed,
             "baseline": False,
             "blend": "none",
+            "refit": False,
         }
         fold = {"fold": number} if _by_folds(config) else {}
         update = {
@@ -223,14 +226,17 @@ def _finish(
     dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
     graphs = GraphTensors.of(dataset.store, device)
     joined.to(device)
-    unseen = zip(models, splits, strict=True) if _by_folds(config) else [(joined, dataset)]
-    val, predicted = [], []
-    for model, split in unseen:
-        val.append(split.splits["val"])
-        predicted.append(predict(model.to(device), graphs, val[-1]))
+    pairs = zip(models, splits, strict=True) if _by_folds(config) else [(joined, dataset)]
+    unseen = [(model.to(device), split.splits["val"]) for model, split in pairs]
+    predicted = [predict(model, graphs, val) for model, val in unseen]
+    is_refit = False
+    if not _by_folds(config):
+        examples = Examples.of(dataset, device, identify=True)
+        final = refit(config, joined, examples, dataset.splits)
+        joined, is_refit = final, final is not joined
     # each member of an ensemble by folds has trained on other molecules
     chosen = {} if _by_folds(config) else predicted_splits(dataset)
-    chosen |= {"val": np.concatenate(val), "test": dataset.splits["test"]}
+    chosen |= {"val": np.concatenate([val for _, val in unseen]), "test": dataset.splits["test"]}
     predictions = {
         split: np.concatenate(predicted) if split == "val" else predict(joined, graphs, each)
         for split, each in chosen.items()
@@ -240,14 +246,16 @@ def _finish(
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
     forests = baseline.fit_baseline(
-        *(config, splits, joined.task, joined.inputs, callback, seconds, threads)
+        *(config, splits, joined.task, joined.inputs, callback, seconds, threads, is_refit)
     )
     joined, found = baseline.blend(joined, found, forests, dataset, callback)
-    folds = list(zip(models, val, strict=True)) if _by_folds(config) else []
-    joined, calibrated = calibrate(joined, dataset, graphs, found, folds)
+    parts = baseline.refit_parts(is_refit, joined, forests)
+    joined, calibrated = calibrate(joined, dataset, graphs, found, unseen)
     joined.to("cpu")
-    parts = [(split.splits["train"], split.splits["val"]) for split in splits]
-    joined, domain = fit_domain(joined, dataset, found, parts, config.run.training_structures)
+    seen = [(split.splits["train"], split.splits["val"]) for split in splits]
+    if parts:
+        seen.append((dataset.splits["val"], dataset.splits["val"][:0]))
+    joined, domain = fit_domain(joined, dataset, found, seen, config.run.training_structures)
     found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {
         **members[0],
@@ -262,6 +270,7 @@ def _finish(
         **about_split(config.data, splits),
         "calibration": calibrated,
         "domain": domain,
+        **({"refit": parts} if parts else {}),
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}
     metrics |= run.earlier(metrics["epochs"])

@@ -35,7 +35,8 @@ class Evaluation(NamedTuple):
     not_finite: int
     """Number of molecules with a prediction that is not finite; its target has no scores."""
     leak: str | None
-    """Why the scores are too optimistic, if the model must not be evaluated on the data set."""
+    """Why the scores are too optimistic: the model must not be evaluated on the data set, or is
+    fitted to molecules of the split."""
     labels: dict[str, dict[str, Any]]
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
     scores: dict[str, float]
@@ -50,6 +51,8 @@ class Selection(NamedTuple):
     split: str
     graphs: np.ndarray
     """int64 [n]: indices into the data set's store."""
+    leak: str | None
+    """Why scores on them are too optimistic; None if they are not."""
 
 
 def evaluate(
@@ -79,14 +82,13 @@ def evaluate(
         ModelError: the folder does not hold a complete model.
     """
     chosen = pick_device(device)
-    model, dataset, split, graphs = select(model, data, split, allow_leak=allow_leak)
+    model, dataset, split, graphs, leak = select(model, data, split, allow_leak=allow_leak)
     labels = dataset.exact_labels[graphs]
     check_labels(model.task.targets, labels)
     model.to(chosen)
     predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
-    leak = model.leak(data.dataset, allow=True)
     about = dataset.about_labels({split: graphs})
     return Evaluation(dataset, split, len(graphs), not_finite, leak, about, scores)
 
@@ -143,7 +145,23 @@ def select(
     graphs = dataset.splits[split]
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
-    return Selection(model, dataset, split, graphs)
+    leak = model.leak(data.dataset, allow=True)
+    if own_run is not None and split == "val":
+        leak = _seen_validation(own_run)
+    return Selection(model, dataset, split, graphs, leak)
+
+
+def _seen_validation(run: RunFolder) -> str | None:
+    """Return how the model of a run is fitted to its validation molecules; None if it is not."""
+    own = f"{run.metrics.name} has the scores of a model that is not"
+    parts = (run.finished_metrics() or {}).get("refit", [])
+    if parts:
+        return (
+            f"the {' and the '.join(parts)} of this model are fitted to these molecules, too. {own}"
+        )
+    if load_config(config=run.config).run.ensemble_by == "folds":
+        return f"members of this ensemble are fitted to these molecules. {own}"
+    return None
 
 
 def _own_split(

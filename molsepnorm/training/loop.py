@@ -9,12 +9,9 @@ from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from molsepnorm import devices
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.leaks import graph_hashes
 from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
@@ -73,14 +70,9 @@ class Trainer:
         self.network = model.network.to(self.device)
         if world.size > 1:
             synchronize_norms(self.network)
-        weights, train = dataset.weights, dataset.splits["train"]
-        self.examples = Examples(
-            GraphTensors.of(dataset.store, self.device),
-            torch.from_numpy(dataset.labels[:]).to(self.device),
-            None if weights is None else torch.from_numpy(weights).to(self.device),
-            {name: torch.from_numpy(a).to(self.device) for name, a in dataset.arrays.items()},
-            graph_hashes(dataset.store) if new_targets else None,
-        )
+        train = dataset.splits["train"]
+        probed = bool(new_targets) or probe is not None
+        self.examples = Examples.of(dataset, self.device, identify=probed)
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:

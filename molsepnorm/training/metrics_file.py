@@ -80,6 +80,7 @@ class _Metrics:
     constant_difference: dict[str, _Difference] = field(default_factory=dict)
     val_test_difference: dict[str, _Difference] = field(default_factory=dict)
     molecules: dict[str, int] = field(default_factory=dict)
+    refit: list[str] = field(default_factory=list)
     split: str | None = None
     nearest_train_similarity: _Similarity | None = None
     earlier: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -40,6 +40,7 @@ from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import OBJECTIVES, make_objective
+from molsepnorm.training.refit import refit
 from molsepnorm.training.report import try_report
 from molsepnorm.training.settings import seconds_of
 
@@ -309,20 +310,23 @@ def _finish(
 ) -> dict[str, Any]:
     """Score the best model, for the first and only time on the test split; write the results."""
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
-    best = _without_forests(trainer, best)
-    best.to(trainer.device)
-    objective = make_objective(config, best, trainer.examples)
-    objective.load_state(best.network.state_dict(), own)
-    results = objective.eval().results(dataset)
+    chosen = _as_chosen(trainer, best).to(trainer.device)
+    objective = make_objective(config, chosen, trainer.examples)
+    objective.load_state(chosen.network.state_dict(), own)
+    final = refit(config, chosen, trainer.examples, dataset.splits)
+    results = objective.eval().results(dataset, final)
+    task, callback, val = chosen.task, trainer.callback, dataset.splits["val"]
+    forest = _fit_forest(trainer, final, final is not chosen)
+    best, results = baseline.blend(final.to("cpu"), results, forest, dataset, callback)
+    parts = baseline.refit_parts(final is not chosen, best, forest)
+    unseen = [(chosen.to(trainer.device), val)]
+    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results, unseen)
     best.to("cpu")
-    task, callback = best.task, trainer.callback
-    forest = _fit_forest(trainer, best)
-    best, results = baseline.blend(best, results, forest, dataset, callback)
-    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results)
-    best.to("cpu")
-    splits = [(dataset.splits["train"], dataset.splits["val"])]
+    splits = [(dataset.splits["train"], val)]
+    if parts:  # the domain is that of all molecules, its threshold that of the model before
+        splits.append((val, val[:0]))
     best, domain = fit_domain(best, dataset, results, splits, config.run.training_structures)
-    if calibrated or domain:
+    if calibrated or domain or parts:
         trainer.folder.keep(best)
     results = baseline.with_baseline(results, forest, dataset, task)
     metrics = {
@@ -342,6 +346,7 @@ def _finish(
         **trainer.folder.earlier(progress.epoch),
         **({"calibration": calibrated} if calibrated else {}),
         **({"domain": domain} if domain else {}),
+        **({"refit": parts} if parts else {}),
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak
@@ -350,28 +355,39 @@ def _finish(
 
 
 def _blend(trainer: Trainer, best: PropertyModel) -> None:
-    """Blend the best model of a run that is not scored with its forest."""
-    if trainer.config.run.blend == "none":
-        return
-    dataset, best = trainer.dataset, _without_forests(trainer, best)
-    if (forest := _fit_forest(trainer, best)) is None:
-        return
-    validation = predict(best.to(trainer.device), trainer.examples.graphs, dataset.splits["val"])
-    blended = baseline.blend_unscored(best.to("cpu"), validation, forest, dataset, trainer.callback)
-    trainer.folder.keep(blended)
+    """Refit the best model of a run that is not scored, and blend it with its forest."""
+    config, dataset = trainer.config, trainer.dataset
+    chosen = _as_chosen(trainer, best).to(trainer.device)
+    final = refit(config, chosen, trainer.examples, dataset.splits)
+    forest = None
+    if config.run.blend != "none":
+        forest = _fit_forest(trainer, final, final is not chosen)
+    if forest is not None:
+        validation = predict(chosen, trainer.examples.graphs, dataset.splits["val"])
+        final = baseline.blend_unscored(final, validation, forest, dataset, trainer.callback)
+    if final is not chosen:
+        trainer.folder.keep(final.to("cpu"))
 
 
-def _without_forests(trainer: Trainer, best: PropertyModel) -> PropertyModel:
-    """Return the model without the forests of earlier scores, after fewer epochs."""
-    if not best.forests:
+def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
+    """Return the best model as its epoch left it.
+
+    A run that was scored before, after fewer epochs, or that was killed then, has kept it with
+    forests and with kernel regressions that were fitted again.
+    """
+    if best.forests:
+        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+    if (probe := trainer.probe) is None:
         return best
-    return replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+    if best.partners:
+        return replace(best, partners=(probe.network,))
+    return replace(best, network=probe.network)
 
 
-def _fit_forest(trainer: Trainer, best: PropertyModel) -> baseline.Baseline | None:
+def _fit_forest(trainer: Trainer, best: PropertyModel, is_refit: bool) -> baseline.Baseline | None:
     return baseline.fit_baseline(
         *(trainer.config, [trainer.dataset], best.task, best.inputs),
-        *(trainer.callback, trainer.progress.seconds, trainer.threads.threads),
+        *(trainer.callback, trainer.progress.seconds, trainer.threads.threads, is_refit),
     )
 
 

@@ -272,8 +272,8 @@ class _Search:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
-        single = config.run.model_copy(update={"ensemble": 1, "baseline": False, "blend": "none"})
-        config = config.model_copy(update={"run": single})
+        alone = {"ensemble": 1, "baseline": False, "blend": "none", "refit": False}
+        config = config.model_copy(update={"run": config.run.model_copy(update=alone)})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in self.data:

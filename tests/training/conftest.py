@@ -25,6 +25,7 @@ TINY = {
     "optim.ema": 0.9,
     "run.epochs": 3,
     "run.batch_size": 8,
+    "run.refit": False,  # the kept model is that of the best epoch; test_refit.py has it on
 }
 ENDS = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
 RINGS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")

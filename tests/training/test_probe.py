@@ -213,7 +213,10 @@ def test_a_model_with_a_kernel_head_is_a_start(
     """Its outputs are new, also for its own targets, and every layer stays read out."""
     with monkeypatch.context() as patch:
         if compared == "embeddings and counts":
-            patch.setattr("molsepnorm.training.probe.heads.kernel_regression", _approximate)
+            patch.setattr(
+                "molsepnorm.training.probe.heads.kernel_regression",
+                lambda embedded, task, choices: _approximate(embedded, task, choices[-1]),
+            )
         first = configure({"finetune.start": pretrained, "run.epochs": 0})
         start = train(first, tmp_path / "first")
     assert start.model.network.config.counts == (2048 if "counts" in compared else 0)

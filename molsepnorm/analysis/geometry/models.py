@@ -56,7 +56,9 @@ def load_models(
     with hold(data.table, data.splits_file):
         for run, group in runs:
             with prefixed(run):
-                model, dataset, _, graphs = select(run, data, split, default="val", labelled=False)
+                model, dataset, _, graphs, _ = select(
+                    run, data, split, default="val", labelled=False
+                )
             if len(graphs) > max_molecules:
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))

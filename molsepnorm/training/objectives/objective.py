@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.leaks import graph_hashes
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
@@ -43,6 +44,18 @@ class Examples:
     """The arrays that `Objective.prepare` added to the data set."""
     molecule_ids: np.ndarray | None = None
     """[G]: rows of the same molecule have the same number; None if all molecules differ."""
+
+    @staticmethod
+    def of(dataset: Dataset, device: torch.device, identify: bool) -> Examples:
+        """Return the molecules of a data set; with `identify`, rows of one molecule are marked."""
+        weights = dataset.weights
+        return Examples(
+            GraphTensors.of(dataset.store, device),
+            torch.from_numpy(dataset.labels[:]).to(device),
+            None if weights is None else torch.from_numpy(weights).to(device),
+            {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},
+            graph_hashes(dataset.store) if identify else None,
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Examples:
         """Return the same object: copies of an objective share the data."""
@@ -163,8 +176,14 @@ class Objective(nn.Module, ABC):
         world.sum(totals)
         return totals.tolist()
 
-    def results(self, dataset: Dataset) -> Results:
-        """Return the final scores on the validation and test splits; by default the losses."""
+    def results(self, dataset: Dataset, final: PropertyModel) -> Results:
+        """Return the final scores on the validation and test splits; by default the losses.
+
+        Args:
+            dataset: the molecules and their splits.
+            final: the model that the run ends with. It predicts the test split, and may be fitted
+                to the validation split, too.
+        """
         scores = {}
         for split in ("val", "test"):
             loss, others = self.validate(dataset.splits[split], DistributedContext())

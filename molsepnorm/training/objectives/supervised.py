@@ -119,10 +119,13 @@ class Supervised(Objective):
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
 
-    def results(self, dataset: Dataset) -> Results:
-        """Return scores, the scores of the baseline, and intervals of the test scores."""
+    def results(self, dataset: Dataset, final: PropertyModel) -> Results:
+        """Return scores, the scores of a constant, and intervals of the test scores."""
         graphs = predicted_splits(dataset)
-        each = {s: predict(self.model, self.examples.graphs, own) for s, own in graphs.items()}
+        each = {
+            split: predict(self.model if split == "val" else final, self.examples.graphs, own)
+            for split, own in graphs.items()
+        }
         return score(dataset, self.task, graphs, each)
 
 

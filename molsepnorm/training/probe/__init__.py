@@ -12,6 +12,7 @@ regressions of arrays, `targets` applies it to the targets of a task, `kernel` c
 regression, and `heads` writes the solutions into models.
 """
 
-from molsepnorm.training.probe.heads import fit_kernel, fit_linear
+from molsepnorm.training.probe.heads import fit_kernel, fit_linear, refit_kernels
+from molsepnorm.training.probe.kernel import MAX_EXACT
 
-__all__ = ["fit_kernel", "fit_linear"]
+__all__ = ["MAX_EXACT", "fit_kernel", "fit_linear", "refit_kernels"]

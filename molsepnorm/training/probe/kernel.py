@@ -10,6 +10,7 @@ NeurIPS 2015, arXiv 1507.04717.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,12 +24,12 @@ from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, kernel_ridge
 from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
 
-__all__ = ["Regression", "kernel_regression"]
+__all__ = ["MAX_EXACT", "Regression", "kernel_regression"]
 
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
 molecules it is exact."""
-_MAX_EXACT = 7000
+MAX_EXACT = 7000
 """Maximum number of training molecules of an exact kernel regression."""
 _MAX_OPERATIONS = 5e12
 """Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:
@@ -56,23 +57,29 @@ class Regression(NamedTuple):
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
 
 
-def kernel_regression(embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
-    """Return the regression by the kernel of the embeddings, or by that of embeddings and
-    fingerprint counts (n, F), if its leave-one-out error is smaller.
+def kernel_regression(
+    embedded: Embedded, task: Task, choices: Sequence[Tensor | None]
+) -> Regression:
+    """Return the kernel regression with the smallest leave-one-out error.
 
     With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
-    approximation. Up to `_MAX_EXACT` molecules the result is then the exact solution with this
+    approximation. Up to `MAX_EXACT` molecules the result is then the exact solution with this
     kernel and these penalties; above, it is the approximation.
+
+    Args:
+        embedded: the molecules.
+        task: the targets.
+        choices: the kernels to choose from: fingerprint counts (n, F) that are compared beside the
+            embeddings, or None for the embeddings alone.
     """
-    found = _approximate(embedded, task)
-    if counts is not None:
-        found = min(found, _approximate(embedded, task, counts), key=lambda each: each.error)
-    if len(found.centers) < len(embedded.inputs) <= _MAX_EXACT:
+    each = ((_approximate(embedded, task, counts), counts) for counts in choices)
+    found, counts = min(each, key=lambda pair: pair[0].error)
+    if len(found.centers) < len(embedded.inputs) <= MAX_EXACT:
         found = _exact(found, embedded, task, counts)
     return found
 
 
-def _approximate(embedded: Embedded, task: Task, counts: Tensor | None = None) -> Regression:
+def _approximate(embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
     """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F), on
     at most `_num_centers` molecules. The penalties are chosen."""
     every = np.arange(len(embedded.inputs))
@@ -112,8 +119,6 @@ def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | N
     labelled = (~np.isnan(embedded.labels)).sum(axis=0).astype(float)
     if (labelled**3).sum() > _MAX_OPERATIONS:
         return found
-    if found.counts is None:
-        counts = None
     every = np.arange(len(embedded.inputs))
     kernel = _kernel(embedded, counts, every)
 

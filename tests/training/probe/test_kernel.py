@@ -46,7 +46,7 @@ def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
-@pytest.mark.parametrize("limit", ["_MAX_EXACT", "_MAX_OPERATIONS"])
+@pytest.mark.parametrize("limit", ["MAX_EXACT", "_MAX_OPERATIONS"])
 def test_with_many_molecules_the_kernel_head_is_the_nystrom_solution(random, monkeypatch, limit):
     """Minimise |y - b - K w|² + α wᵀ M w, with the kernel M of the centres; weighted. With many
     targets, too."""
@@ -98,7 +98,7 @@ def test_targets_with_labels_for_the_same_molecules_share_one_decomposition(rand
 
 def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
     monkeypatch.setattr(kernels, "_MAX_DECOMPOSED", 31 * 20.1**3)
-    monkeypatch.setattr(kernels, "_MAX_EXACT", 0)
+    monkeypatch.setattr(kernels, "MAX_EXACT", 0)
     assert fit_kernel(*_many_targets(random, True), TRAIN).network.config.centers == 20
     assert fit_kernel(*_many_targets(random, False), TRAIN).network.config.centers == 40
 
@@ -157,7 +157,7 @@ def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, ce
     labels that the embeddings determine do not."""
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     monkeypatch.setattr(kernels, "_MAX_CENTERS", centers)
-    monkeypatch.setattr(kernels, "_MAX_EXACT", 40 if exact else 39)
+    monkeypatch.setattr(kernels, "MAX_EXACT", 40 if exact else 39)
     group = random.integers(2, size=len(SMILES))
     counts = random.poisson(2, size=(len(SMILES), 30))
     counts[:, :12] *= 1 - group[:, None]
