@@ -153,14 +153,17 @@ def select(
 
 def _seen_validation(run: RunFolder) -> str | None:
     """Return how the model of a run is fitted to its validation molecules; None if it is not."""
-    own = f"{run.metrics.name} has the scores of a model that is not"
-    parts = (run.finished_metrics() or {}).get("refit", [])
+    name, parts = run.metrics.name, (run.finished_metrics() or {}).get("refit")
     if parts:
         return (
-            f"the {' and the '.join(parts)} of this model are fitted to these molecules, too. {own}"
+            f"the model is fitted to these molecules, too ({', '.join(parts)}). {name} has the "
+            "scores of the model before that"
         )
     if load_config(config=run.config).run.ensemble_by == "folds":
-        return f"members of this ensemble are fitted to these molecules. {own}"
+        return (
+            f"members of the ensemble are trained on these molecules. {name} has the scores of "
+            "those that are not"
+        )
     return None
 
 

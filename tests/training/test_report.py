@@ -149,8 +149,12 @@ def test_the_worst_prediction_comes_first(mixed):
 
 def test_the_nearest_training_molecule_has_its_label(mixed):
     contents = Contents.read(mixed)
-    own = {text: row for row, text in enumerate(contents.smiles("train"))}
-    trained = {each.learned_name: contents.predicted("train", each) for each in contents.targets}
+    own = {
+        text: (split, row)
+        for split in ("val", "train")
+        for row, text in enumerate(contents.smiles(split))
+    }
+    targets = {each.learned_name: each for each in contents.targets}
     section = read(mixed)[0].partition("The worst predictions")[2]
     found = re.findall(
         r"<div>([^<]+): measured <b>[^<]*</b>, predicted <b>[^<]*</b></div>"
@@ -160,7 +164,8 @@ def test_the_nearest_training_molecule_has_its_label(mixed):
     )
     assert len(found) > 5 and any(label for _, _, label in found)
     for name, smiles, label in found:
-        target, row = trained[unescape(name)], own[unescape(smiles)]
+        split, row = own[unescape(smiles)]
+        target = contents.predicted(split, targets[unescape(name)])
         known = np.isfinite(target.labels[row])
         assert unescape(label) == (target.truth(row) if known else "")
 

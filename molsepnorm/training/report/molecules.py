@@ -220,13 +220,20 @@ def _scaffold(smiles: str) -> str:
 
 def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
-    rows = {text: row for row, text in enumerate(contents.smiles("train") or ())}
+    own = {  # the model may be fitted to validation molecules, too
+        text: (split, row)
+        for split in ("val", "train")
+        for row, text in enumerate(contents.smiles(split) or ())
+    }
     order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors.relative[place])]
     smiles = [errors.smiles[row] for row, _ in places]
-    columns = {column for _, column in places}
-    labels = {each: contents.predicted("train", errors.predicted[each].target) for each in columns}
+    labels = {
+        (split, each): contents.predicted(split, errors.predicted[each].target)
+        for split in ("val", "train")
+        for each in {column for _, column in places}
+    }
     index, similarity = (
         (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
         if known is None
@@ -244,9 +251,10 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
         closest = "not known"
         if known is not None and np.isfinite(share):
             closest = f"similarity {share:.2f}, {code(known[0][near])}"
-            trained, own = labels[column], rows.get(known[0][near])
-            if trained is not None and own is not None and np.isfinite(trained.labels[own]):
-                closest += f", measured <b>{escape(trained.truth(own))}</b>"
+            split, place = own.get(known[0][near], ("train", -1))
+            trained = labels[split, column]
+            if trained is not None and place >= 0 and np.isfinite(trained.labels[place]):
+                closest += f", measured <b>{escape(trained.truth(place))}</b>"
         cards.append(
             f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
             f'<div class="soft">nearest training molecule: {closest}</div></div>'

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import torch
 from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 from sklearn.linear_model import Ridge
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
-from molsepnorm.training.probe import fit_kernel, fit_linear
+from molsepnorm.training.probe import fit_kernel, fit_linear, heads, refit_kernels
 from molsepnorm.training.probe import ridge as ridges
 
 
@@ -51,3 +54,30 @@ def test_a_model_with_a_kernel_head_is_saved_and_loaded(random, tmp_path):
     loaded = PropertyModel.from_pretrained(tmp_path / "model")
     assert loaded.network.config == kernel.network.config
     np.testing.assert_array_equal(outputs(loaded, given), outputs(kernel, given))
+
+
+@pytest.mark.parametrize("choice", [0, 1])
+def test_a_kernel_head_is_fitted_again_as_if_for_the_first_time(random, monkeypatch, choice):
+    """To other molecules, with the same kernel; other networks of the model stay."""
+    labels = some_labels(random)
+    given = examples(model := start(regression("t", labels)), labels)
+    counts = torch.from_numpy(random.poisson(1.0, (len(SMILES), 32)).astype(np.float32))
+    given = replace(given, graphs=replace(given.graphs, features=counts))
+    real, asked = heads.kernel_regression, []
+
+    def regress(embedded, task, choices):
+        asked.append(len(choices))
+        return real(embedded, task, choices if len(choices) == 1 else [choices[choice]])
+
+    monkeypatch.setattr(heads, "kernel_regression", regress)
+    first = fit_kernel(model, given, TRAIN)
+    every = np.arange(len(SMILES))
+    both = replace(model, partners=(first.network,), weights=(0.5, 0.5), inputs=first.inputs)
+    again, expected = refit_kernels(both, given, every), fit_kernel(model, given, every)
+    assert asked == [2, 1, 2]
+    assert again.network is model.network and again.weights == (0.5, 0.5)
+    (found,) = again.partners
+    assert found.config == expected.network.config
+    assert found.config.counts == 32 * choice
+    for name, tensor in expected.network.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor), name

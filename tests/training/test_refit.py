@@ -1,0 +1,241 @@
+"""The second fit at the end of a run, to the training and validation molecules."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import molsepnorm
+from molsepnorm.forest.forest import Forest
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
+from molsepnorm.predict import Predictor
+from molsepnorm.training import Callback, baseline, evaluate, load_config, refit, train
+from molsepnorm.training.continuing import trained_on_before
+from molsepnorm.training.evaluation import select
+from molsepnorm.training.folder import RunFolder
+
+CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, baselines):
+    """Forests of 12 trees, and of 5 to choose their weight."""
+    monkeypatch.setattr(baseline, "TREES", 12)
+    monkeypatch.setattr(baseline, "_MIN_TREES", 5)
+
+
+@pytest.fixture
+def settings(with_columns, tmp_path):
+    """Settings of a run that starts from a model of another target, with the second fit."""
+    start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
+    train(of(with_columns, start), tmp_path / "start")
+    return {
+        "data.targets": ["y"],
+        "finetune.start": str(tmp_path / "start"),
+        "run.epochs": 1,
+        "run.blend": "none",
+        "run.refit": True,
+        **CONSTANT,
+    }
+
+
+def of(table, settings):
+    """Labels that the structure determines, and two kinds of targets."""
+    return table({"y": [1.0, 2.5, 0.2, 3.1, 4.0, 2.2], "active": [0, 1, 0, 1, 1]}, settings)
+
+
+def predictions(model: PropertyModel, rows: list[dict[str, str]]) -> np.ndarray:
+    found = Predictor(model).predict([row["smiles"] for row in rows])
+    return np.array([each.values["y"] for each in found])
+
+
+def kernels(model: PropertyModel) -> list[PropertyModel]:
+    return [each for each in model.networks if each.config.head == "kernel"]
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+@pytest.mark.parametrize("blend", ["none", "forest"])
+def test_only_test_predictions_are_those_of_the_second_fit(
+    with_columns, settings, tmp_path, rows_of, epochs, blend
+):
+    """Validation scores, intervals and the share of the forest do not change."""
+    runs = {}
+    for is_refit in (False, True):
+        more = {"run.refit": is_refit, "run.epochs": epochs, "run.blend": blend}
+        runs[is_refit] = tmp_path / f"{is_refit}"
+        train(of(with_columns, {**settings, **more}), runs[is_refit])
+    once, twice = (json.loads((run / "metrics.json").read_text()) for run in runs.values())
+    parts = ["kernel regression"] + ["random forest"] * ("blend" in twice)
+    assert twice["refit"] == parts and "refit" not in once
+    if blend == "none":  # a forest of fewer trees chooses otherwise
+        assert twice["val"] == once["val"]
+        assert (
+            rows_of(runs[True] / "predictions_val.csv")[0]["y_pred"]
+            == (rows_of(runs[False] / "predictions_val.csv")[0]["y_pred"])
+        )
+    assert twice["test"] != once["test"]
+    model = PropertyModel.from_pretrained(runs[True])
+    for split, same in (("test", True), ("train", True), ("val", False)):
+        rows = rows_of(runs[True] / f"predictions_{split}.csv")
+        written = np.array([float(row["y_pred"]) for row in rows])
+        assert np.allclose(predictions(model, rows), written, rtol=1e-4, atol=1e-5) == same
+
+
+def test_the_kernel_regression_is_that_of_all_these_molecules(
+    with_columns, settings, tmp_path, split_rows
+):
+    """As of a run whose training split they are."""
+    first = of(with_columns, {**settings, "run.epochs": 0})
+    train(first, tmp_path / "first")
+    rows = split_rows(tmp_path / "first")
+    splits = {
+        "train": rows["train"] + rows["val"][1:],
+        "val": rows["val"][:1],
+        "test": rows["test"],
+    }
+    (tmp_path / "splits.json").write_text(json.dumps([splits]))
+    other = {"run.refit": True, "data.splits_file": str(tmp_path / "splits.json")}
+    train(of(with_columns, {**settings, **other, "run.epochs": 0}), tmp_path / "second")
+    one, two = (PropertyModel.from_pretrained(tmp_path / name) for name in ("first", "second"))
+    assert len(one.network.head.centers) == len(rows["train"]) + len(rows["val"])
+    smiles = ["CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O"]
+    found, expected = (
+        [each.values["y"] for each in Predictor(model).predict(smiles)] for model in (one, two)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split_rows):
+    """Without a kernel regression, too; the first forest has fewer trees."""
+    settings = {"data.targets": ["y"], "run.epochs": 1, "run.blend": "forest", "run.refit": True}
+    metrics = train(of(with_columns, settings), tmp_path / "run").metrics
+    assert metrics["refit"] == ["random forest"]
+    assert metrics["baseline"]["trees"] == 12
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    table = load_config(config=tmp_path / "run" / "config.yaml").data
+    dataset = select(model, table, "all").dataset
+    rows = split_rows(tmp_path / "run")
+    graphs = refit.refit_rows({name: np.array(each) for name, each in rows.items()})
+    features = structure_inputs([dataset.smiles[row] for row in graphs], True, FAST_DESCRIPTORS)
+    expected = Forest.fit(features, dataset.labels[graphs], model.task, seed=0, trees=12)
+    (forest,) = model.forests
+    for name, tensor in expected.tensors().items():
+        assert np.array_equal(forest.tensors()[name].numpy(), tensor.numpy()), name
+
+
+def test_a_forest_that_is_left_out_was_compared_fairly(with_columns, settings, tmp_path):
+    """With a model that is fitted to the validation molecules, the forest is, too."""
+    seen = {}
+
+    class Spy(Callback):
+        def on_warning(self, message):
+            seen["said"] = message
+
+    for is_refit in (False, True):
+        config = of(with_columns, {**settings, "run.refit": is_refit})
+        seen[is_refit] = train(config, tmp_path / f"{is_refit}", callback=Spy()).metrics
+    scores = [seen[each]["baseline"]["test"] for each in (False, True)]
+    assert scores[0] != scores[1] and "random forest" not in seen[True]["refit"]
+
+
+def test_evaluation_on_validation_molecules_has_a_warning(with_columns, settings, tmp_path):
+    config = of(with_columns, {**settings, "run.blend": "forest"})
+    train(config, tmp_path / "run")
+    own = load_config(config=tmp_path / "run" / "config.yaml").data
+    found = evaluate(tmp_path / "run", own, "val")
+    assert found.leak is not None
+    assert found.leak.startswith("the model is fitted to these molecules, too (kernel regression")
+    assert evaluate(tmp_path / "run", own, "test").leak is None
+    train(of(with_columns, {**settings, "run.refit": False}), tmp_path / "once")
+    assert evaluate(tmp_path / "once", own, "val").leak is None
+
+
+def test_the_next_run_counts_validation_molecules_as_seen(with_columns, settings, tmp_path):
+    config = of(with_columns, settings)
+    train(config, tmp_path / "run")
+    dataset = select(
+        tmp_path / "run", load_config(config=tmp_path / "run/config.yaml").data
+    ).dataset
+    found = trained_on_before(dataset, tmp_path / "run")
+    assert len(found) == len(dataset.splits["val"])
+
+
+def test_the_domain_knows_validation_molecules(with_columns, settings, tmp_path, split_rows):
+    """They are among the training molecules, but are not compared with themselves."""
+    metrics = train(of(with_columns, settings), tmp_path / "run").metrics
+    once = train(of(with_columns, {**settings, "run.refit": False}), tmp_path / "once").metrics
+    rows = split_rows(tmp_path / "run")
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    assert len(model.training_molecules().smiles) == len(rows["train"]) + len(rows["val"])
+    assert metrics["domain"]["bins"]["val"] == once["domain"]["bins"]["val"]
+
+
+def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
+    with_columns, settings, tmp_path, outcome, stop_at
+):
+    """Also if it was fitted again before, or was killed between that and the scores."""
+    settings = {**settings, "run.blend": "forest"}
+    longer = of(with_columns, {**settings, "run.epochs": 2})
+    train(longer, tmp_path / "whole")
+    expected = outcome(tmp_path / "whole")
+    train(longer, tmp_path / "stopped", callback=stop_at(2))
+    train(folder=tmp_path / "stopped", resume=True)
+    assert outcome(tmp_path / "stopped") == expected
+    train(of(with_columns, settings), tmp_path / "longer")
+    train(folder=tmp_path / "longer", resume=True, epochs=2)
+    found = outcome(tmp_path / "longer")
+    assert found["metrics"].pop("earlier").keys() == {"1"}
+    assert found == expected
+    (tmp_path / "whole" / "metrics.json").unlink()  # after the model was kept
+    train(folder=tmp_path / "whole", resume=True)
+    assert outcome(tmp_path / "whole") == expected
+
+
+def test_a_run_without_a_test_split_has_the_same_model(settings):
+    smiles = ["C" * n for n in range(1, 31)]
+    labels = [n % 7 + n / 10 for n in range(1, 31)]
+    splits = {"train": range(20), "val": range(20, 26), "test": range(26, 30)}
+    given = {name: value for name, value in settings.items() if name != "data.targets"}
+    models = []
+    for names in (("train", "val", "test"), ("train", "val")):
+        chosen = {name: splits[name] for name in names}
+        models.append(molsepnorm.fit(smiles, labels, splits=chosen, overrides=given).model)
+    one, two = ([p.values["y"] for p in Predictor(each).predict(["CCO", "CCN"])] for each in models)
+    assert one == two
+    assert all(len(kernels(each)) == 1 for each in models)
+    assert kernels(models[1])[0].head.centers.shape[0] == 26
+
+
+@pytest.mark.parametrize("by", ["seeds", "folds"])
+def test_an_ensemble_is_fitted_again_as_a_whole(with_columns, settings, tmp_path, by):
+    """Its members are not, so that their validation predictions stay honest."""
+    more = {"run.ensemble": 2, "run.ensemble_by": by, "run.blend": "forest"}
+    config = of(with_columns, {**settings, **more})
+    metrics = train(config, tmp_path / "run").metrics
+    assert ("refit" in metrics) == (by == "seeds")
+    for number in ("1", "2"):
+        member = RunFolder(tmp_path / "run" / "members" / number)
+        assert "refit" not in member.finished_metrics()
+    own = load_config(config=tmp_path / "run" / "config.yaml").data
+    sentence = evaluate(tmp_path / "run", own, "val").leak
+    assert ("members of the ensemble" in sentence) == (by == "folds")
+
+
+def test_large_tables_and_named_data_sets_keep_their_kernel_regression(
+    with_columns, settings, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(refit, "MAX_EXACT", 26)
+    metrics = train(of(with_columns, settings), tmp_path / "large").metrics
+    assert "refit" not in metrics
+    model = PropertyModel.from_pretrained(tmp_path / "large")
+    assert len(kernels(model)[0].head.centers) == 24
+    config = of(with_columns, settings)
+    named = config.model_copy(
+        update={"data": config.data.model_copy(update={"table": None, "dataset": "zinc"})}
+    )
+    monkeypatch.setattr(refit, "MAX_EXACT", 100)
+    splits = {"train": np.arange(20), "val": np.arange(20, 25)}
+    assert refit.refit(named, model, None, splits) is model
