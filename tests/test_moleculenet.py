@@ -18,8 +18,8 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
-    *("scratch", "scratch-gine", "finetuned", "probe", "default", "ensemble", "chemprop"),
-    *("forest", "forest-third", "lightgbm"),
+    *("scratch", "scratch-gine", "finetuned", "probe", "no-refit", "default", "ensemble"),
+    *("chemprop", "forest", "forest-third", "lightgbm", "forest-refit", "lightgbm-refit"),
 )
 
 
@@ -93,13 +93,15 @@ def test_every_method_has_its_options_seed_and_split() -> None:
         assert " scaffold_split" in text
         written = todo.predict or todo.train
         assert any(argument.endswith(f"{method}-3/predictions.csv") for argument in written)
-    assert methods.commands(job("finetuned")).train[-3:] == ["--from", "start", "--no-baseline"]
+    networks = ["--from", "start", "--no-baseline", "--no-refit"]
+    assert methods.commands(job("finetuned")).train[-4:] == networks
+    assert methods.commands(job("default")).train[-2:] == ["--from", "start"]
     assert "--set=model.local=gine" in methods.commands(job("scratch-gine", "molhiv")).train
     assert methods.commands(job("chemprop", "molhiv")).train[-2:] == ["--epochs", "3"]
     assert "--epochs" not in methods.commands(job("chemprop")).train
     for name in ("esol", "molhiv"):
         probe = methods.commands(job("probe", name)).train
-        assert probe[-5:] == ["--from", "start", "--no-baseline", "--epochs", "0"]
+        assert probe[-6:] == [*networks, "--epochs", "0"]
     assert methods.commands(job("forest")).prepare[-1] == "f/features.npy"
     assert methods.commands(job("lightgbm")).train[0] == "bin/python"
 
@@ -146,6 +148,17 @@ def test_a_fit_uses_the_labelled_training_rows(classify: bool, random: np.random
     np.testing.assert_array_equal(
         fewer, predictions("forest", features, labels, SPLIT, classify, 0)
     )
+
+
+def test_a_second_fit_uses_the_validation_rows(random: np.random.Generator) -> None:
+    """Predictions are those of a training split of all these rows."""
+    predictions = module("fit").predictions
+    features, labels = random.normal(size=(100, 8)), random.normal(size=100)
+    found = predictions("forest-refit", features, labels, SPLIT, False, 0)
+    all_rows = np.where(SPLIT == "val", "train", SPLIT)
+    expected = predictions("forest", features, labels, all_rows, False, 0)
+    assert found.shape == (40,)
+    np.testing.assert_array_equal(found[20:], expected)
 
 
 def test_fit_writes_the_predictions_of_the_held_out_rows(tmp_path: Path) -> None:
@@ -207,6 +220,17 @@ def test_runs_are_appended_and_not_repeated(compared: Any, tmp_path: Path) -> No
     assert (lines[1]["validation"], lines[1]["test"]) == (1, 0)
     assert [run["seconds"] for run in lines[1:]] == [4, 4, 2]
     assert lines[1]["command"].startswith(f"{python} benchmarks/moleculenet/fit.py forest DIR/")
+
+
+def test_a_model_of_the_validation_rows_has_no_validation_score(
+    compared: Any, tmp_path: Path
+) -> None:
+    compared.options.run = ["forest", "forest-refit"]
+    compared.compare("t", compared.options, tmp_path)
+    lines = compared.read(compared.options.results)
+    assert ["validation" in run for run in lines] == [True, False, True, False]
+    text = compared.report([{**run, "set": "esol"} for run in lines], "forest", "validation")
+    assert text.splitlines()[2].startswith("| esol, RMSE | 1.000 ± 0.000 (2) |  |")
 
 
 def test_predictions_of_other_rows_are_refused(compared: Any, tmp_path: Path) -> None:

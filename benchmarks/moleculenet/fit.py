@@ -2,7 +2,8 @@
 
     python fit.py forest molecules.csv features.npy out.csv regression 0 splits_column target ...
 
-Models are fitted to the training rows that have the label. This file needs no molsepnorm.
+Models are fitted to the training rows that have the label, those of the methods `-refit` to the
+training and validation rows. This file needs no molsepnorm.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ import pandas as pd
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.impute import SimpleImputer
 
-__all__ = ["METHODS", "estimator", "predictions"]
+__all__ = ["METHODS", "PEERS", "REFIT", "estimator", "predictions"]
 
 _MAX_FEATURES = {"forest": "log2", "forest-third": 1 / 3}
-METHODS = (*_MAX_FEATURES, "lightgbm")
+REFIT = ("forest-refit", "lightgbm-refit")
+"""Methods that are fitted to the training and validation rows."""
+PEERS = ("lightgbm", "lightgbm-refit")
+"""Methods that run in the environment of the peers."""
+METHODS = (*_MAX_FEATURES, "lightgbm", *REFIT)
 
 
 def estimator(method: str, classify: bool, seed: int) -> Any:
     """Return the estimator of a method."""
-    if method in _MAX_FEATURES:
+    name = method.removesuffix("-refit")
+    if name in _MAX_FEATURES:
         forest = RandomForestClassifier if classify else RandomForestRegressor
-        return forest(500, max_features=_MAX_FEATURES[method], random_state=seed)
+        return forest(500, max_features=_MAX_FEATURES[name], random_state=seed)
     from lightgbm import LGBMClassifier, LGBMRegressor
 
     boosted = LGBMClassifier if classify else LGBMRegressor
@@ -47,9 +53,13 @@ def predictions(
         labels: (rows,); NaN is a missing label.
         split: (rows,), `train`, `val` or `test`.
     """
-    train, held_out = (split == "train") & ~np.isnan(labels), features[split != "train"]
-    fitted = estimator(method, classify, seed).fit(features[train], labels[train])
+    own, held_out = _fitted_to(method, split) & ~np.isnan(labels), features[split != "train"]
+    fitted = estimator(method, classify, seed).fit(features[own], labels[own])
     return fitted.predict_proba(held_out)[:, 1] if classify else fitted.predict(held_out)
+
+
+def _fitted_to(method: str, split: np.ndarray) -> np.ndarray:  # (rows,)
+    return split != "test" if method in REFIT else split == "train"
 
 
 def main() -> None:
@@ -57,7 +67,8 @@ def main() -> None:
     method, data, inputs, output, kind, seed, splits_column, *targets = sys.argv[1:]
     rows, features = pd.read_csv(data), np.load(inputs)
     split, classify = rows[splits_column].to_numpy(), kind == "classification"
-    features = SimpleImputer(strategy="median").fit(features[split == "train"]).transform(features)
+    own = features[_fitted_to(method, split)]
+    features = SimpleImputer(strategy="median").fit(own).transform(features)
     predicted = rows.loc[split != "train", ["smiles"]]
     for target in targets:
         labels = rows[target].to_numpy(float)

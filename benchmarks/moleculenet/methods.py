@@ -12,22 +12,24 @@ from peers import chemprop
 from moleculenet import fit
 from moleculenet.sets import SETS, SPLITS_COLUMN
 
-__all__ = ["METHODS", "Commands", "Job", "commands"]
+__all__ = ["METHODS", "WITHOUT_VALIDATION_SCORE", "Commands", "Job", "commands"]
 
 _HERE = Path(__file__).resolve().parent
 _CONFIGS = _HERE.parents[1] / "configs"
 _TABLE = ("--from", "none", "--no-baseline")
 _TUNED = ("--from", "MODEL")
+_NETWORKS = (*_TUNED, "--no-baseline", "--no-refit")
 _MOLHIV = ("--config", str(_CONFIGS / "ogbg.yaml"), "--preset", "mini", "--epochs", "3")
 _GINE = ("--set=model.local=gine", "--set=model.node_walks=16", "--set=model.pair_walks=16")
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch": _TABLE,
     "scratch-gine": (*_TABLE, *_GINE),
-    "finetuned": (*_TUNED, "--no-baseline"),
-    "probe": (*_TUNED, "--no-baseline", "--epochs", "0"),
+    "finetuned": _NETWORKS,
+    "probe": (*_NETWORKS, "--epochs", "0"),
+    "no-refit": (*_TUNED, "--no-refit"),
     "default": _TUNED,
-    "ensemble": (*_TUNED, "--no-baseline", "--ensemble", "5"),
+    "ensemble": (*_TUNED, "--ensemble", "5"),
     "chemprop": (),
 }
 """Options of the training commands; MODEL is the value of run.py's option --model."""
@@ -38,6 +40,8 @@ OPTIONS_ON_MOLHIV = {
 }
 """Options that replace these on molhiv."""
 METHODS = (*OPTIONS, *fit.METHODS)
+WITHOUT_VALIDATION_SCORE = ("default", "ensemble", *fit.REFIT)
+"""Methods whose models are fitted to the validation rows, too."""
 
 
 class Job(NamedTuple):
@@ -54,7 +58,7 @@ class Job(NamedTuple):
     """The commands write `predictions.csv` here: the rows of `held_out`, with a column for each
     target."""
     model: str
-    """Model that `finetuned` and `probe` start from."""
+    """Model that all methods but `scratch` and `scratch-gine` start from."""
     peers: Path
     """Executables of the environment with chemprop and LightGBM."""
 
@@ -80,7 +84,7 @@ def commands(job: Job) -> Commands:
 
 def _fitted(job: Job) -> Commands:
     chosen, features = SETS[job.set], str(job.data.with_name("features.npy"))
-    python = str(job.peers / "python") if job.method == "lightgbm" else sys.executable
+    python = str(job.peers / "python") if job.method in fit.PEERS else sys.executable
     prepare = [sys.executable, str(_HERE / "features.py"), str(job.data), features]
     train = [
         *(python, str(_HERE / "fit.py"), job.method, str(job.data), features),

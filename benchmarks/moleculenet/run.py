@@ -9,8 +9,9 @@
 Each run is a line of the file of results. Runs that are in the file are skipped, so the same
 command continues after a stop. All methods get the rows that RDKit can read and the same split (the
 column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows
-to choose the epoch; the probe, forests and LightGBM use the training rows only. scikit-learn scores
-all predictions against the labels of the table.
+to choose the epoch; `forest` and `lightgbm` use the training rows only. `default`, `ensemble`,
+`forest-refit` and `lightgbm-refit` are fitted to the validation rows, too, so these have no
+validation score. scikit-learn scores all predictions against the labels of the table.
 
 Seconds and memory are those of the training command, from the CSV to the predictions of the test
 rows, with an empty cache. For forests and LightGBM they include the features, which are computed
@@ -39,7 +40,13 @@ from commands import Usage, measured  # noqa: E402
 from environment import commit, machine  # noqa: E402
 from table import difference, line, mean_sd  # noqa: E402
 
-from moleculenet.methods import METHODS, Job, commands  # noqa: E402
+from moleculenet import fit  # noqa: E402
+from moleculenet.methods import (  # noqa: E402
+    METHODS,
+    WITHOUT_VALIDATION_SCORE,
+    Job,
+    commands,
+)
 from moleculenet.sets import SETS, SPLITS_COLUMN, Set, readable_rows, score  # noqa: E402
 
 __all__ = ["compare", "read", "report", "scores"]
@@ -76,9 +83,12 @@ def compare(name: str, options: argparse.Namespace, folder: Path) -> None:
         if todo.predict:
             measured(todo.predict, own, **environment)
         predicted = pd.read_csv(own / "predictions.csv")
+        found = scores(SETS[name], held_out, predicted)
+        if method in WITHOUT_VALIDATION_SCORE:
+            del found["validation"]
         result = {"set": name, "method": method, "seed": seed}
         result |= {
-            **scores(SETS[name], held_out, predicted),
+            **found,
             "seconds": sum(usage.seconds for usage in usages),
             "cpu_seconds": sum(usage.cpu_seconds for usage in usages),
             "memory": max(usage.memory for usage in usages),
@@ -116,7 +126,11 @@ def report(runs: Sequence[dict[str, Any]], against: str, split: str) -> str:
     """Return three Markdown tables: scores, differences from one method, and CPU seconds."""
 
     def by_seed(key: str, *of: str) -> dict[int, float]:
-        return {run["seed"]: run[key] for run in runs if (run["set"], run["method"]) == of}
+        return {
+            run["seed"]: run[key]
+            for run in runs
+            if (run["set"], run["method"]) == of and key in run
+        }
 
     tables: dict[str, Callable[[str, str], str]] = {
         f"{split} score": lambda *of: mean_sd(by_seed(split, *of), 3),
@@ -156,7 +170,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--model", default="molsepnorm-small", help="of finetuned and probe")
+    parser.add_argument("--model", default="molsepnorm-small", help="that fine-tuning starts from")
     parser.add_argument(
         "--peers", type=Path, default=".", help="folder with the executables of the peers"
     )
@@ -166,7 +180,7 @@ def _options() -> argparse.Namespace:
     options.peers = options.peers.absolute()
     if Path(options.model).exists():
         options.model = str(Path(options.model).absolute())
-    if {"chemprop", "lightgbm"} & {*options.run} and not (options.peers / "chemprop").is_file():
+    if {"chemprop", *fit.PEERS} & {*options.run} and not (options.peers / "chemprop").is_file():
         parser.error(f"there is no chemprop in {options.peers}: give the folder with --peers")
     return options
 

@@ -12,6 +12,7 @@ from molsepnorm.forest.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.predict import Predictor
+from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import Callback, baseline, evaluate, load_config, refit, train
 from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.evaluation import select
@@ -82,6 +83,25 @@ def test_only_test_predictions_are_those_of_the_second_fit(
         rows = rows_of(runs[True] / f"predictions_{split}.csv")
         written = np.array([float(row["y_pred"]) for row in rows])
         assert np.allclose(predictions(model, rows), written, rtol=1e-4, atol=1e-5) == same
+
+
+def test_intervals_are_fitted_to_the_errors_of_the_first_fit(
+    with_columns, settings, tmp_path, monkeypatch
+):
+    """And to the disagreement of its networks: the final model has seen the labels."""
+    found, fit = [], Intervals.fit
+
+    def spy(residuals, signals):
+        found.append({"residuals": residuals, **signals})
+        return fit(residuals, signals)
+
+    monkeypatch.setattr(Intervals, "fit", spy)
+    for is_refit in (False, True):
+        train(of(with_columns, {**settings, "run.refit": is_refit}), tmp_path / f"{is_refit}")
+    first, second = found
+    assert first.keys() == second.keys() > {"residuals"}
+    for name, values in first.items():
+        assert np.array_equal(values, second[name]), name
 
 
 def test_the_kernel_regression_is_that_of_all_these_molecules(
