@@ -19,7 +19,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
     *("scratch", "scratch-gine", "finetuned", "probe", "no-refit", "default", "ensemble"),
-    *("chemprop", "forest", "forest-third", "lightgbm", "forest-refit", "lightgbm-refit"),
+    *("chemprop", "chemprop-refit", "forest", "forest-third", "lightgbm"),
+    *("forest-refit", "lightgbm-refit"),
 )
 
 
@@ -34,7 +35,8 @@ def random() -> np.random.Generator:
 
 def job(method: str, name: str = "esol") -> Any:
     """Return a job whose files are in the folder `f`."""
-    files = Path("f/molecules.csv"), Path("f/held_out.csv"), Path(f"f/{method}-3")
+    names = ("molecules.csv", "more_training.csv", "held_out.csv", f"{method}-3")
+    files = [Path("f") / each for each in names]
     return module("methods").Job(name, method, 3, *files, model="start", peers=Path("bin"))
 
 
@@ -89,7 +91,8 @@ def test_every_method_has_its_options_seed_and_split() -> None:
     for method in METHODS:
         todo = methods.commands(job(method, "tox21"))
         text = " ".join(todo.train)
-        assert "molecules.csv" in text and "NR-AhR" in text and " 3 " in f"{text} ", text
+        data = "more_training.csv" if method == "chemprop-refit" else "molecules.csv"
+        assert f"f/{data}" in text and "NR-AhR" in text and " 3 " in f"{text} ", text
         assert " scaffold_split" in text
         written = todo.predict or todo.train
         assert any(argument.endswith(f"{method}-3/predictions.csv") for argument in written)
@@ -227,6 +230,10 @@ def test_a_model_of_the_validation_rows_has_no_validation_score(
 ) -> None:
     compared.options.run = ["forest", "forest-refit"]
     compared.compare("t", compared.options, tmp_path)
+    held = pd.read_csv(tmp_path / "more_training.csv")
+    splits = ["train", "val", "val", "test", "test", "train", "train"]
+    assert held["scaffold_split"].tolist() == splits
+    assert held["smiles"].tolist() == ["C", "N", "O", "F", "Cl", "N", "O"]
     lines = compared.read(compared.options.results)
     assert ["validation" in run for run in lines] == [True, False, True, False]
     text = compared.report([{**run, "set": "esol"} for run in lines], "forest", "validation")

@@ -31,6 +31,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "default": _TUNED,
     "ensemble": (*_TUNED, "--ensemble", "5"),
     "chemprop": (),
+    "chemprop-refit": (),
 }
 """Options of the training commands; MODEL is the value of run.py's option --model."""
 OPTIONS_ON_MOLHIV = {
@@ -40,7 +41,7 @@ OPTIONS_ON_MOLHIV = {
 }
 """Options that replace these on molhiv."""
 METHODS = (*OPTIONS, *fit.METHODS)
-WITHOUT_VALIDATION_SCORE = ("default", "ensemble", *fit.REFIT)
+WITHOUT_VALIDATION_SCORE = ("default", "ensemble", "chemprop-refit", *fit.REFIT)
 """Methods whose models are fitted to the validation rows, too."""
 
 
@@ -52,6 +53,8 @@ class Job(NamedTuple):
     seed: int
     data: Path
     """CSV of the rows of all splits."""
+    more_training: Path
+    """The same with a copy of each validation row in the training split."""
     held_out: Path
     """CSV of the SMILES of the validation and test rows."""
     folder: Path
@@ -79,7 +82,7 @@ def commands(job: Job) -> Commands:
         return _fitted(job)
     special = OPTIONS_ON_MOLHIV if job.set == "molhiv" else {}
     options = special.get(job.method, OPTIONS[job.method])
-    return (_chemprop if job.method == "chemprop" else _ours)(job, options)
+    return (_chemprop if job.method.startswith("chemprop") else _ours)(job, options)
 
 
 def _fitted(job: Job) -> Commands:
@@ -107,8 +110,9 @@ def _ours(job: Job, options: tuple[str, ...]) -> Commands:
 
 def _chemprop(job: Job, options: tuple[str, ...]) -> Commands:
     run, seed, chosen = job.folder / "run", str(job.seed), SETS[job.set]
+    data = job.more_training if job.method == "chemprop-refit" else job.data
     train = [
-        *(str(job.peers / "chemprop"), "train", "--data-path", str(job.data)),
+        *(str(job.peers / "chemprop"), "train", "--data-path", str(data)),
         *("--smiles-columns", "smiles", "--target-columns", *chosen.targets),
         *("--task-type", chosen.kind, "--splits-column", SPLITS_COLUMN),
         *("--output-dir", str(run), "--pytorch-seed", seed, "--data-seed", seed, *options),

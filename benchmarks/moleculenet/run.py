@@ -8,10 +8,10 @@
 
 Each run is a line of the file of results. Runs that are in the file are skipped, so the same
 command continues after a stop. All methods get the rows that RDKit can read and the same split (the
-column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows
-to choose the epoch; `forest` and `lightgbm` use the training rows only. `default`, `ensemble`,
-`forest-refit` and `lightgbm-refit` are fitted to the validation rows, too, so these have no
-validation score. scikit-learn scores all predictions against the labels of the table.
+column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows to choose the
+epoch; `forest` and `lightgbm` use the training rows only. `default`, `ensemble`, `forest-refit` and
+`lightgbm-refit` are fitted to the validation rows, too, and `chemprop-refit` is trained on them;
+these have no validation score. scikit-learn scores all predictions against the labels of the table.
 
 Seconds and memory are those of the training command, from the CSV to the predictions of the test
 rows, with an empty cache. For forests and LightGBM they include the features, which are computed
@@ -63,8 +63,11 @@ def compare(name: str, options: argparse.Namespace, folder: Path) -> None:
     """Append the runs of a set that the file of results lacks."""
     rows = readable_rows(SETS[name])
     held_out = rows[rows[SPLITS_COLUMN] != "train"]
-    data, smiles = folder / "molecules.csv", folder / "held_out.csv"
+    names = ("molecules.csv", "more_training.csv", "held_out.csv")
+    data, more, smiles = (folder / name for name in names)
     rows.to_csv(data, index=False)
+    copies = rows[rows[SPLITS_COLUMN] == "val"].assign(**{SPLITS_COLUMN: "train"})
+    pd.concat([rows, copies]).to_csv(more, index=False)
     held_out[["smiles"]].to_csv(smiles, index=False)
     environment = {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "MKL")}
     done = [(run["set"], run["method"], run["seed"]) for run in read(options.results)]
@@ -75,7 +78,7 @@ def compare(name: str, options: argparse.Namespace, folder: Path) -> None:
             continue
         own = folder / f"{method}-{seed}"
         own.mkdir()
-        job = Job(name, method, seed, data, smiles, own, options.model, options.peers)
+        job = Job(name, method, seed, data, more, smiles, own, options.model, options.peers)
         todo, environment["MOLSEPNORM_CACHE"] = commands(job), str(own / "cache")
         if (features := shlex.join(todo.prepare)) and features not in prepared:
             prepared[features] = measured(todo.prepare, own, **environment)
@@ -180,7 +183,8 @@ def _options() -> argparse.Namespace:
     options.peers = options.peers.absolute()
     if Path(options.model).exists():
         options.model = str(Path(options.model).absolute())
-    if {"chemprop", *fit.PEERS} & {*options.run} and not (options.peers / "chemprop").is_file():
+    peers = {"chemprop", "chemprop-refit", *fit.PEERS}
+    if peers & {*options.run} and not (options.peers / "chemprop").is_file():
         parser.error(f"there is no chemprop in {options.peers}: give the folder with --peers")
     return options
 
