@@ -1,5 +1,5 @@
 """Helpers for several test files: networks whose every weight matters, batches, renumbered atoms,
-other SMILES of a molecule, a small model with a card."""
+other SMILES of a molecule, a small model with a card, a record of a run's events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.pretrained import CARD, ModelCard, Score, Source
 from molsepnorm.tasks import Task
+from molsepnorm.training import Callback
 
 SMALL = {
     "layers": 3,
@@ -120,3 +122,21 @@ def write_model_with_card(folder: Path) -> ModelCard:
     )
     (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
     return card
+
+
+class Recorder(Callback):
+    """Keeps the warnings, the records of the epochs, and the progress of preparation."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.records: list[Any] = []
+        self.progress: list[tuple[int, int]] = []
+
+    def on_warning(self, message):
+        self.warnings.append(message)
+
+    def on_epoch(self, record, epochs):
+        self.records.append(record)
+
+    def on_progress(self, done, of):
+        self.progress.append((done, of))

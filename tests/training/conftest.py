@@ -96,6 +96,7 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
     def look(folder: Path) -> dict[str, Any]:
         metrics = json.loads((folder / "metrics.json").read_text())
         del metrics["seconds"]
+        metrics.get("baseline", {}).pop("seconds", None)
         state = load_file(folder / "checkpoints" / "last.safetensors")
         state.pop("history")  # with times; compared below
         history = _rows(folder / "history.csv")

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
+from support import Recorder
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphormerConfig
@@ -111,14 +112,6 @@ def test_undefined_intervals_and_p_values_are_none():
     assert (alike.mean, alike.interval, alike.p) == (0.0, (0.0, 0.0), None)
 
 
-class Warned(Callback):
-    def __init__(self):
-        self.messages = []
-
-    def on_warning(self, message):
-        self.messages.append(message)
-
-
 @pytest.mark.parametrize(
     ("vary", "settings", "fitted"),
     [
@@ -131,7 +124,7 @@ class Warned(Callback):
 def test_a_forest_is_fitted_only_if_a_variant_uses_it(
     configure, tmp_path, monkeypatch, vary, settings, fitted
 ):
-    seen, warned = [], Warned()
+    seen, warned = [], Recorder()
 
     def stop(config, *args, **options):
         seen.append(config.run.baseline)
@@ -143,7 +136,7 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
         ablate(config, tmp_path / "none", vary, seeds=[0], callback=warned)
     assert seen == [fitted]
     without = "The variants are compared without the random forest"
-    assert [message[: len(without)] for message in warned.messages] == [without] * (not fitted)
+    assert [message[: len(without)] for message in warned.warnings] == [without] * (not fitted)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
+from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import InvalidMolecule
@@ -16,20 +17,9 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.tasks.metrics import draw_resamples, score
-from molsepnorm.training import Callback, baseline, train
+from molsepnorm.training import baseline, train
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
-
-
-class Messages(Callback):
-    def __init__(self):
-        self.warnings, self.progress = [], []
-
-    def on_warning(self, message):
-        self.warnings.append(message)
-
-    def on_progress(self, done, of):
-        self.progress.append((done, of))
 
 
 @pytest.fixture
@@ -42,9 +32,9 @@ def few_trees(monkeypatch, baselines):
 def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of):
     """It has the training, validation and test rows and the metrics of the network."""
     config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
-    messages = Messages()
-    metrics = train(config, tmp_path / "run", callback=messages).metrics
-    assert messages.progress[-1] == (30, 30)
+    seen = Recorder()
+    metrics = train(config, tmp_path / "run", callback=seen).metrics
+    assert seen.progress[-1] == (30, 30)
     rows = rows_of(config.data.table)
     (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
     features = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
@@ -142,10 +132,10 @@ def test_fewer_trees_are_fitted_in_little_time(configure, baselines, monkeypatch
 
     monkeypatch.setattr(baseline.Forest, "fit", recorded)
     monkeypatch.setattr(baseline, "_MIN_SECONDS", 0)
-    messages = Messages()
-    result = train(configure(ONE_EPOCH), callback=messages)
+    seen = Recorder()
+    result = train(configure(ONE_EPOCH), callback=seen)
     assert result.metrics["baseline"]["trees"] == 10
-    assert any("has 10 trees in place of 500" in message for message in messages.warnings)
+    assert any("has 10 trees in place of 500" in message for message in seen.warnings)
     assert 0 <= limits[0] <= result.metrics["seconds"] / 3 + 0.1
     monkeypatch.setattr(baseline, "_MIN_SECONDS", 1000)
     train(configure(ONE_EPOCH))
@@ -170,10 +160,10 @@ def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
     smiles, values = ["C" * n for n in range(1, 21)], [n / 10 for n in range(20)]
     settings = {"model.layers": 1, **ONE_EPOCH}
     assert "baseline" in molsepnorm.fit(smiles, values, overrides=settings).metrics
-    graphs, messages = list(featurize.get("ogb").stream(smiles)), Messages()
-    result = molsepnorm.fit(graphs, values, overrides=settings, callback=messages)
+    graphs, seen = list(featurize.get("ogb").stream(smiles)), Recorder()
+    result = molsepnorm.fit(graphs, values, overrides=settings, callback=seen)
     assert "baseline" not in result.metrics
-    assert messages.warnings == ["The run has no baseline, because its molecules are not SMILES."]
+    assert seen.warnings == ["The run has no baseline, because its molecules are not SMILES."]
 
 
 def test_molecules_that_rdkit_refuses_have_none(few_trees, configure, monkeypatch):
@@ -183,9 +173,9 @@ def test_molecules_that_rdkit_refuses_have_none(few_trees, configure, monkeypatc
         raise InvalidMolecule("not a SMILES")
 
     monkeypatch.setattr(baseline, "input_values", refuse)
-    messages = Messages()
-    assert "baseline" not in train(configure(ONE_EPOCH), callback=messages).metrics
-    (message,) = messages.warnings
+    seen = Recorder()
+    assert "baseline" not in train(configure(ONE_EPOCH), callback=seen).metrics
+    (message,) = seen.warnings
     assert message == "The run has no baseline, because RDKit refuses a molecule: not a SMILES"
 
 

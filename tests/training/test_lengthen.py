@@ -8,23 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from safetensors.torch import load_file
+from support import Recorder
 
 from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.training import Callback, train
+from molsepnorm.training import train
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.optim import learning_rate
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
-
-
-class Spy(Callback):
-    """Records warnings."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def on_warning(self, message: str) -> None:
-        self.said.append(message)
 
 
 def _metrics(folder: Path) -> dict:
@@ -40,10 +31,10 @@ def test_a_longer_run_equals_an_uninterrupted_one_if_the_rates_do(
     settings = {**CONSTANT, "run.epochs": 1 if stop is None else 2}
     callback = None if stop is None else stop_at(stop)
     first = train(configure(settings), tmp_path / "run", callback=callback)
-    spy = Spy()
-    result = train(folder=tmp_path / "run", resume=True, epochs=3, callback=spy)
+    seen = Recorder()
+    result = train(folder=tmp_path / "run", resume=True, epochs=3, callback=seen)
     train(configure({**CONSTANT, "run.epochs": 3}), tmp_path / "whole")
-    assert spy.said == []
+    assert seen.warnings == []
     ours, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
     earlier = ours["metrics"].pop("earlier", None)
     assert ours == whole
@@ -63,9 +54,9 @@ def test_a_schedule_that_depends_on_the_length_is_stretched_with_a_warning(
     """The rates after the old end are those of the longer schedule."""
     config = configure({"run.epochs": 1})
     train(config, tmp_path / "run")
-    spy = Spy()
-    train(folder=tmp_path / "run", resume=True, epochs=2, callback=spy)
-    (said,) = spy.said
+    seen = Recorder()
+    train(folder=tmp_path / "run", resume=True, epochs=2, callback=seen)
+    (said,) = seen.warnings
     assert "The learning rate now follows the cosine schedule of 2 epochs in place of 1" in said
     assert "The result differs from that of an uninterrupted run of 2 epochs." in said
     old, new = learning_rate(2, 3, config.optim), learning_rate(3, 6, config.optim)
@@ -94,10 +85,10 @@ def test_a_finished_run_says_so(configure, tmp_path, tree):
     result = train(configure({"run.epochs": 1}), tmp_path / "run")
     before = tree(tmp_path / "run")
     for epochs in (None, 1):
-        spy = Spy()
-        again = train(folder=tmp_path / "run", resume=True, epochs=epochs, callback=spy)
+        seen = Recorder()
+        again = train(folder=tmp_path / "run", resume=True, epochs=epochs, callback=seen)
         assert again.metrics == result.metrics
-        (said,) = spy.said
+        (said,) = seen.warnings
         assert said.endswith(
             "run is finished after 1 epoch. A higher --epochs trains it for longer."
         )
@@ -108,9 +99,9 @@ def test_early_stopping_stays(configure, tmp_path, tree, scripted):
     """Patience has ended, so a higher number changes nothing."""
     scripted("rmse", [1.0, 2.0, 3.0])
     train(configure({"run.patience": 1}), tmp_path / "run")
-    before, spy = tree(tmp_path / "run"), Spy()
-    train(folder=tmp_path / "run", resume=True, epochs=9, callback=spy)
-    (said,) = spy.said
+    before, seen = tree(tmp_path / "run"), Recorder()
+    train(folder=tmp_path / "run", resume=True, epochs=9, callback=seen)
+    (said,) = seen.warnings
     message = (
         "run ended after 2 epochs by early stopping (run.patience: 1), so it is not trained for"
     )

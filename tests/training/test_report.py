@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
+from support import Recorder
 
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import load_config, train
-from molsepnorm.training.callback import Callback
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
@@ -311,17 +311,12 @@ def test_training_does_not_fail_if_the_report_does(configure, tmp_path, monkeypa
     def fail(*_):
         raise ZeroDivisionError("a chart")
 
-    warnings = []
-
-    class Kept(Callback):
-        def on_warning(self, text):
-            warnings.append(text)
-
+    seen = Recorder()
     monkeypatch.setattr("molsepnorm.training.report.report_page", fail)
     settings = {"run.epochs": 1, "run.baseline": False}
-    result = train(configure(settings), tmp_path / "run", callback=Kept())
+    result = train(configure(settings), tmp_path / "run", callback=seen)
     assert result.finished and result.metrics
-    (text,) = [each for each in warnings if "report" in each]
+    (text,) = [each for each in seen.warnings if "report" in each]
     assert "a chart" in text and "molsepnorm report" in text
 
 

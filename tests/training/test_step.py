@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import Recorder
 from tape import record
 
 from molsepnorm.data import datasets
@@ -40,18 +41,6 @@ RICH = {
     "model.readout": "token+sum",
 }
 """All that can be added to a network but for pair vectors."""
-
-
-class _Notes(Callback):
-    def __init__(self) -> None:
-        self.remarks: list[str] = []
-        self.records: list = []
-
-    def on_warning(self, remark: str) -> None:
-        self.remarks.append(remark)
-
-    def on_epoch(self, record, epochs) -> None:
-        self.records.append(record)
 
 
 @pytest.fixture
@@ -191,7 +180,7 @@ def test_only_a_few_batch_sizes_are_recorded(trainer, graphs_on_cpu):
 def test_steps_that_cannot_be_recorded_are_taken_eagerly(trainer, graphs_on_cpu, monkeypatch):
     """A step that reads a value on the host causes a warning."""
     eager = losses(trainer({**EXACT, "run.step": "eager"}))
-    notes = _Notes()
+    notes = Recorder()
     mine = trainer({**EXACT, "run.step": "captured"}, notes)
     plain = mine.objective.loss
 
@@ -202,20 +191,20 @@ def test_steps_that_cannot_be_recorded_are_taken_eagerly(trainer, graphs_on_cpu,
 
     monkeypatch.setattr(mine.objective, "loss", reads)
     assert losses(mine) == pytest.approx(eager, rel=1e-4)
-    (remark,) = notes.remarks
+    (remark,) = notes.warnings
     assert remark.startswith("Steps are taken eagerly, since they cannot be captured: operation")
 
 
 @pytest.mark.parametrize("name", ["auto", "eager", "captured"])
 def test_steps_on_a_cpu_are_eager(configure, tmp_path, name):
     """A warning says so if captured steps were configured."""
-    notes = _Notes()
+    notes = Recorder()
     result = train(
         configure({"run.step": name, "run.device": "cpu"}), tmp_path / "r", callback=notes
     )
     assert result.finished
     wanted = ["There are no CUDA graphs on cpu: steps are taken eagerly"]
-    assert notes.remarks == (wanted if name == "captured" else [])
+    assert notes.warnings == (wanted if name == "captured" else [])
 
 
 def test_a_failing_compiler_causes_a_warning_and_eager_steps(trainer, monkeypatch):
@@ -228,10 +217,10 @@ def test_a_failing_compiler_causes_a_warning_and_eager_steps(trainer, monkeypatc
         return fail
 
     monkeypatch.setattr(torch, "compile", compile)
-    notes = _Notes()
+    notes = Recorder()
     mine = trainer({**EXACT, "run.step": "compiled"}, notes)
     assert losses(mine) == pytest.approx(eager, rel=1e-4)
-    assert notes.remarks == ["The network is not compiled: RuntimeError: no compiler here"]
+    assert notes.warnings == ["The network is not compiled: RuntimeError: no compiler here"]
 
 
 def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
@@ -240,10 +229,10 @@ def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
     plain = torch.compile
     monkeypatch.setattr(torch, "compile", lambda network, **o: plain(network, backend="aot_eager"))
     eager = losses(trainer({**EXACT, "run.step": "eager"}), epochs=1)
-    notes = _Notes()
+    notes = Recorder()
     mine = trainer({**EXACT, "run.step": "compiled"}, notes)
     assert losses(mine, epochs=1) == pytest.approx(eager, rel=1e-4)
-    assert notes.remarks == []
+    assert notes.warnings == []
     torch._dynamo.reset()
 
 
@@ -269,7 +258,7 @@ def test_an_unknown_step_mode_or_precision_is_refused(table):
 def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, every):
     """And after the last epoch. The records cover all steps in between, and resuming is exact."""
     settings = {"run.epochs": 7, "run.validate_every": every}
-    notes = _Notes()
+    notes = Recorder()
     train(configure(settings), tmp_path / "whole", callback=notes)
     wanted = sorted({*range(every, 8, every), 7})
     assert [record.epoch for record in notes.records] == wanted
@@ -283,7 +272,7 @@ def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, t
     """As the mean over labels; training itself does not change."""
     records = {}
     for every in (1, 3):
-        notes = _Notes()
+        notes = Recorder()
         train(
             configure({"run.epochs": 3, "run.validate_every": every}),
             tmp_path / f"{every}",

@@ -8,11 +8,12 @@ import re
 import fast_paths
 import pytest
 import torch
+from support import Recorder
 from tape import record
 
 from molsepnorm.devices import network
 from molsepnorm.nn.kernels import fused_attention as fused
-from molsepnorm.training import Callback, TrainConfig, train, trial
+from molsepnorm.training import TrainConfig, train, trial
 from molsepnorm.training.distributed import DistributedContext
 
 CPU = torch.device("cpu")
@@ -186,22 +187,15 @@ def test_verdicts_are_cached_by_the_settings_that_matter(configure, tmp_path, mo
 def test_a_run_warns_and_trains_along_the_plain_path(configure, tmp_path, monkeypatch, outcome):
     """It equals an eager run to the bit, and environment.json has the verdicts."""
 
-    class Notes(Callback):
-        def __init__(self) -> None:
-            self.remarks: list[str] = []
-
-        def on_warning(self, remark: str) -> None:
-            self.remarks.append(remark)
-
     with monkeypatch.context() as patched:
         fast_paths.gpu(patched, tmp_path / "cache", record_there=crashes)
         patched.setattr(fused, "DEVICES", set())
-        notes = Notes()
+        notes = Recorder()
         found = train(configure({"run.step": "auto"}), tmp_path / "auto", callback=notes)
         train(configure({"run.step": "eager"}), tmp_path / "eager")
     assert found.finished
-    assert len(notes.remarks) == 1
-    assert "not captured" in notes.remarks[0]
+    assert len(notes.warnings) == 1
+    assert "not captured" in notes.warnings[0]
     assert outcome(tmp_path / "auto") == outcome(tmp_path / "eager")
     environment = json.loads((tmp_path / "auto" / "environment.json").read_text())
     (said,) = environment["fast_paths"]
