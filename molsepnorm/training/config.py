@@ -175,8 +175,8 @@ class RunConfig(_Section):
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement. Off by default."""
     baseline: Annotated[bool, "--no-baseline"] = True
-    """Baseline of a run on a table. By default a random forest is fitted to the same training rows
-    and compared with the network; --no-baseline turns it off.
+    """Baseline of a run on a table. By default a random forest is fitted to the same rows and
+    compared with the network; --no-baseline turns it off.
 
     A forest that is not blended takes at most a quarter of the run's time, or 20 s if that is more.
     Data sets with a name, such as zinc, have no baseline."""

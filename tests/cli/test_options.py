@@ -26,7 +26,8 @@ SETTINGS = {
     if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
-TESTED_ELSEWHERE |= {"allow-leak", "no-baseline", "no-test", "no-training-structures"}  # flags
+TESTED_ELSEWHERE |= {"allow-leak", "no-test"}  # flags
+TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures"}
 TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
 
 
@@ -137,6 +138,8 @@ def test_a_flag_that_begins_with_no_switches_its_setting_off(config_of, tmp_path
     assert not config_of("--config", file).run.baseline
     assert config_of("--data", "x.csv").run.training_structures
     assert not config_of("--data", "x.csv", "--no-training-structures").run.training_structures
+    assert config_of("--data", "x.csv").run.refit
+    assert not config_of("--data", "x.csv", "--no-refit").run.refit
 
 
 def test_folds_without_a_test_set(config_of):

@@ -77,10 +77,12 @@ def test_the_archive_has_the_model_and_nothing_confidential(workspace, ok, tmp_p
 
 
 def test_what_the_model_reveals_is_printed(workspace, ok, tmp_path):
-    """The run is the probe alone, which compares molecules with those of the training split."""
+    """The run is the probe alone, which compares molecules with those of the training and
+    validation splits."""
     printed = ok("share", workspace / "run", tmp_path / "good.zip")
     (splits,) = json.loads((workspace / "run" / "splits.json").read_text())
-    assert f"holds {len(splits['train'])} training molecules in encoded form" in printed
+    molecules = len(splits["train"]) + len(splits["val"])
+    assert f"holds {molecules} training molecules in encoded form" in printed
     assert printed.count("can test whether a known molecule is among them") == 1
 
 

@@ -58,7 +58,7 @@ def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, m
     scored = []
     plain = Supervised.results
     monkeypatch.setattr(
-        Supervised, "results", lambda self, data: scored.append(data) or plain(self, data)
+        Supervised, "results", lambda self, data, *of: scored.append(data) or plain(self, data, *of)
     )
     config = configure()
     test = datasets.load(config.data, _encoding(config)).splits["test"]
