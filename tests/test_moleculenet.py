@@ -230,10 +230,10 @@ def test_a_model_of_the_validation_rows_has_no_validation_score(
 ) -> None:
     compared.options.run = ["forest", "forest-refit"]
     compared.compare("t", compared.options, tmp_path)
-    held = pd.read_csv(tmp_path / "more_training.csv")
+    more = pd.read_csv(tmp_path / "more_training.csv")
     splits = ["train", "val", "val", "test", "test", "train", "train"]
-    assert held["scaffold_split"].tolist() == splits
-    assert held["smiles"].tolist() == ["C", "N", "O", "F", "Cl", "N", "O"]
+    assert more["scaffold_split"].tolist() == splits
+    assert more["smiles"].tolist() == ["C", "N", "O", "F", "Cl", "N", "O"]
     lines = compared.read(compared.options.results)
     assert ["validation" in run for run in lines] == [True, False, True, False]
     text = compared.report([{**run, "set": "esol"} for run in lines], "forest", "validation")

@@ -54,7 +54,7 @@ class Job(NamedTuple):
     data: Path
     """CSV of the rows of all splits."""
     more_training: Path
-    """The same with a copy of each validation row in the training split."""
+    """CSV of these rows and, in the training split, a copy of each validation row."""
     held_out: Path
     """CSV of the SMILES of the validation and test rows."""
     folder: Path
