@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
 from molsepnorm.model import SUPERVISED, PropertyModel
-from molsepnorm.tasks import ExtraInputs, Loss, Task, json_scores
+from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparisons import differences
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
-from molsepnorm.training.objectives.supervised import predicted_splits, score
+from molsepnorm.training.objectives.supervised import predicted_splits
 from molsepnorm.training.refit import refit_rows
 
 __all__ = [
     "Baseline",
-    "blend",
-    "blend_unscored",
     "fit_baseline",
     "forest_inputs",
     "refit_parts",
@@ -247,88 +244,6 @@ def refit_parts(kernels: bool, model: PropertyModel, baseline: Baseline | None) 
     """
     forests = bool(model.forests) and baseline is not None and baseline.refit
     return ["kernel regression"] * kernels + ["random forest"] * forests
-
-
-def blend(
-    model: PropertyModel,
-    results: Results,
-    baseline: Baseline | None,
-    dataset: Dataset,
-    callback: Callback,
-) -> tuple[PropertyModel, Results]:
-    """Return the model and the results with the forests blended in, if that helps in validation.
-
-    The share of the forests has the smallest validation loss, in steps of 0.05.
-
-    Args:
-        model: the networks.
-        results: their results.
-        baseline: the forests; the model is returned as it is if they are not to be blended.
-        dataset: the data of the run.
-        callback: receives a warning if the forests do not help.
-    """
-    own = results.predictions
-    if baseline is None or not own:
-        return model, results
-    blended = blend_unscored(model, own["val"], baseline, dataset, callback)
-    if not (share := blended.forest_share):
-        return model, results
-    mixed = {split: _mixed(share, own[split], baseline.predictions[split]) for split in own}
-    found = score(dataset, model.task, results.graphs, mixed)
-    network = {split: results.scores[split] for split in ("val", "test")}
-    entry = {"forest_share": share, "network": network}
-    return blended, found._replace(scores={**found.scores, "blend": entry})
-
-
-def blend_unscored(
-    model: PropertyModel,
-    validation: np.ndarray,
-    baseline: Baseline,
-    dataset: Dataset,
-    callback: Callback,
-) -> PropertyModel:
-    """Return the model with the forests blended in, if that helps in validation.
-
-    Args:
-        model: the networks.
-        validation: float32 [n, O], its predictions for the validation molecules.
-        baseline, dataset, callback: as for `blend`.
-    """
-    if not baseline.blended:
-        return model
-    share = _best_share(model.task, validation, baseline, dataset, callback)
-    if not share:
-        return model
-    inputs = forest_inputs(model.inputs)
-    return replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
-
-
-def _best_share(
-    task: Task, own: np.ndarray, baseline: Baseline, dataset: Dataset, callback: Callback
-) -> float:
-    """Return the share of the forests with the smallest validation loss; warn if it is 0."""
-    graphs, forest = baseline.graphs["val"], baseline.predictions["val"]
-    labels, weights, bounds = (
-        None if each is None else torch.from_numpy(each[graphs])
-        for each in (dataset.labels, dataset.weights, dataset.bounds)
-    )
-    assert labels is not None
-
-    def loss(share: float) -> float:
-        outputs = task.outputs_of(torch.from_numpy(_mixed(share, own, forest)))
-        return float(Loss(task)(outputs, labels, weights, bounds)[0])
-
-    share = min((step / 20 for step in range(21)), key=loss)
-    if not share:
-        reason = "the validation loss is lowest without it"
-        if not labels.isfinite().any():
-            reason = "no validation molecule has a label"
-        callback.on_warning(f"The random forest is not blended in, because {reason}.")
-    return share
-
-
-def _mixed(share: float, own: np.ndarray, forest: np.ndarray) -> np.ndarray:
-    return (1 - share) * own + share * forest
 
 
 def _fit(

@@ -27,6 +27,7 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
 from molsepnorm.training.architecture import architecture
+from molsepnorm.training.blending import blend
 from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
@@ -248,7 +249,7 @@ def _finish(
     forests = baseline.fit_baseline(
         *(config, splits, joined.task, joined.inputs, callback, seconds, threads, is_refit)
     )
-    joined, found = baseline.blend(joined, found, forests, dataset, callback)
+    joined, found = blend(joined, found, forests, dataset, callback)
     parts = baseline.refit_parts(is_refit, joined, forests)
     joined, calibrated = calibrate(joined, dataset, graphs, found, unseen)
     joined.to("cpu")

@@ -25,6 +25,7 @@ from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
 from molsepnorm.training.architecture import architecture
+from molsepnorm.training.blending import blend, blend_unscored
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -244,7 +245,7 @@ def _train(
                         lambda: run.finished_metrics() or _finish(trainer, *found, leaked, seen)
                     )
                 else:
-                    world.on_main_process(lambda: _blend(trainer, found[0]))
+                    world.on_main_process(lambda: _finish_unscored(trainer, found[0]))
             best = run.best()  # which a forest may have been blended with
         if best is not None and isinstance(run, RunFolder):
             write, card = run.write_card, model_card(best[0], config, dataset, metrics)
@@ -317,7 +318,7 @@ def _finish(
     results = objective.eval().results(dataset, final)
     task, callback, val = chosen.task, trainer.callback, dataset.splits["val"]
     forest = _fit_forest(trainer, final, final is not chosen)
-    best, results = baseline.blend(final.to("cpu"), results, forest, dataset, callback)
+    best, results = blend(final.to("cpu"), results, forest, dataset, callback)
     parts = baseline.refit_parts(final is not chosen, best, forest)
     unseen = [(chosen.to(trainer.device), val)]
     best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results, unseen)
@@ -354,7 +355,7 @@ def _finish(
     return metrics
 
 
-def _blend(trainer: Trainer, best: PropertyModel) -> None:
+def _finish_unscored(trainer: Trainer, best: PropertyModel) -> None:
     """Refit the best model of a run that is not scored, and blend it with its forest."""
     config, dataset = trainer.config, trainer.dataset
     chosen = _as_chosen(trainer, best).to(trainer.device)
@@ -364,7 +365,7 @@ def _blend(trainer: Trainer, best: PropertyModel) -> None:
         forest = _fit_forest(trainer, final, final is not chosen)
     if forest is not None:
         validation = predict(chosen, trainer.examples.graphs, dataset.splits["val"])
-        final = baseline.blend_unscored(final, validation, forest, dataset, trainer.callback)
+        final = blend_unscored(final, validation, forest, dataset, trainer.callback)
     if final is not chosen:
         trainer.folder.keep(final.to("cpu"))
 

@@ -18,7 +18,7 @@ from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structu
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
-from molsepnorm.training import Callback, baseline, evaluate, join, load_config, train
+from molsepnorm.training import Callback, baseline, blending, evaluate, join, load_config, train
 from molsepnorm.training.baseline import forest_inputs
 from molsepnorm.training.folder import RunFolder
 
@@ -44,8 +44,11 @@ def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:
     return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
 
 
-def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp_path, rows_of):
+def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
+    with_columns, tmp_path, rows_of, monkeypatch
+):
     """Its predictions, its scores, and those of both parts in metrics.json."""
+    monkeypatch.setattr(blending, "_MOLECULES", 0)
     config = of(with_columns, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
     share = metrics["blend"]["forest_share"]
@@ -85,6 +88,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
 
 
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
+    monkeypatch.setattr(blending, "_MOLECULES", 0)
     monkeypatch.setattr(
         Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
     )
@@ -107,8 +111,29 @@ def test_without_validation_labels_the_reason_is_told(with_columns, tmp_path):
     assert has_warning(seen, "not blended in, because no validation molecule has a label.")
 
 
-def test_the_share_counts_molecules_by_their_weights():
+@pytest.mark.parametrize(
+    ("right", "counts"),
+    [
+        ("forest", {1: 0.5, 20: 0.75, 80: 0.9, 300: 0.95, 2_000: 1.0}),
+        ("network", {1: 0.5, 20: 0.25, 80: 0.1, 300: 0.05, 2_000: 0.0}),
+    ],
+)
+def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
+    """Rows without a label do not count."""
+    task = Task((Target("y", "regression"),), "mae")
+    for count, share in counts.items():
+        labels = np.float32([[1.0]] * count + [[np.nan]] * 50)
+        good, bad = np.ones((count + 50, 1), np.float32), np.zeros((count + 50, 1), np.float32)
+        forest, own = (good, bad) if right == "forest" else (bad, good)
+        parts = baseline.Baseline((), {"val": np.arange(count + 50)}, {"val": forest}, 1.0, True)
+        dataset, seen = SimpleNamespace(labels=labels, weights=None, bounds=None), Recorder()
+        assert blending._share(task, own, parts, dataset, seen) == share
+        assert has_warning(seen, "the validation loss is lowest without it") == (share == 0)
+
+
+def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     """The forest is right where a molecule has a weight, and the network for the other one."""
+    monkeypatch.setattr(blending, "_MOLECULES", 0)
     task = Task((Target("y", "regression"),), "mae")
     labels = np.float32([[1.0], [2.0], [3.0]])
     forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])
@@ -116,7 +141,7 @@ def test_the_share_counts_molecules_by_their_weights():
     parts = baseline.Baseline((), graphs, {"val": forest}, 1.0, True)
     for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
         dataset = SimpleNamespace(labels=labels, weights=weights, bounds=None)
-        assert baseline._best_share(task, own, parts, dataset, Callback()) == share
+        assert blending._share(task, own, parts, dataset, Callback()) == share
 
 
 def test_a_blend_without_a_folder(with_columns):
