@@ -27,9 +27,10 @@ class Forest:
 
     For regression the trees are extremely randomised: a split is the best of random thresholds, one
     for each of the features that are tried, which are a third of all. For classes a split has the
-    best threshold of log2 of the features. Each is the better of the two on its kind of targets
-    (benchmarks/RESULTS.md, "Which forest is the baseline"). A missing feature is replaced by its
-    median over the training molecules.
+    best threshold of log2 of the features, and each class is weighted by the inverse square root of
+    its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
+    better one on its kind of targets (benchmarks/RESULTS.md, "Which forest is the baseline"). A
+    missing feature is replaced by its median over the training molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
     samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
@@ -168,8 +169,14 @@ class _Growing:
         self.used = ~np.isnan(labels) & (weights > 0)
         self.labels = labels[self.used].astype(np.float64)
         self.weights = weights[self.used]
-        if target.class_weights:
-            self.weights = self.weights * np.take(target.class_weights, self.labels.astype(int))
+        self.balance = np.ones(max(target.width, 2))
+        """(C,): factors of the classes in the choice of splits, which leaves do not have."""
+        if target.kind != "regression":
+            classes, weights = self.labels.astype(int), np.array(target.class_weights)
+            if not target.class_weights:
+                totals = np.bincount(classes, self.weights, len(self.balance))
+                weights = self.balance = np.maximum(totals, 1e-9) ** -0.5
+            self.weights = self.weights * weights[classes]
         self.inputs = inputs
         self.estimator = _estimator(target, random_state=seed, n_jobs=threads, warm_start=True)
 
@@ -187,6 +194,7 @@ class _Growing:
         if self.target.kind == "regression":
             return trees
         shares = np.zeros((len(trees.values), max(self.target.width, 2)), dtype=np.float32)
-        weight = trees.values.sum(axis=1, keepdims=True)  # 1 in new versions of scikit-learn
-        shares[:, self.estimator.classes_.astype(int)] = trees.values / weight
+        classes = self.estimator.classes_.astype(int)
+        shares[:, classes] = trees.values / self.balance[classes]
+        shares /= shares.sum(axis=1, keepdims=True)
         return replace(trees, values=np.ascontiguousarray(shares[:, -self.target.width :]))

@@ -187,8 +187,8 @@ class RunConfig(_Section):
     does on tables of SMILES with up to 100,000 training labels, unless the network reads
     descriptors without fingerprints (--molecule-features rdkit).
 
-    The weight of the forest is chosen on the validation split; if the forest does not help there,
-    it is left out. Prediction is faster without it."""
+    The validation split chooses the weight of the forest. Few molecules choose one near 1/2; if a
+    few hundred show no gain, the forest is left out. Prediction is faster without it."""
     refit: Annotated[bool, "--no-refit"] = True
     """Second fit at the end, on tables. By default the kernel regression of fine-tuning (up to
     7,000 molecules) and the random forest are fitted again to the training and validation

@@ -46,7 +46,10 @@ def by_scikit_learn(features, labels, weights, target):
     if target.kind == "regression":
         forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
-    own = dict(enumerate(target.class_weights)) or None
+    own = dict(enumerate(target.class_weights))
+    if not own:
+        classes = np.unique(labels[used])
+        own = {each: weights[labels == each].sum() ** -0.5 for each in classes}
     forest = RandomForestClassifier(max_features="log2", class_weight=own, **settings)
     shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
     return shares[:, 1:] if target.kind == "binary" else shares
@@ -65,6 +68,16 @@ def test_predictions_equal_scikit_learn(features, labels, class_weight, threads)
         for target, column in zip(task.targets, labels.T, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("class_weight", "share"), [(None, 0.1), ("balanced", 0.5)])
+def test_leaves_hold_shares_without_the_balance_of_the_splits(class_weight, share):
+    """Molecules with equal features cannot be split; class weights of the task still count."""
+    labels = np.float32([[1.0]] * 20 + [[0.0]] * 180)
+    task = Task.fit(["toxic"], ["binary"], labels, classes=[()], class_weight=class_weight)
+    forest = Forest.fit(np.ones((200, 5), np.float32), labels, task, trees=300)
+    found = forest.predict(np.ones((1, 5), np.float32))
+    assert found.item() == pytest.approx(share, abs=0.02)
 
 
 def test_missing_features_become_the_median_of_the_training_molecules(features, labels):
