@@ -15,7 +15,7 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
 
-__all__ = ["blend", "blend_unscored"]
+__all__ = ["blend"]
 
 _STEPS = 20
 """Number of steps between a share of 0 and of 1."""
@@ -39,45 +39,26 @@ def blend(
 
     Args:
         model: the networks.
-        results: their results.
+        results: their results; without scores, they get none.
         baseline: the forests; the model is returned as it is if they are not to be blended.
         dataset: the data of the run.
         callback: receives a warning if the share of the forests is 0.
     """
     own = results.predictions
-    if baseline is None or not own:
+    if baseline is None or not baseline.blended or not own:
         return model, results
-    blended = blend_unscored(model, own["val"], baseline, dataset, callback)
-    if not (share := blended.forest_share):
+    share = _share(model.task, own["val"], baseline, dataset, callback)
+    if not share:
         return model, results
+    inputs = forest_inputs(model.inputs)
+    blended = replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
     mixed = {split: _mixed(share, own[split], baseline.predictions[split]) for split in own}
+    if not results.scores:
+        return blended, results._replace(predictions=mixed)
     found = score(dataset, model.task, results.graphs, mixed)
     network = {split: results.scores[split] for split in ("val", "test")}
     entry = {"forest_share": share, "network": network}
     return blended, found._replace(scores={**found.scores, "blend": entry})
-
-
-def blend_unscored(
-    model: PropertyModel,
-    validation: np.ndarray,
-    baseline: Baseline,
-    dataset: Dataset,
-    callback: Callback,
-) -> PropertyModel:
-    """Return the model with the forests blended in.
-
-    Args:
-        model: the networks.
-        validation: float32 [n, O], its predictions for the validation molecules.
-        baseline, dataset, callback: as for `blend`.
-    """
-    if not baseline.blended:
-        return model
-    share = _share(model.task, validation, baseline, dataset, callback)
-    if not share:
-        return model
-    inputs = forest_inputs(model.inputs)
-    return replace(model, forests=baseline.forests, forest_share=share, inputs=inputs)
 
 
 def _share(

@@ -38,7 +38,7 @@ def calibrate(
         model: the trained model.
         dataset: its data.
         tensors: all molecules, on the device of the model.
-        results: its predictions.
+        results: its predictions for the validation and perhaps the test molecules.
         unseen: models that have not seen the validation molecules, each with those that it
             predicted, int64 [n]: one for each fold of an ensemble, otherwise the chosen model.
 
@@ -47,7 +47,7 @@ def calibrate(
         molecules, or the mean number of classes in their sets; the `signal` that the errors depend
         on; and the number of labelled validation `molecules`.
     """
-    if not {"val", "test"} <= {*results.predictions}:  # a model without targets
+    if not results.predictions:  # a model without targets
         return model, {}
 
     def predicted(split: str, parts: Sequence[tuple[PropertyModel, np.ndarray]]) -> Predicted:
@@ -62,6 +62,8 @@ def calibrate(
         val = val._replace(spread=None)
     fitted = _fit(model.task, labels[graphs["val"]], val)
     calibrated = replace(model, calibration=fitted)
+    if "test" not in graphs:
+        return calibrated, {}
     test = predicted("test", [(model, graphs["test"])])
     scores = _scores(calibrated, labels[graphs["test"]], test)
     for entry, column in zip(scores.values(), labels[graphs["val"]].T, strict=True):

@@ -72,7 +72,7 @@ def model_card(
         model: the model that the run keeps.
         config: the configuration of the run.
         dataset: its data.
-        metrics: the content of `metrics.json`; empty if the run is not finished.
+        metrics: the content of `metrics.json`; empty if the run is not finished or not scored.
     """
     names = model.task.names
     header = {
@@ -91,8 +91,8 @@ def model_card(
         "Inputs": _inputs(model),
         "Model": _model(model, config, metrics),
         "Scores": _scores(metrics),
-        "Uncertainty": _uncertainty(metrics),
-        "Domain": _domain(dataset, metrics),
+        "Uncertainty": _uncertainty(model, metrics),
+        "Domain": _domain(model, dataset, metrics),
         "Use": _use(model),
         "Licence": _licence(config),
         "What the model file reveals": (f"- {each}" for each in revealed(model)),
@@ -249,7 +249,7 @@ def _start(config: TrainConfig) -> str:
 
 def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
     if not metrics:
-        yield "The run is not finished, so there are no scores."
+        yield "There are no scores: the run is not finished, or it has no test split."
         return
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
     columns = score_columns(metrics)
@@ -275,25 +275,28 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield f"\nThe scores are too optimistic: {_cell(leak)}."
 
 
-def _uncertainty(metrics: Mapping[str, Any]) -> Iterator[str]:
+def _uncertainty(model: PropertyModel, metrics: Mapping[str, Any]) -> Iterator[str]:
+    if not model.calibration:
+        yield "The model has no intervals."
+        return
+    yield "`predict --uncertainty` adds intervals or sets of classes, which are fitted to the"
+    if not metrics:
+        yield "validation split. They were not compared with other molecules."
+        return
+    yield "validation split. Coverage and size are those of the test split.\n"
     rows = []
-    for name, found in metrics.get("calibration", {}).items():
+    for name, found in metrics["calibration"].items():
         is_number = "width" in found
         size = found.get("width" if is_number else "classes")
         kind = "interval" if is_number else "set of classes"
         signal = found.get("signal") or "" if is_number else "class"
         numbers = (_number(found["coverage"]), _number(size), f"{found['molecules']:,}")
         rows.append([name, kind, f"{found['level']:g}", *numbers, signal])
-    if not rows:
-        yield "The model has no intervals."
-        return
-    yield "`predict --uncertainty` adds intervals or sets of classes, which are fitted to the"
-    yield "validation split. Coverage and size are those of the test split.\n"
     headings = ["target", "kind", "level", "coverage", "width or classes", "validation molecules"]
     yield from _table([*headings, "depends on"], rows[:_MAX_TARGETS])
 
 
-def _domain(dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
+def _domain(model: PropertyModel, dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
     train = dataset.splits["train"]
     sizes = dataset.store.sizes[train]
     yield (
@@ -308,17 +311,18 @@ def _domain(dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
             "- Tanimoto similarity of a test molecule to the nearest training molecule: median "
             f"{similarity['median']:.2f}"
         )
+    if model.domain is not None:
+        yield (
+            "- A molecule is in the domain (`predict --domain`) if its similarity to the nearest "
+            f"training molecule is {model.domain.threshold:.2f} or more"
+        )
     if domain := metrics.get("domain"):
-        yield from _threshold(domain)
+        yield from _errors(domain)
     yield "- Expect larger errors for other molecules."
 
 
-def _threshold(domain: Mapping[str, Any]) -> Iterator[str]:
+def _errors(domain: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the entry `domain` of `metrics.json`."""
-    yield (
-        f"- A molecule is in the domain (`predict --domain`) if its similarity to the nearest "
-        f"training molecule is {domain['threshold']:.2f} or more"
-    )
     if domain["kind"] == "training":
         yield (
             "- Validation errors do not clearly depend on this similarity. 5 % of the training "

@@ -3,7 +3,7 @@ molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ def fit_domain(
     Args:
         model: the trained model.
         dataset: its data.
-        results: its predictions.
+        results: its predictions for the validation and perhaps the test molecules.
         parts: training and validation molecules; for an ensemble by folds, those of each fold.
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
@@ -58,8 +58,7 @@ def fit_domain(
         mean error on either side of the `threshold` by split, and `bins` the same by similarity.
     """
     train = np.unique(np.concatenate([rows for rows, _ in parts]))
-    scored = {"val", "test"} <= {*results.predictions}
-    if not scored or dataset.smiles is None or not 2 <= len(train) <= _MAX_TRAIN:
+    if not results.predictions or dataset.smiles is None or not 2 <= len(train) <= _MAX_TRAIN:
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
@@ -68,11 +67,14 @@ def fit_domain(
         return packed_morgan(dataset.smiles[row] for row in dataset.store.rows[rows])
 
     rng = np.random.default_rng(0)
-    errors = _errors(model.task, dataset, results)
+    compared = {"val": parts}
+    if "test" in results.graphs:
+        compared["test"] = [(train, results.graphs["test"])]
+    errors = _errors(model.task, dataset, results, compared)
     similarity: dict[str, np.ndarray] = {}
     try:
         bits = bits_of(train)
-        for split, among in (("val", parts), ("test", [(train, results.graphs["test"])])):
+        for split, among in compared.items():
             known = np.concatenate([rows for _, rows in among])
             chosen = _drawn(np.flatnonzero(np.isfinite(errors[split])), rng)
             found = np.full(len(known), np.nan)
@@ -109,10 +111,12 @@ def fit_domain(
     }
 
 
-def _errors(task: Task, dataset: Dataset, results: Results) -> dict[str, np.ndarray]:
-    """Return the error of each validation and test molecule, [n] by split; NaN without a label."""
+def _errors(
+    task: Task, dataset: Dataset, results: Results, splits: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """Return the error of each molecule of these splits, [n]; NaN without a label."""
     by_target: dict[str, np.ndarray] = {}
-    for split in ("val", "test"):
+    for split in splits:
         labels = dataset.exact_labels[results.graphs[split]].astype(np.float64)
         found = np.full(labels.shape, np.nan)
         for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):

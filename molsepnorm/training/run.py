@@ -25,7 +25,7 @@ from molsepnorm.predict.inference import on_device, predict
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import baseline
 from molsepnorm.training.architecture import architecture
-from molsepnorm.training.blending import blend, blend_unscored
+from molsepnorm.training.blending import blend
 from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -40,7 +40,7 @@ from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.memory import RunInMemory
-from molsepnorm.training.objectives import OBJECTIVES, make_objective
+from molsepnorm.training.objectives import OBJECTIVES, Results, make_objective
 from molsepnorm.training.refit import refit
 from molsepnorm.training.report import try_report
 from molsepnorm.training.settings import seconds_of
@@ -100,7 +100,8 @@ def train_on(
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
         score: score the best model at the end. Otherwise the test split is not used, and the
-            result has no metrics; a random forest is still blended in where `run.blend` says so.
+            result has no metrics; the model has its second fit, forest, intervals and domain all
+            the same.
         callback: as in `train`.
 
     Raises:
@@ -316,20 +317,8 @@ def _finish(
     objective.load_state(chosen.network.state_dict(), own)
     final = refit(config, chosen, trainer.examples, dataset.splits)
     results = objective.eval().results(dataset, final)
-    task, callback, val = chosen.task, trainer.callback, dataset.splits["val"]
-    forest = _fit_forest(trainer, final, final is not chosen)
-    best, results = blend(final.to("cpu"), results, forest, dataset, callback)
-    parts = baseline.refit_parts(final is not chosen, best, forest)
-    unseen = [(chosen.to(trainer.device), val)]
-    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results, unseen)
-    best.to("cpu")
-    splits = [(dataset.splits["train"], val)]
-    if parts:  # the domain is that of all molecules, its threshold that of the model before
-        splits.append((val, val[:0]))
-    best, domain = fit_domain(best, dataset, results, splits, config.run.training_structures)
-    if calibrated or domain or parts:
-        trainer.folder.keep(best)
-    results = baseline.with_baseline(results, forest, dataset, task)
+    best, results, forest, entries = _complete(trainer, chosen, final, results)
+    results = baseline.with_baseline(results, forest, dataset, best.task)
     metrics = {
         "data": dataset.name,
         "chosen_by": best.task.metric,
@@ -345,9 +334,7 @@ def _finish(
         **results.scores,
         **about_split(config.data, [dataset]),
         **trainer.folder.earlier(progress.epoch),
-        **({"calibration": calibrated} if calibrated else {}),
-        **({"domain": domain} if domain else {}),
-        **({"refit": parts} if parts else {}),
+        **entries,
     }
     if leak := best.leak(config.data.dataset, allow=True):
         metrics["leak"] = leak
@@ -356,18 +343,49 @@ def _finish(
 
 
 def _finish_unscored(trainer: Trainer, best: PropertyModel) -> None:
-    """Refit the best model of a run that is not scored, and blend it with its forest."""
+    """Complete the best model of a run that does not use the test split."""
     config, dataset = trainer.config, trainer.dataset
     chosen = _as_chosen(trainer, best).to(trainer.device)
+    if not chosen.task.targets:
+        return
     final = refit(config, chosen, trainer.examples, dataset.splits)
+    val = {"val": dataset.splits["val"]}
+    predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}
+    _complete(trainer, chosen, final, Results({}, val, predictions))
+
+
+def _complete(
+    trainer: Trainer, chosen: PropertyModel, final: PropertyModel, results: Results
+) -> tuple[PropertyModel, Results, baseline.Baseline | None, dict[str, Any]]:
+    """Add the forest, intervals and the domain to a model, and keep it.
+
+    Args:
+        trainer: the run.
+        chosen: the model as its epoch left it.
+        final: the same after the second fit.
+        results: predictions, for validation molecules those of `chosen`.
+
+    Returns:
+        The model, its results, the forest, and further entries of `metrics.json`.
+    """
+    dataset, val = trainer.dataset, trainer.dataset.splits["val"]
     forest = None
-    if config.run.blend != "none":
+    if results.scores or trainer.config.run.blend != "none":
         forest = _fit_forest(trainer, final, final is not chosen)
-    if forest is not None:
-        validation = predict(chosen, trainer.examples.graphs, dataset.splits["val"])
-        final = blend_unscored(final, validation, forest, dataset, trainer.callback)
-    if final is not chosen:
-        trainer.folder.keep(final.to("cpu"))
+    best, results = blend(final.to("cpu"), results, forest, dataset, trainer.callback)
+    parts = baseline.refit_parts(final is not chosen, best, forest)
+    unseen = [(chosen.to(trainer.device), val)]
+    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results, unseen)
+    best.to("cpu")
+    splits = [(dataset.splits["train"], val)]
+    if parts:  # the domain is that of all molecules, its threshold that of the model before
+        splits.append((val, val[:0]))
+    keep_structures = trainer.config.run.training_structures
+    best, domain = fit_domain(best, dataset, results, splits, keep_structures)
+    if best is not chosen:
+        trainer.folder.keep(best)
+    found = {"calibration": calibrated, "domain": domain, "refit": parts}
+    return best, results, forest, {name: each for name, each in found.items() if each}
 
 
 def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:

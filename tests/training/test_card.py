@@ -105,10 +105,11 @@ def test_the_uncertainty_is_that_of_metrics_json(run):
         line = f"| {row} | {'interval' if name == 'ic50_nM' else 'set of classes'} | 0.9 | "
         assert f"\n{line}{' | '.join(numbers)} | {found['molecules']} |" in section
     assert "no intervals" not in section
-    plain = {name: each for name, each in run.metrics.items() if name != "calibration"}
     config = load_config(config=run.folder / "config.yaml")
     dataset = load(config.data, run.model.encoding)
-    assert "no intervals" in model_card(run.model, config, dataset, plain)
+    plain = replace(run.model, calibration=(), domain=None, structures=())
+    card = model_card(plain, config, dataset, {})
+    assert "no intervals" in card and "in the domain" not in card
 
 
 def test_the_card_has_no_structure_path_or_user(run, tmp_path):
@@ -175,7 +176,7 @@ def test_an_unfinished_run_has_a_card_without_scores(configure, stop_at, tmp_pat
     """The card is written again when the run is finished."""
     train(configure({"run.epochs": 2}), tmp_path / "run", callback=stop_at(5))
     card = card_of(tmp_path / "run")
-    assert "The run is not finished, so there are no scores." in card
+    assert "There are no scores: the run is not finished, or it has no test split." in card
     assert "license: unknown" in card and "Not stated." in card
     metrics = train(folder=tmp_path / "run", resume=True).metrics
     assert f"{metrics['test']['mae']:.4g}" in cells(card_of(tmp_path / "run"), "MAE")

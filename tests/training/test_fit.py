@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,6 +128,24 @@ def test_without_a_test_split_nothing_is_scored():
     assert result.metrics == {}
     for name, weight in scored.model.network.state_dict().items():
         assert weight.equal(result.model.network.state_dict()[name])
+
+
+@pytest.mark.parametrize("settings", [SMALL, {"run.epochs": 1, "run.blend": "forest"}])
+def test_a_model_without_a_test_split_has_intervals_and_a_domain(empty, settings):
+    """They are those of a run with one, from random weights and fine-tuned."""
+    parts = {"train": range(30), "val": range(30, 48)}
+    result = fit(SMILES, Y, splits=parts, overrides=settings, folder="run")
+    scored = fit(SMILES, Y, splits={**parts, "test": range(48, 54)}, overrides=settings)
+    assert len(result.model.calibration[0].scores) == 18
+    models = result.model, scored.model, PropertyModel.from_pretrained("run")
+    first, *others = (Predictor(each, level=0.8, domain=True) for each in models)
+    expected = first.predict(SMILES)
+    assert [*first.columns][-2:] == ["nearest_smiles", "y_nearest"]
+    for each in others:
+        assert each.predict(SMILES) == expected
+    card = Path("run/model/README.md").read_text(encoding="utf-8")
+    assert "no test split" in card and "no intervals" not in card
+    assert f"is {scored.model.domain.threshold:.2f} or more" in card
 
 
 def test_a_trained_model_is_a_start():
