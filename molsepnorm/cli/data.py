@@ -152,10 +152,8 @@ def prepare(source: str | None, **options: Any) -> None:
     molsepnorm data prepare my.csv --targets logS --preset base
     """
     from molsepnorm.cli.data_display import print_store
-    from molsepnorm.data import datasets
     from molsepnorm.files.writing import cache_folder
-    from molsepnorm.model import encoding_of
-    from molsepnorm.training.architecture import architecture
+    from molsepnorm.training.architecture import load_dataset
 
     if source is not None:
         if options["dataset"] or options["data"]:
@@ -164,7 +162,7 @@ def prepare(source: str | None, **options: Any) -> None:
     config = configuration(options)
     before = {path: path.stat().st_mtime_ns for path in cache_folder().glob("*.store")}
     start = time.perf_counter()
-    dataset = datasets.load(config.data, encoding_of(architecture(config)))
+    dataset = load_dataset(config)
     seconds = time.perf_counter() - start
     path = dataset.store.path
     assert path is not None

@@ -17,6 +17,7 @@ from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparisons import differences
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.forest_share import forest_share
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
@@ -82,10 +83,11 @@ def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str 
     return None
 
 
-def _is_blended(
+def _can_blend(
     config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, callback: Callback
 ) -> bool:
-    """Return whether the forest is to be blended; warn if it cannot be."""
+    """Return whether the validation molecules may choose a share of the forest; warn if the run
+    wants one and cannot have it."""
     if config.run.blend == "none":
         return False
     if (problem := _problem(config, dataset, inputs)) is not None:
@@ -101,13 +103,13 @@ class Baseline:
     """One, or one for each fold of an ensemble."""
     graphs: Mapping[str, np.ndarray]
     """int64 [n]: the molecules of `val` and `test` (none if the run has no test split), and of
-    `train` if they are blended."""
+    `train` if the forests are a part of the model."""
     predictions: Mapping[str, np.ndarray]
     """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
     seconds: float
-    blended: bool
-    """True if the forests are to be blended with the networks."""
-    refit: bool = False
+    share: float
+    """Weight of the forests in the model; 0 if they are only compared with it."""
+    refit: bool
     """True if the forest is fitted to the training and validation molecules. The predictions for
     the validation molecules are then those of another one, which is fitted to the former alone."""
 
@@ -130,19 +132,20 @@ def fit_baseline(
     splits: Sequence[Dataset],
     task: Task,
     inputs: ExtraInputs,
+    results: Results,
     callback: Callback,
     seconds: float,
     threads: int,
-    is_refit: bool = False,
+    is_refit: bool,
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
-    The number of trees of a forest that is blended depends on the number of labels alone, so that
-    runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is only
-    compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If it
-    needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name, runs
-    without targets and `run.baseline: false` have no baseline. Neither have molecules that are not
-    SMILES; `callback.on_warning` is then called, too.
+    The number of trees of a forest that can be blended depends on the number of labels alone, so
+    that runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is
+    only compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If
+    it needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name,
+    runs without targets and `run.baseline: false` have no baseline. Neither have molecules that are
+    not SMILES; `callback.on_warning` is then called, too.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. The weight of the forest is then chosen by
@@ -154,6 +157,8 @@ def fit_baseline(
             are then divided among the folds.
         task: the task of the model.
         inputs: the inputs of the model beside the atoms and bonds.
+        results: those of the networks. Without scores there is nothing to compare, and a forest
+            that is not blended is not fitted.
         callback: receives warnings and progress.
         seconds: time that the run took so far.
         threads: number of CPU threads.
@@ -165,6 +170,9 @@ def fit_baseline(
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
         return None
+    can_blend = _can_blend(config, dataset, inputs, callback)
+    if not (can_blend or results.scores):
+        return None
     started = time.perf_counter()
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
@@ -172,23 +180,28 @@ def fit_baseline(
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
-    blended = _is_blended(config, dataset, inputs, callback)
-    again = config.run.refit and (blended or is_refit) and len(splits) == 1
-    left = max(limit - (time.perf_counter() - started), 0.0) / (len(splits) + again)
-    allowed, trees = (None, _blended_trees(dataset)) if blended else (left, TREES)
+    twice = config.run.refit and (can_blend or is_refit) and len(splits) == 1
+    left = max(limit - (time.perf_counter() - started), 0.0) / (len(splits) + twice)
+    allowed, trees = (None, _blended_trees(dataset)) if can_blend else (left, TREES)
     per_fold = trees // len(splits)
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         return _fit(features, dataset, rows, task, config, threads, allowed, trees)
 
-    first = min(per_fold, _MIN_TREES) if again else per_fold
+    first = min(per_fold, _MIN_TREES) if twice else per_fold
     forests = tuple(fit(each.splits["train"], first) for each in splits)
     val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
     graphs = {"val": np.concatenate(val), "test": test}
     pairs = zip(forests, val, strict=True)
     unseen = np.concatenate([forest.predict(features[rows]) for forest, rows in pairs])
-    if again:
-        forests = (fit(refit_rows(dataset.splits), per_fold),)
+    share = 0.0
+    if can_blend:
+        own = results.predictions["val"]
+        share = forest_share(task, own, unseen, dataset, graphs["val"], callback)
+    refit = twice and (share > 0 or is_refit)
+    if twice:
+        rows = refit_rows(dataset.splits) if refit else dataset.splits["train"]
+        forests = (fit(rows, per_fold),)
     fitted, wanted = sum(each.trees for each in forests), per_fold * len(splits)
     if fitted < wanted:
         callback.on_warning(
@@ -199,11 +212,11 @@ def fit_baseline(
         "val": unseen,
         "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
     }
-    if blended and "train" in (written := predicted_splits(dataset)):
+    if share and "train" in (written := predicted_splits(dataset)):
         graphs["train"] = written["train"]
         predictions["train"] = forests[0].predict(features[graphs["train"]])
     took = time.perf_counter() - started
-    return Baseline(forests, graphs, predictions, took, blended, again)
+    return Baseline(forests, graphs, predictions, took, share, refit)
 
 
 def _blended_trees(dataset: Dataset) -> int:

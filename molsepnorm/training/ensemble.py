@@ -14,27 +14,24 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.forest.forest import Forest
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
-from molsepnorm.training.architecture import architecture
-from molsepnorm.training.blending import blend
-from molsepnorm.training.calibration import calibrate
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
+from molsepnorm.training.completing import complete
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives import Examples
@@ -201,8 +198,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
 
 
 def _load(config: TrainConfig, world: DistributedContext) -> Dataset:
-    encoding = encoding_of(architecture(config))
-    return world.main_process_first(lambda: datasets.load(config.data, encoding))
+    return world.main_process_first(lambda: load_dataset(config))
 
 
 def _finish(
@@ -246,32 +242,22 @@ def _finish(
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
-    forests = baseline.fit_baseline(
-        *(config, splits, joined.task, joined.inputs, callback, seconds, threads, is_refit)
+    joined, found, entries = complete(
+        *(config, splits, graphs, joined, found, unseen),
+        *(is_refit, callback, seconds, threads),
     )
-    joined, found = blend(joined, found, forests, dataset, callback)
-    parts = baseline.refit_parts(is_refit, joined, forests)
-    joined, calibrated = calibrate(joined, dataset, graphs, found, unseen)
-    joined.to("cpu")
-    seen = [(split.splits["train"], split.splits["val"]) for split in splits]
-    if parts:
-        seen.append((dataset.splits["val"], dataset.splits["val"][:0]))
-    joined, domain = fit_domain(joined, dataset, found, seen, config.run.training_structures)
-    found = baseline.with_baseline(found, forests, dataset, joined.task)
     metrics = {
         **members[0],
         "best_epoch": None,
         "steps": sum(each["steps"] for each in members),
-        "parameters": sum(p.numel() for each in joined.networks for p in each.parameters()),
+        "parameters": joined.parameters,
         "seconds": round(seconds, 1),
         "members": [
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],
         **found.scores,
         **about_split(config.data, splits),
-        "calibration": calibrated,
-        "domain": domain,
-        **({"refit": parts} if parts else {}),
+        **entries,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}
     metrics |= run.earlier(metrics["epochs"])

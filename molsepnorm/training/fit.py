@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.training.architecture import architecture
+from molsepnorm.model import PropertyModel
+from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import load_config, table_recipe
 from molsepnorm.training.run import train_on
@@ -102,7 +102,7 @@ def fit(
         molecules,
         table,
         settings.data,
-        encoding_of(architecture(settings)),
+        encoding(settings),
         weights=weights,
         features=feature_columns,
         splits=splits,

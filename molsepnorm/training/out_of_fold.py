@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import positions, read_table
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, csv_writer, replacing
-from molsepnorm.model import SUPERVISED, encoding_of
+from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
@@ -122,7 +121,7 @@ def corrected_difference(differences: Sequence[float | None], folds: int) -> dic
 
 
 def _load(config: TrainConfig) -> Dataset:
-    return datasets.load(config.data, encoding_of(architecture(config)))
+    return load_dataset(config)
 
 
 def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)

@@ -10,13 +10,11 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from molsepnorm.data import datasets
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
-from molsepnorm.model import encoding_of
 from molsepnorm.tasks.metrics import mean_and_sd
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.ensemble import train
@@ -152,7 +150,7 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
             )
     *_, last = configs.values()
     if last.data.table is not None:
-        dataset = datasets.load(last.data, encoding_of(architecture(last)))
+        dataset = load_dataset(last)
         for run in runs:
             if run.environment.exists():
                 run.require_same_data(dataset, splits=False)

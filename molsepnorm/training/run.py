@@ -18,24 +18,28 @@ from molsepnorm.data.tables import is_held, is_stream
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.files.lock import locked
-from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
+from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.predict.inference import on_device, predict
-from molsepnorm.tasks import ExtraInputs
+from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training import baseline
-from molsepnorm.training.architecture import architecture
-from molsepnorm.training.blending import blend
+from molsepnorm.training.architecture import architecture, load_dataset
 from molsepnorm.training.budget import epochs_within
-from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
+from molsepnorm.training.completing import Completed, complete
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.domain import fit_domain
-from molsepnorm.training.finetuning import load_weights, network_alone, open_start, require_fit
+from molsepnorm.training.finetuning import (
+    LoadedWeights,
+    load_weights,
+    network_alone,
+    open_start,
+    require_fit,
+)
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.loop import Trainer
@@ -69,8 +73,7 @@ def train_one(
 
     def load(world: DistributedContext) -> Dataset:
         _require_readable(chosen, run.path if resume else None, world)
-        encoding = encoding_of(architecture(chosen))
-        return world.main_process_first(lambda: datasets.load(chosen.data, encoding))
+        return world.main_process_first(lambda: load_dataset(chosen))
 
     return _train(chosen, load, run.path, resume, None, callback, lengthen=epochs is not None)
 
@@ -177,30 +180,12 @@ def _train(
             lambda: with_inputs(encoded, given, callback.on_progress)
         )
         task, dataset = kind.fit_task(config, dataset)
-        plain = architecture(config)
-        features = plain.molecule_features + inputs.width
-        network = Graphormer(replace(plain, outputs=task.outputs, molecule_features=features))
-        values = dataset.store.features
-        if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
-            network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
-        model = PropertyModel(
-            *(network, dataset.store.featurizer, task, config.objective.name, excludes, inputs),
-            standardize=config.data.standardize,
-        )
-        warnings, loaded, leaked = list(dataset.warnings), None, shared_molecules(dataset)
+        model = _new_model(config, dataset, task, inputs, excludes)
+        warnings, loaded = list(dataset.warnings), None
+        leaked = shared_molecules(dataset)
         if start is not None:
             loaded = load_weights(model, start)
-            warnings.append(f"Training starts from {source}: {loaded}.")
-            if start.inputs.width and start.inputs != inputs:
-                warnings.append(
-                    f"{source} reads other feature columns or molecule features; their output "
-                    f"weights are not used. {_keeping(start.inputs)}"
-                )
-            if start.standardize not in ("none", model.standardize):
-                warnings.append(
-                    f"{source} standardises structures by the level {start.standardize}, and this "
-                    f"run by {model.standardize}."
-                )
+            warnings += _about_start(start, model, str(source), loaded)
             if config.finetune.start is not None and task.targets:
                 seen, warning = world.main_process_first(lambda: _seen(dataset, config))
                 loaded = replace(loaded, trained_on=seen)
@@ -256,6 +241,43 @@ def _train(
         result = TrainingResult(run.path, finished, best and best[0], metrics)
         callback.on_end(result)
         return result
+
+
+def _new_model(
+    config: TrainConfig,
+    dataset: Dataset,
+    task: Task,
+    inputs: ExtraInputs,
+    excludes: dict[str, str],
+) -> PropertyModel:
+    """Return a model with random weights, whose features are scaled to the training molecules."""
+    plain = architecture(config)
+    features = plain.molecule_features + inputs.width
+    network = Graphormer(replace(plain, outputs=task.outputs, molecule_features=features))
+    values = dataset.store.features
+    if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
+        network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
+    return PropertyModel(
+        *(network, dataset.store.featurizer, task, config.objective.name, excludes, inputs),
+        standardize=config.data.standardize,
+    )
+
+
+def _about_start(
+    start: PropertyModel, model: PropertyModel, source: str, loaded: LoadedWeights
+) -> Iterator[str]:
+    """Yield sentences about the weights that a model has from its start, and the differences."""
+    yield f"Training starts from {source}: {loaded}."
+    if start.inputs.width and start.inputs != model.inputs:
+        yield (
+            f"{source} reads other feature columns or molecule features; their output weights are "
+            f"not used. {_keeping(start.inputs)}"
+        )
+    if start.standardize not in ("none", model.standardize):
+        yield (
+            f"{source} standardises structures by the level {start.standardize}, and this run by "
+            f"{model.standardize}."
+        )
 
 
 def _keeping(inputs: ExtraInputs) -> str:
@@ -317,15 +339,14 @@ def _finish(
     objective.load_state(chosen.network.state_dict(), own)
     final = refit(config, chosen, trainer.examples, dataset.splits)
     results = objective.eval().results(dataset, final)
-    best, results, forest, entries = _complete(trainer, chosen, final, results)
-    results = baseline.with_baseline(results, forest, dataset, best.task)
+    best, results, entries = _complete(trainer, chosen, final, results)
     metrics = {
         "data": dataset.name,
         "chosen_by": best.task.metric,
         "best_epoch": progress.best_epoch,
         "epochs": progress.epoch,
         "steps": progress.step,
-        "parameters": sum(p.numel() for each in best.networks for p in each.parameters()),
+        "parameters": best.parameters,
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
@@ -356,36 +377,24 @@ def _finish_unscored(trainer: Trainer, best: PropertyModel) -> None:
 
 def _complete(
     trainer: Trainer, chosen: PropertyModel, final: PropertyModel, results: Results
-) -> tuple[PropertyModel, Results, baseline.Baseline | None, dict[str, Any]]:
-    """Add the forest, intervals and the domain to a model, and keep it.
+) -> Completed:
+    """Complete and keep a model.
 
     Args:
         trainer: the run.
         chosen: the model as its epoch left it.
         final: the same after the second fit.
         results: predictions, for validation molecules those of `chosen`.
-
-    Returns:
-        The model, its results, the forest, and further entries of `metrics.json`.
     """
-    dataset, val = trainer.dataset, trainer.dataset.splits["val"]
-    forest = None
-    if results.scores or trainer.config.run.blend != "none":
-        forest = _fit_forest(trainer, final, final is not chosen)
-    best, results = blend(final.to("cpu"), results, forest, dataset, trainer.callback)
-    parts = baseline.refit_parts(final is not chosen, best, forest)
-    unseen = [(chosen.to(trainer.device), val)]
-    best, calibrated = calibrate(best.to(trainer.device), dataset, trainer.graphs, results, unseen)
-    best.to("cpu")
-    splits = [(dataset.splits["train"], val)]
-    if parts:  # the domain is that of all molecules, its threshold that of the model before
-        splits.append((val, val[:0]))
-    keep_structures = trainer.config.run.training_structures
-    best, domain = fit_domain(best, dataset, results, splits, keep_structures)
-    if best is not chosen:
-        trainer.folder.keep(best)
-    found = {"calibration": calibrated, "domain": domain, "refit": parts}
-    return best, results, forest, {name: each for name, each in found.items() if each}
+    dataset = trainer.dataset
+    found = complete(
+        *(trainer.config, [dataset], trainer.graphs, final, results),
+        *([(chosen, dataset.splits["val"])], final is not chosen, trainer.callback),
+        *(trainer.progress.seconds, trainer.threads.threads),
+    )
+    if found.model is not chosen:
+        trainer.folder.keep(found.model)
+    return found
 
 
 def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
@@ -401,13 +410,6 @@ def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
     if best.partners:
         return replace(best, partners=(probe.network,))
     return replace(best, network=probe.network)
-
-
-def _fit_forest(trainer: Trainer, best: PropertyModel, is_refit: bool) -> baseline.Baseline | None:
-    return baseline.fit_baseline(
-        *(trainer.config, [trainer.dataset], best.task, best.inputs),
-        *(trainer.callback, trainer.progress.seconds, trainer.threads.threads, is_refit),
-    )
 
 
 def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from molsepnorm.analysis.geometry.figure import new_figure
-from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
-from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
+from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks.metrics import METRICS, Metric
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.config import TrainConfig, load_config
 from molsepnorm.training.ensemble import train
@@ -190,8 +189,7 @@ def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> flo
 
 def _load(config: TrainConfig, splits: int | None) -> list[Dataset]:
     """Load the data set with each of its splits, without test labels."""
-    encoding = encoding_of(architecture(config))
-    first = datasets.load(config.data, encoding)
+    first = load_dataset(config)
     folds = config.data.folds
     if folds is not None and splits not in (None, folds):
         raise ConfigError(
@@ -205,7 +203,7 @@ def _load(config: TrainConfig, splits: int | None) -> list[Dataset]:
     others = [
         config.changed({"data.fold": number % folds if folds else number}) for number in numbers
     ]
-    data = [first, *(datasets.load(other.data, encoding) for other in others)]
+    data = [first, *map(load_dataset, others)]
     return [_without_test(each) for each in data]
 
 
@@ -272,7 +270,8 @@ class _Search:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
-        alone = {"ensemble": 1, "baseline": False, "blend": "none", "refit": False}
+        alone: dict[str, Any] = {"ensemble": 1, "ensemble_by": "seeds"}
+        alone |= {"baseline": False, "blend": "none", "refit": False}
         config = config.model_copy(update={"run": config.run.model_copy(update=alone)})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import encoding_of
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.architecture import encoding
 from molsepnorm.training.config import TrainConfig, config_folder, read_yaml
 from molsepnorm.training.finetuning import is_architecture
 from molsepnorm.training.settings import shown
@@ -112,9 +111,7 @@ def _values(
     changed = [config.changed({name: value}) for value in wanted]  # refuses unknown settings
     own = value_of(config, name)
     values = [value_of(each, name) for each in changed]
-    if any(
-        encoding_of(architecture(each)) != encoding_of(architecture(config)) for each in changed
-    ):
+    if any(encoding(each) != encoding(config) for each in changed):
         raise ConfigError(f"{name} cannot be tuned: it changes how the molecules are encoded")
     if isinstance(given, list):
         choices = tuple(dict.fromkeys([*values, own]))

@@ -1,0 +1,98 @@
+"""`complete`: what a model gets after its networks are trained and chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.model import PropertyModel
+from molsepnorm.training import baseline
+from molsepnorm.training.calibration import calibrate
+from molsepnorm.training.callback import Callback
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.domain import fit_domain
+from molsepnorm.training.objectives import Results
+from molsepnorm.training.objectives.supervised import score
+
+__all__ = ["Completed", "complete"]
+
+
+class Completed(NamedTuple):
+    """A model with all its parts."""
+
+    model: PropertyModel
+    results: Results
+    entries: dict[str, Any]
+    """Further entries of `metrics.json`."""
+
+
+def complete(
+    config: TrainConfig,
+    splits: Sequence[Dataset],
+    tensors: GraphTensors,
+    model: PropertyModel,
+    results: Results,
+    unseen: Sequence[tuple[PropertyModel, np.ndarray]],
+    is_refit: bool,
+    callback: Callback,
+    seconds: float,
+    threads: int,
+) -> Completed:
+    """Blend a model with a random forest, and give it intervals and a domain.
+
+    Args:
+        config: the configuration of the run.
+        splits: the data set; for an ensemble by folds, once with the split of each fold.
+        tensors: all molecules, on the device of the model.
+        model: the networks, after the second fit. They are on the CPU afterwards.
+        results: their predictions; for validation molecules those of `unseen`.
+        unseen: models that have not seen the validation molecules, each with those that it
+            predicted, int64 [n]: one for each fold of an ensemble, otherwise the chosen model.
+        is_refit: whether a part of the model is fitted to the validation molecules.
+        callback: receives warnings and progress.
+        seconds: time that the run took so far.
+        threads: number of CPU threads.
+    """
+    dataset = splits[0]
+    forest = baseline.fit_baseline(
+        *(config, splits, model.task, model.inputs, results),
+        *(callback, seconds, threads, is_refit),
+    )
+    model, results = _blend(model, results, forest, dataset)
+    parts = baseline.refit_parts(is_refit, model, forest)
+    model, calibrated = calibrate(model, dataset, tensors, results, unseen)
+    model.to("cpu")
+    molecules = [(each.splits["train"], each.splits["val"]) for each in splits]
+    if parts:  # the domain is that of all molecules, its threshold that of the model before
+        val = dataset.splits["val"]
+        molecules.append((val, val[:0]))
+    model, domain = fit_domain(model, dataset, results, molecules, config.run.training_structures)
+    if results.scores:
+        results = baseline.with_baseline(results, forest, dataset, model.task)
+    entries = {"calibration": calibrated, "domain": domain, "refit": parts}
+    return Completed(model, results, {name: each for name, each in entries.items() if each})
+
+
+def _blend(
+    model: PropertyModel, results: Results, forest: baseline.Baseline | None, dataset: Dataset
+) -> tuple[PropertyModel, Results]:
+    """Return the model and the results with the forests blended in, if they have a share."""
+    if forest is None or not forest.share:
+        return model, results
+    inputs = baseline.forest_inputs(model.inputs)
+    blended = replace(model, forests=forest.forests, forest_share=forest.share, inputs=inputs)
+    mixed = {
+        split: (1 - forest.share) * own + forest.share * forest.predictions[split]
+        for split, own in results.predictions.items()
+    }
+    if not results.scores:
+        return blended, results._replace(predictions=mixed)
+    found = score(dataset, model.task, results.graphs, mixed)
+    network = {split: results.scores[split] for split in ("val", "test")}
+    entry = {"forest_share": forest.share, "network": network}
+    return blended, found._replace(scores={**found.scores, "blend": entry})
