@@ -9,7 +9,7 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.files.reading import read_json
-from molsepnorm.model import SUPERVISED, PropertyModel, encoding_of
+from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig, load_config
@@ -107,17 +107,14 @@ def _canonical(smiles: str) -> str:
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
-    """Return the SMILES that a run was trained on; all but the test molecules, if each member of an
-    ensemble had another validation split, or if a part of the model was fitted again."""
-    from molsepnorm.training.architecture import architecture
+    """Return the SMILES that the network of a run was trained on, for an ensemble that of its first
+    member, which is the one that another run starts from."""
+    from molsepnorm.training.architecture import encoding
 
     data = config.data
     if data.splits_file is not None:  # the run folder has a copy
         data = data.model_copy(update={"splits_file": run.splits, "fold": 0})
-    dataset = datasets.load(data, encoding_of(architecture(config)))
+    dataset = datasets.load(data, encoding(config))
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None
-    splits = read_json(run.splits)[0]
-    refit = (run.finished_metrics() or {}).get("refit")
-    names = ("train", "val") if refit or config.run.ensemble_by == "folds" else ("train",)
-    return [dataset.smiles[row] for name in names for row in splits[name]]
+    return [dataset.smiles[row] for row in read_json(run.splits)[0]["train"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,14 +169,17 @@ def test_evaluation_on_validation_molecules_has_a_warning(with_columns, settings
     assert evaluate(tmp_path / "once", own, "val").leak is None
 
 
-def test_the_next_run_counts_validation_molecules_as_seen(with_columns, settings, tmp_path):
+def test_the_next_run_may_be_validated_on_the_same_molecules(with_columns, settings, tmp_path):
+    """It starts from the network alone, and only other parts are fitted again."""
     config = of(with_columns, settings)
     train(config, tmp_path / "run")
     dataset = select(
         tmp_path / "run", load_config(config=tmp_path / "run/config.yaml").data
     ).dataset
-    found = trained_on_before(dataset, tmp_path / "run")
-    assert len(found) == len(dataset.splits["val"])
+    assert trained_on_before(dataset, tmp_path / "run") == []
+    exchanged = {**dataset.splits, "train": dataset.splits["val"], "val": dataset.splits["train"]}
+    found = trained_on_before(replace(dataset, splits=exchanged), tmp_path / "run")
+    assert len(found) == len(dataset.splits["train"])
 
 
 def test_the_domain_knows_validation_molecules(with_columns, settings, tmp_path, split_rows):
