@@ -69,15 +69,16 @@ def evaluate(
         model: a model, its folder, or the name of a shipped one. With a run folder and the table
             of that run, the split is the same as in training.
         data: the data set.
-        split: train, val, test or all. The default is test; for a table that the run was not
-            trained on it is all.
+        split: train, val, test or all. The default is test; for a table it is all, unless `model`
+            is the folder of a run that was trained on it.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
         allow_leak: score the model even on a data set that it must not be evaluated on.
 
     Raises:
-        ConfigError: unknown split or device, the data set lacks one of the model's targets, the
-            model was pre-trained without targets, or it must not be evaluated on the data set.
+        ConfigError: unknown split or device, the data are not split, the data set lacks one of the
+            model's targets, the model was pre-trained without targets, or it must not be evaluated
+            on the data set.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: the folder does not hold a complete model.
     """
@@ -105,7 +106,7 @@ def select(
 
     Args:
         model, data, split: as in `evaluate`.
-        default: the split if `split` is None and the data have splits.
+        default: the split if `split` is None, unless it is all, as in `evaluate`.
         labelled: whether the molecules are scored, so that the model must have targets and a table
             must have them too.
         allow_leak: as in `evaluate`.
@@ -118,10 +119,17 @@ def select(
         folder, model = resolve(model), PropertyModel.from_pretrained(model)
         if data.table is not None:
             data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
+    elif data.table is not None:
+        split = split or "all"
     if labelled:
         model.require_targets()
         model.leak(data.dataset, allow_leak)
     split = split or default
+    if split != "all" and data.split is None and not data.in_memory:
+        raise ConfigError(
+            f"data.split: null means no split, so there is no split '{split}': set data.split, or "
+            "choose the split all"
+        )
     data = _fit_to_model(data, model)
     if split == "all":
         data = data.model_copy(update={"split": None})
@@ -146,13 +154,18 @@ def select(
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     leak = model.leak(data.dataset, allow=True)
-    if own_run is not None and split == "val":
-        leak = _seen_validation(own_run)
+    if own_run is not None:
+        leak = _seen(own_run, split)
     return Selection(model, dataset, split, graphs, leak)
 
 
-def _seen_validation(run: RunFolder) -> str | None:
-    """Return how the model of a run is fitted to its validation molecules; None if it is not."""
+def _seen(run: RunFolder, split: str) -> str | None:
+    """Return how the model of a run is fitted to molecules of a split; None if it is not."""
+    if split == "test":
+        return None
+    if split != "val":
+        some = "some of " if split == "all" else ""
+        return f"the model is trained on {some}these molecules"
     name, parts = run.metrics.name, (run.finished_metrics() or {}).get("refit")
     if parts:
         return (

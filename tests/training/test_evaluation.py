@@ -21,6 +21,7 @@ from molsepnorm.training.objectives.supervised import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
+SPLITS = ("train", "val", "test", "all")
 COLOURS = ["red", "blue", "green", "red", "", "blue", "red"]
 
 
@@ -84,6 +85,39 @@ def test_evaluation_gives_the_scores_of_the_run(coloured, split):
         assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
     found = evaluate(result.model, config.data, split)
     assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
+
+
+def test_a_model_in_memory_scores_all_rows_of_a_table(coloured):
+    """Its run is not known, so a random tenth of the table would have no meaning."""
+    config, result = coloured
+    expected = evaluate(result.folder, config.data, "all").scores
+    for data in (config.data, config.data.model_copy(update={"split": None})):
+        found = evaluate(result.model, data)
+        assert (found.split, found.molecules) == ("all", 30)
+        assert found.scores == pytest.approx(expected, nan_ok=True)
+        assert found.leak is None
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_a_table_that_is_not_split_has_no_splits(coloured, split):
+    config, result = coloured
+    data = config.data.model_copy(update={"split": None})
+    with pytest.raises(ConfigError, match=f"data.split: null .* no split '{split}': set data.spl"):
+        evaluate(result.model, data, split)
+
+
+def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
+    """Those of all rows of the table, too; molecules of another table are new."""
+    config, result = coloured
+    found = {split: evaluate(result.folder, config.data, split).leak for split in SPLITS}
+    assert found == {
+        "train": "the model is trained on these molecules",
+        "val": None,
+        "test": None,
+        "all": "the model is trained on some of these molecules",
+    }
+    other = _new_table(tmp_path / "new.csv", [("CCO", 1, 1, "red"), ("CCN", 0, 1, "blue")])
+    assert evaluate(result.folder, other).leak is None
 
 
 def _new_table(path, rows, header="smiles,y,a,c"):

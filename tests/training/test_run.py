@@ -443,7 +443,7 @@ def test_evaluation_of_a_run_folder_on_other_data(run, configure, table, tmp_pat
 
 def test_evaluation_loads_a_model_from_its_folder(run):
     config, result = run
-    *_, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data)
+    *_, scores = evaluate(PropertyModel.from_pretrained(result.folder), config.data, "test")
     assert scores == pytest.approx(result.metrics["test"], nan_ok=True)
 
 
