@@ -153,7 +153,6 @@ class ClassSets:
         from scipy.optimize import minimize
 
         classes = max(predictions.shape[1], 2)
-        binary = classes == 2 and predictions.shape[1] == 1
 
         def loss(parameters: np.ndarray) -> float:
             # slope and offset stay near 1 and 0 where a few molecules say otherwise
@@ -164,7 +163,7 @@ class ClassSets:
 
         slope, offset = 1.0, 0.0
         if len(np.unique(labels)) > 1:
-            bounds = [(-3, 3), (-5, 5) if binary else (0, 0)]
+            bounds = [(-3, 3), (-5, 5) if classes == 2 else (0, 0)]
             found = minimize(loss, np.zeros(2), bounds=bounds).x
             slope, offset = math.exp(found[0]), float(found[1])
         calibrated = _probabilities(predictions, slope, offset)
@@ -258,10 +257,9 @@ def _probabilities(predictions: np.ndarray, slope: float, offset: float) -> np.n
     values = predictions.astype(np.float64)
     if values.shape[1] == 1:
         values = np.concatenate([1 - values, values], axis=1)
-        shift = np.array([0.0, offset])
-    else:
-        shift = np.zeros(values.shape[1])
-    logits = slope * np.log(values.clip(_TINY)) + shift
+    logits = slope * np.log(values.clip(_TINY))
+    if values.shape[1] == 2:
+        logits[:, 1] += offset
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     return raised / raised.sum(axis=1, keepdims=True)
 

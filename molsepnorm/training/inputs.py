@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from molsepnorm.data.batching.collate import with_features
-from molsepnorm.data.datasets import Dataset
-from molsepnorm.errors import ConfigError, counted
+from molsepnorm.data.datasets import SPLITS, Dataset
+from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
@@ -98,6 +98,7 @@ def with_inputs(
         progress: called with the number of molecules whose descriptors are done, and of all.
 
     Raises:
+        DataError: no row of the training, validation or test split has all values.
         ModelError: this version of RDKit lacks a descriptor.
         StorageError: the cache of descriptors cannot be written.
     """
@@ -106,6 +107,13 @@ def with_inputs(
     features, errors = input_values(dataset, inputs, progress)
     readable = np.array([error is None for error in errors])
     splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
+    for name, before in dataset.splits.items():
+        if name in SPLITS and len(before) and not len(splits[name]):
+            raise DataError(
+                f"none of the {counted(len(before), 'row')} of the split '{name}' can be read: "
+                f"{errors[before[0]]}. Choose another split, or leave the column out of "
+                "data.feature_columns"
+            )
     lost = np.flatnonzero(~readable)
     warnings = dataset.warnings
     if len(lost):

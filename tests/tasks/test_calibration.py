@@ -94,6 +94,11 @@ def test_logits_are_scaled_and_shifted_to_calibrated_ones(slope, offset):
     found = ClassSets.fit(labels, expit(logits)[:, None])
     assert found.slope == pytest.approx(slope, rel=0.1)
     assert found.offset == pytest.approx(offset, abs=0.15)
+    both = np.stack([expit(-logits), expit(logits)], axis=1)  # of classes that are words
+    assert ClassSets.fit(labels, both).offset == pytest.approx(found.offset, abs=1e-3)
+    np.testing.assert_allclose(
+        found.probabilities(both), found.probabilities(expit(logits)[:, None]), rtol=1e-6
+    )
     probabilities = found.probabilities(expit(logits)[:, None])
     assert probabilities.shape == (5000, 2)
     np.testing.assert_allclose(probabilities.sum(1), 1)

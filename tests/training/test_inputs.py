@@ -245,6 +245,25 @@ def test_a_word_that_no_training_row_has_is_left_out(tmp_path):
     assert len(json.loads((tmp_path / "run" / "splits.json").read_text())[0]["test"]) == 9
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_without_rows_that_the_model_can_read_is_refused(tmp_path, split):
+    """Before training."""
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    rows = [
+        (*row[:2], "new" if part == split else row[2], row[3])
+        for row, part in zip(measured(), parts, strict=True)
+    ]
+    table = write(tmp_path / "t.csv", rows)
+    lines = zip(table.read_text().splitlines(), ["split", *parts], strict=True)
+    table.write_text("\n".join(f"{line},{part}" for line, part in lines) + "\n")
+    settings = {**SETTINGS, "data.split_type": "random", "data.splits_column": "split"}
+    config = load_config(table, overrides=settings)
+    message = f"none of the 10 rows of the split '{split}' can be read: 'new' in column 'assay'"
+    with pytest.raises(DataError, match=message):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "history.csv").exists()
+
+
 def test_a_column_that_is_constant_in_the_training_rows(tmp_path):
     rows = [
         (*row[:2], "A" if number < 40 else "B", row[3]) for number, row in enumerate(measured())

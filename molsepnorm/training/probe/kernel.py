@@ -93,7 +93,7 @@ def _approximate(embedded: Embedded, task: Task, counts: Tensor | None) -> Regre
     models = ridge_of_targets(kernel @ basis, task, embedded)
     return Regression(
         chosen,
-        None if counts is None else counts[chosen].to(torch.uint8),
+        None if counts is None else _stored(counts[chosen]),
         np.concatenate([model.slopes for model in models]) @ basis.T,
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
@@ -128,10 +128,15 @@ def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | N
     models = fit_targets(solver, len(every), task, embedded)
     return found._replace(
         centers=every,
-        counts=None if counts is None else counts.to(torch.uint8),
+        counts=None if counts is None else _stored(counts),
         weight=np.concatenate([model.slopes for model in models]),
         bias=np.concatenate([model.offsets for model in models]),
     )
+
+
+def _stored(counts: Tensor) -> Tensor:
+    """Return counts as uint8. Those above 255 become 255; the kernel compares smaller ones only."""
+    return counts.clamp(max=255).to(torch.uint8)
 
 
 def _kernel(embedded: Embedded, counts: Tensor | None, centers: np.ndarray) -> np.ndarray:
