@@ -13,14 +13,9 @@ from molsepnorm.errors import DataError
 __all__ = ["NO_INPUTS", "ExtraInputs", "FeatureColumn"]
 
 _MAX_WORDS = 1000
-_EMPTY = (
-    "",
-    "nan",
-    "na",
-    "n/a",
-    "null",
-    "<na>",
-)  # "none" can be a word, such as the name of an additive
+_EMPTY = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
+"""Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
+words."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +169,7 @@ def _first(errors: Sequence[str | None]) -> str | None:
 def _text(cell: object) -> str:
     """Return the text of a cell without outer spaces, empty for a missing value."""
     text = "" if cell is None else str(cell).strip()
-    return "" if text.lower() in _EMPTY else text
+    return "" if text in _EMPTY else text
 
 
 def _number(text: str) -> float | None:

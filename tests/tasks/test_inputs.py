@@ -25,6 +25,7 @@ def fit(cells) -> FeatureColumn:
         (["b", " a", "b"], ("a", "b")),
         (["yes", "no", "yes"], ("no", "yes")),
         (["none", "HCl", "none"], ("HCl", "none")),
+        (["Na", "Cl", " Na ", "K"], ("Cl", "K", "Na")),
         ([True, False], ("False", "True")),
     ],
 )
@@ -40,6 +41,7 @@ def test_a_column_holds_numbers_or_words(cells, words):
         (["1", "", "2", "nan"], r"my.csv, line 1: the cell is empty \(2 of 4 are\)"),
         (["a", None, "b"], r"line 1: the cell is empty \(1 of 3 are\)"),
         ([1.0, pd.NA], "line 1: the cell is empty"),
+        (["1", "2", "Na"], "line 2: 'Na' is not a number"),
         (["1", "2", "RT"], "line 2: 'RT' is not a number, and most other cells are numbers"),
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
         (["1", "2", "1e39"], "line 2: '1e39' is not a number"),
@@ -53,6 +55,16 @@ def test_a_column_holds_numbers_or_words(cells, words):
 def test_a_column_that_cannot_be_an_input(cells, message):
     with pytest.raises(DataError, match=message):
         fit(cells)
+
+
+@pytest.mark.parametrize(
+    "cell", [None, np.nan, "", " ", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>"]
+)
+def test_missing_values_in_every_spelling(cell):
+    with pytest.raises(DataError, match="line 1: the cell is empty"):
+        fit(["a", cell, "b"])
+    _, errors = fit(["a", "b"]).encode(["a", cell])
+    assert errors == [None, "the model needs a value in column 'x', which is empty"]
 
 
 def test_a_thousand_words_are_accepted():

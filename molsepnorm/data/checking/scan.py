@@ -12,7 +12,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
 from molsepnorm.data.datasets.columns import (
-    BLANKS,
+    blank_classes,
     configured_kind,
     parse_cells,
     parse_columns,
@@ -248,7 +248,7 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
             odd |= numbers <= 0
         if kind == "multiclass" or (kind is None and odd.any() and not plain.any()):
             text = table[name].str.strip()
-            known = text.isin(config.classes.get(name, text)) | text.str.lower().isin(BLANKS)
+            known = text.isin(config.classes.get(name, text)) | blank_classes(text)
             odd = ~known.to_numpy()
         elif kind == "binary":
             odd |= ~np.isnan(numbers) & (numbers != 0) & (numbers != 1)

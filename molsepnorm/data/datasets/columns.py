@@ -21,6 +21,7 @@ __all__ = [
     "Columns",
     "ParsedCells",
     "ParsedColumn",
+    "blank_classes",
     "configured_kind",
     "parse_cells",
     "parse_columns",
@@ -53,6 +54,14 @@ class ParsedCells(NamedTuple):
     the number, such as "<0.1"; 0 for all other cells."""
     bad: np.ndarray
     """bool [rows]: True for cells that are neither numbers, nor bounds, nor blanks."""
+
+
+def blank_classes(cells: pd.Series) -> pd.Series:
+    """Return which cells of a multi-class target, stripped of outer spaces, are missing values.
+
+    Na is a class, since it may be the counter-ion sodium.
+    """
+    return cells.str.lower().isin(BLANKS) & (cells != "Na")
 
 
 def parse_cells(column: pd.Series) -> ParsedCells:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import BLANKS, Columns, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import Columns, blank_classes, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
@@ -269,7 +269,7 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
     codes, text = table.column(name).texts()
     # 1.0 is 1, as pandas writes whole numbers among blanks
     text = text.str.strip().str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
-    blank = text.str.lower().isin(BLANKS).to_numpy()
+    blank = blank_classes(text).to_numpy()
     found = text[~blank].unique().tolist()
     classes = tuple(config.classes.get(name) or sorted(found, key=_sort_key(found)))
     if len(classes) > MAX_CLASSES:

@@ -103,7 +103,7 @@ def _load(
         lambda row: locate(path, index[row]),
         named=config.splits_column is not None or config.splits_file is not None,
     )
-    if config.time_column is not None and column is not None:
+    if config.time_column is not None and column is not None and dataset.splits:
         parts = {split: store.rows[part] for split, part in dataset.splits.items()}
         line = describe_times(parts, column, config.time_column)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))

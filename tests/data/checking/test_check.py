@@ -293,6 +293,7 @@ def test_a_split_that_cannot_be_is_a_problem(write):
         ("n.d.", {"task_type": "regression"}),
         ("2", {"task_type": "binary"}),
         ("blue", {"task_type": "multiclass", "classes": {"y": ["0", "1"]}}),
+        ("Na", {"task_type": "multiclass", "classes": {"y": ["0", "1"]}}),
         (">1", {"task_type": "binary"}),
     ],
 )

@@ -226,6 +226,12 @@ def test_blanks_in_every_spelling(blank, cells, expected):
     assert values(labels) == [[expected[0], None, *expected, expected[1]]]
 
 
+def test_sodium_is_a_class():
+    labels = read({"y": ["Na", "NA", "K", "Na", ""]}, targets=["y"])
+    assert labels.classes == (("K", "Na"),)
+    assert values(labels) == [[1, None, 0, 1, None]]
+
+
 def test_a_named_column_of_blanks():
     """It is no classes; that there is nothing to learn is found where the training labels are."""
     labels = read({"y": ["", "NA", " "]}, targets=["y"])
