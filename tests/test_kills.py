@@ -15,8 +15,9 @@ from molsepnorm.training import baseline
 
 ROOT = Path(__file__).parents[1]
 NAMES = (
-    *("train", "train-ensemble", "train-from", "pretrain", "prepare", "check", "predict"),
-    *("predict-parquet", "embed", "screen", "explain", "ensemble", "share", "benchmark", "tune"),
+    *("train", "train-ensemble", "train-from", "train-probe", "pretrain", "prepare", "check"),
+    *("predict", "predict-parquet", "embed", "screen", "explain", "ensemble", "share"),
+    *("benchmark", "tune"),
 )
 
 

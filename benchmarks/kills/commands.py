@@ -58,6 +58,14 @@ COMMANDS = {
         ("train", "--resume", "run"),
         "run/checkpoints/last.safetensors",
     ),
+    "train-probe": Command(
+        (
+            *("train", "--data", "{work}/other.csv", "--targets", "z", *SMALL, "--epochs", "1"),
+            *("--from", "{work}/model", "--output", "run"),
+        ),
+        ("train", "--resume", "run"),
+        "run/checkpoints/last.safetensors",
+    ),
     "pretrain": Command(
         ("pretrain", "--data", "{work}/structures.csv", *SMALL, "--epochs", "2", "--output", "run"),
         ("pretrain", "--resume", "run"),
@@ -98,13 +106,16 @@ COMMANDS = {
 
 
 def prepare(work: Path) -> None:
-    """Write the tables, the ranges of tune and a trained model into a folder."""
+    """Write the tables, one of them with a target z in place of y, the ranges of tune and a
+    trained model into a folder."""
     demo = pd.read_csv(ROOT / "data" / "demo.csv", dtype=str)
     with open(work / "table.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["id", "smiles", "y"])
         rows = demo[["smiles", "penalised_logp"]].head(40).itertuples(index=False)
         writer.writerows([i, *row] for i, row in enumerate(rows))
+    other = (work / "table.csv").read_text().replace("id,smiles,y\n", "id,smiles,z\n")
+    (work / "other.csv").write_text(other)
     demo[["smiles"]].head(210).to_csv(work / "structures.csv", index=False)
     (work / "space.yaml").write_text("optim:\n  lr: [0.001, 0.002]\n")
     made = run(filled((*TRAIN, "--output", "model"), work), work)

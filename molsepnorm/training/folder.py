@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ from molsepnorm.files.writing import (
     replacing,
     write_json,
 )
-from molsepnorm.model import README, PropertyModel
+from molsepnorm.model import README, PropertyModel, require_replaceable
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
@@ -66,6 +67,9 @@ __all__ = ["LOG", "RunFolder"]
 
 LOG = "log.txt"
 """Name of the file that holds what training printed."""
+
+_BEGIN = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "targets.csv"}
+"""Names of the files that `RunFolder.begin` writes, environment.json first."""
 
 
 class RunFolder:
@@ -95,10 +99,10 @@ class RunFolder:
         return None
 
     @staticmethod
-    def numbered(name: str, under: Path | str = "runs") -> Path:
-        """Return the first of <under>/<name>-1, -2, … that does not exist."""
+    def numbered(name: str) -> Path:
+        """Return the first of runs/<name>-1, -2, … that does not exist."""
         number = 1
-        while (path := Path(under) / f"{name}-{number}").exists():
+        while (path := Path("runs") / f"{name}-{number}").exists():
             number += 1
         return path
 
@@ -110,18 +114,34 @@ class RunFolder:
     def require_new(self) -> None:
         """Raise a ConfigError if the folder has files; those of a run that ended before its first
         checkpoint may be overwritten."""
-        initial = {"environment.json", "config.yaml", "splits.json", "checkpoints"}
-        initial |= {"rejected.csv", "targets.csv", LOG}
         with clear_errors(self.path, "write"):
             if not self.path.is_dir():
                 return
             remove_leftovers(self.path)
             present, begun = set(os.listdir(self.path)) - {LOCK}, self.has_begun
-            if self.environment.name in present and not begun:
-                present -= initial
+            if not begun:
+                present -= self._initial(present)
         if present:
             resume = f", or continue that run with --resume {self.path}" if begun else ""
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{resume}")
+        require_replaceable(self.model)
+
+    def _initial(self, present: set[str]) -> set[str]:
+        """Return the names that a run may have written before its first checkpoint; none if the
+        files that are present are not those of a run.
+
+        The model and the history can be those of epoch 0, the probe, if no card is in the model:
+        the card is written when training ends.
+        """
+        if self.environment.name not in present:
+            return set()
+        initial = {*_BEGIN, LOG, self.checkpoint.parent.name}
+        history = self.read_history().splitlines()
+        is_epoch_0 = not history or history[-1].startswith(b"0,")
+        ended = (self.model / README).exists()
+        if present >= _BEGIN and self._probe.exists() and is_epoch_0 and not ended:
+            initial |= {self.model.name, self.history.name}
+        return initial
 
     def require_started(self) -> None:
         """Raise a ModelError unless the folder holds a run that can be resumed. A model that a
@@ -141,7 +161,17 @@ class RunFolder:
         loaded: LoadedWeights | None = None,
         adaptive_threads: bool = False,
     ) -> None:
-        """Write the files that are known before training, with the weights that it starts from."""
+        """Write the files that are known before training, with the weights that it starts from.
+
+        The other files of a run that ended before its first checkpoint are removed.
+        """
+        with clear_errors(self.path, "write"):
+            # the probe is last, because `require_new` accepts a model only beside a probe
+            for path in (self.history, self.model, self._own, self._earlier, self._probe):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
         environment = environment_record(config, dataset, loaded, adaptive_threads)
         write_json(self.environment, environment)
         config.save(self.config)

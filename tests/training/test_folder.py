@@ -11,12 +11,13 @@ import pytest
 
 from molsepnorm.data.datasets import load
 from molsepnorm.data.legacy import legacy_fingerprints
-from molsepnorm.errors import DataError, ModelError
-from molsepnorm.model import encoding_of
+from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.training import train
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.loop import Trainer
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
@@ -193,3 +194,137 @@ def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkey
     assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 24
     assert not (run / "predictions_train.csv").exists()
     assert (run / "predictions_val.csv").exists()
+
+
+@pytest.fixture
+def probed(configure, tmp_path):
+    """A configuration with a probe: the run starts from a run on another target."""
+    settings = {"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}
+    start = train(configure(settings), tmp_path / "start").folder
+    return configure({"finetune.start": str(start), "run.epochs": 1})
+
+
+@pytest.fixture
+def killed(probed, tmp_path, monkeypatch):
+    """`killed("Trainer.save")`: the folder of a run that was killed where it calls this method."""
+
+    def kill(method: str):
+        owner = {"RunFolder": RunFolder, "Trainer": Trainer}[method.partition(".")[0]]
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, method.partition(".")[2], _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                train(probed, tmp_path / "run")
+        return tmp_path / "run"
+
+    return kill
+
+
+def _interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("method", "written"),
+    [
+        ("RunFolder.keep_best", {"checkpoints"}),
+        ("RunFolder.append_history", {"checkpoints", "model"}),
+        ("Trainer.save", {"checkpoints", "history.csv", "model"}),
+    ],
+)
+def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
+    probed, killed, outcome, tmp_path, method, written
+):
+    """Also if its probe, epoch 0, is written."""
+    whole, run = train(probed, tmp_path / "whole").folder, killed(method)
+    present = {path.name for path in run.iterdir()}
+    assert present & {"checkpoints", "history.csv", "model"} == written
+    assert train(probed, run).finished
+    assert outcome(run) == outcome(whole)
+
+
+def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
+    configure, killed, tree, rows_of, stop_at, tmp_path
+):
+    """Without a probe it would have the old model, and once resumed the old probe."""
+    config = configure({"run.epochs": 1})
+    run = killed("Trainer.save")
+    assert not train(config, run, callback=stop_at(1)).finished
+    train(config, tmp_path / "other", callback=stop_at(1))
+    assert tree(run).keys() == tree(tmp_path / "other").keys()
+    assert train(folder=run, resume=True).finished
+    assert [row["epoch"] for row in rows_of(run / "history.csv")] == ["1"]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_run_killed_while_it_is_started_anew_is_started_once_more(
+    probed, killed, monkeypatch, number
+):
+    """While the old model or the old probe is removed."""
+    run, removed = killed("Trainer.save"), []
+
+    def remove(path):
+        if len(removed) == number:
+            (path / "model.safetensors").unlink()
+            raise KeyboardInterrupt
+        removed.append(path.name)
+        rmtree(path)
+
+    rmtree = shutil.rmtree
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", remove)
+        with pytest.raises(KeyboardInterrupt):
+            train(probed, run)
+    assert removed == ["model"][:number]
+    assert train(probed, run).finished
+
+
+@pytest.mark.parametrize(
+    ("added", "removed"),
+    [
+        ("checkpoints/last.safetensors", ""),
+        ("members/1", ""),
+        ("metrics.json", ""),
+        ("notes.txt", ""),
+        ("model/README.md", ""),
+        ("history.csv", ""),
+        ("", "config.yaml"),
+        ("", "environment.json"),
+        ("", "rejected.csv"),
+        ("", "checkpoints/probe"),
+    ],
+)
+def test_only_epoch_0_of_a_killed_run_is_overwritten(
+    probed, killed, tree, tmp_path, added, removed
+):
+    """Not a run with a checkpoint, a longer or a finished one, or a model without its run."""
+    run = killed("Trainer.save")
+    RunFolder(run).require_new()
+    if added:
+        (run / added).parent.mkdir(exist_ok=True)
+        with open(run / added, "a") as file:
+            file.write("1,5,0.1\n")
+    if removed:
+        (run / removed).rename(tmp_path / "removed")
+    before = tree(run)
+    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
+        train(probed, run)
+    assert tree(run) == before
+
+
+def test_a_model_folder_with_other_files_is_kept(probed, killed, tree):
+    run = killed("Trainer.save")
+    (run / "model" / "notes.txt").write_text("mine")
+    before = tree(run)
+    with pytest.raises(StorageError, match=r"it holds notes\.txt, which a model folder would"):
+        train(probed, run)
+    assert tree(run) == before
+
+
+def test_a_model_alone_is_not_a_run(configure, probed, tree, tmp_path):
+    """It may have been saved there by its user."""
+    model = PropertyModel.from_pretrained(probed.finetune.start)
+    model.save_pretrained(tmp_path / "run" / "model")
+    before = tree(tmp_path / "run")
+    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder$"):
+        train(configure(), tmp_path / "run")
+    assert tree(tmp_path / "run") == before
