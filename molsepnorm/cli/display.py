@@ -27,7 +27,7 @@ from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.ablation import Ablation
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.comparisons import score_columns
-from molsepnorm.training.conclusion import conclusion, significant
+from molsepnorm.training.conclusion import conclusion, headline, significant
 from molsepnorm.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TrainingDisplay(Callback):
         self._metric, self._predicts = model.task.metric, bool(model.task.targets)
         if self.quiet:
             return
-        count = sum(p.numel() for p in model.network.parameters())
+        count = model.parameters
         self.console.print(f"Data: {dataset.name}")
         targets = model.task.targets
         for target in targets[:_MAX_TARGETS]:
@@ -199,9 +199,7 @@ class SeriesDisplay(Callback):
         metrics, folder = result.metrics, result.folder
         if not result.finished or self.quiet or folder is None:
             return
-        name = metrics["chosen_by"]
-        if name not in metrics["val"]:  # the loss, which is not among the scores
-            name = next(iter(metrics["val"]))
+        name = headline(metrics)
         scores = (f"{split} {name} {_number(metrics[split][name])}" for split in ("val", "test"))
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
@@ -361,7 +359,7 @@ def series_table(summary: Mapping[str, Any]) -> Table:
 
 def folds_table(summary: Mapping[str, Any]) -> Table:
     """Return the score of each fold, from a summary with out-of-fold predictions."""
-    metric = _headline(summary)
+    metric = headline(summary)
     columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
     if "baseline" in summary:
         columns["forest"] = summary["baseline"]["test"]
@@ -371,12 +369,6 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
         cells = (_number(column[metric]["values"][fold]) for column in columns.values())
         table.add_row(str(fold), f"{count:,}", *cells)
     return table
-
-
-def _headline(summary: Mapping[str, Any]) -> str:
-    """Return the metric that selects the epochs, or the first score if that is the loss."""
-    name = summary["chosen_by"]
-    return name if name in summary["test"] else next(iter(summary["test"]))
 
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:

@@ -96,6 +96,11 @@ class PropertyModel:
         """All networks that predict: `network`, then its partners."""
         return (self.network, *self.partners)
 
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters of all networks."""
+        return sum(p.numel() for network in self.networks for p in network.parameters())
+
     def to(self, device: torch.device | str) -> PropertyModel:
         """Move all networks to a device, and return the model."""
         for network in self.networks:

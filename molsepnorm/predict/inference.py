@@ -60,7 +60,7 @@ def infer(
     batch_size: int | None = None,
     precision: Precision = "fp32",
     call: Callable[[GraphBatch], torch.Tensor] | None = None,
-) -> torch.Tensor:  # float32 (G, …), (G, T) by default
+) -> torch.Tensor:  # float32 (G, …), (G, O) by default
     """Return the network's outputs for molecules in the given order, on the CPU.
 
     Batches hold molecules of similar size. In evaluation mode the other molecules of a batch do not

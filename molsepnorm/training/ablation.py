@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
 from molsepnorm.training.callback import Callback, Callbacks
+from molsepnorm.training.conclusion import headline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.replicates import Replicates, train_replicates
 
@@ -24,6 +25,15 @@ _SPLITS = ("val", "test")
 _DIFFERENT_NORMS = tuple(
     f"model.{name}_norm" for name in ("graph", "node", "first_graph", "last_graph")
 )
+
+_FIXED = {
+    "run.seed": "all variants are trained with the same seeds, see --seeds",
+    **dict.fromkeys(
+        ("data.fold", "data.folds"),
+        "all variants are trained on the same folds. Set data.folds (--folds) for all variants",
+    ),
+}
+"""Settings that pair the runs of the variants, each with the reason why it cannot vary."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,8 @@ class Ablation:
 
     folder: Path
     metric: str
-    """The metric that is compared; it also selects the best epochs."""
+    """The metric that is compared: the one that selects the best epochs, or the first of the test
+    scores if the loss selects them."""
     replicates: dict[str, Replicates]
     """Replicates by variant; the others are compared with the first."""
     differences: dict[str, dict[str, Difference]]
@@ -131,14 +142,14 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
             norms of single places.
 
     Raises:
-        ConfigError: an unknown norm, a repeated value, a text in place of a list, or the seed.
+        ConfigError: an unknown norm, a repeated value, a text in place of a list, or a setting that
+            pairs the runs: the seed or the folds.
     """
     for name, values in vary.items():
         require_several(values, name)
-    if "run.seed" in vary:
-        raise ConfigError(
-            "run.seed cannot vary: all variants are trained with the same seeds, see --seeds"
-        )
+    for name, reason in _FIXED.items():
+        if name in vary:
+            raise ConfigError(f"{name} cannot vary: {reason}")
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
     variants: dict[str, dict[str, Any]] = {}
     for chosen in product(*options):
@@ -180,9 +191,7 @@ def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Differe
 
 def _compared(folder: Path, replicates: dict[str, Replicates], finished: bool) -> Ablation:
     base, *_ = replicates.values()
-    metric = base.summary["chosen_by"]
-    if metric not in base.summary["test"]:
-        metric = next(iter(base.summary["test"]))  # the loss selects, but is not a score
+    metric = headline(base.summary)
     differences: dict[str, dict[str, Difference]] = {name: {} for name in list(replicates)[1:]}
     for name, split in product(differences, _SPLITS):
         runs = replicates[name].runs.items()

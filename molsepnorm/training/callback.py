@@ -82,8 +82,9 @@ class Callback:
         """Called when something is not done as configured."""
 
     def on_progress(self, done: int, of: int) -> None:
-        """Called while the descriptors of the molecules are computed: before pre-training, and
-        before the baseline is fitted, at the end of a run."""
+        """Called while descriptors, fingerprints or Morgan counts of the molecules are computed:
+        before training, if the model or its pre-training needs them, and before the baseline is
+        fitted, at the end of a run."""
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.

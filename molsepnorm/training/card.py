@@ -18,7 +18,7 @@ from molsepnorm.model import README, PropertyModel
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_card, shipped_models
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
@@ -222,8 +222,8 @@ def _inputs(model: PropertyModel) -> Iterator[str]:
 
 def _model(model: PropertyModel, config: TrainConfig, metrics: Mapping[str, Any]) -> Iterator[str]:
     network, count = model.network.config, len(model.networks)
-    parameters = sum(p.numel() for each in model.networks for p in each.parameters())
-    yield f"- Graphormer, layers {network.layers}, width {network.width}; {parameters:,} parameters"
+    size = f"{model.parameters:,} parameters"
+    yield f"- Graphormer, layers {network.layers}, width {network.width}; {size}"
     if count > 1:
         yield f"- The prediction is the mean of {count} networks"
     if model.forests:
@@ -261,10 +261,8 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         names = [name for name in names if "/" not in name]
     rows = []
     for name in names:
-        metric, _, target = name.partition("/")
-        label = METRICS[metric].label if metric in METRICS else metric
         cells = (_number(column.get(name)) for column in columns.values())
-        rows.append([f"{label} of {target}" if target else label, *cells])
+        rows.append([label_of(name), *cells])
     yield from _table(["metric", *columns], rows)
     if intervals:
         yield "\nIntervals are 95 % bootstrap intervals of the test scores. The trivial baseline"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from molsepnorm.tasks.metrics import METRICS
 
-__all__ = ["conclusion", "conclusion_of_folds", "significant"]
+__all__ = ["conclusion", "conclusion_of_folds", "headline", "significant"]
 
 _FEW = 50  # test molecules below which a score is called uncertain
 _WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
@@ -85,11 +85,9 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     no forest, or the difference is undefined.
 
     Args:
-        summary: the content of `summary.json`.
+        summary: the content of `summary.json`, or of `metrics.json` of one run.
     """
-    name = summary["chosen_by"]
-    if name not in summary["test"]:  # the loss, which is not among the scores
-        name = next(iter(summary["test"]))
+    name = headline(summary)
     found = summary.get("baseline_difference", {}).get(name)
     if found is None or found["difference"] is None or found["interval_95"] is None:
         return None
@@ -99,6 +97,21 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
         f"the folds: {gain}, with the correction of Nadeau and Bengio for overlapping training "
         "sets."
     )
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Return the metric by which series of runs are compared: the first of `chosen_by` that is
+    among the scores, or the first score if there is none, as for the loss.
+
+    >>> headline({"chosen_by": "loss, rmse", "test": {"mae": {}, "rmse": {}}})
+    'rmse'
+
+    Args:
+        summary: the content of `summary.json`, or of `metrics.json` of one run.
+    """
+    scores = [*summary["test"]]
+    named = [name for name in summary["chosen_by"].split(", ") if name in scores]
+    return (named or scores)[0]
 
 
 def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:

@@ -71,7 +71,7 @@ class OptimConfig(_Section):
     decay: Literal["linear", "cosine", "constant"] = "cosine"
     """Learning-rate schedule after the warm-up, down to `final_lr`."""
     final_lr: float = Field(0.0, ge=0, le=1000)
-    """Learning rate at the last step."""
+    """Learning rate at the end of the decay, which would be reached one step after the last."""
     weight_decay: float = Field(0.01, ge=0, le=1000)
     """AdamW's weight decay."""
     clip_norm: float | None = Field(5.0, gt=0, le=1e9)
@@ -232,6 +232,11 @@ class RunConfig(_Section):
         if self.blend == "forest" and not self.baseline:
             raise ValueError(
                 "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
+            )
+        if self.ensemble_by == "folds" and self.ensemble < 2:
+            raise ValueError(
+                f"run.ensemble_by: folds needs an ensemble, and run.ensemble is {self.ensemble}: "
+                "set it (--ensemble) to the number of folds, or leave run.ensemble_by out"
             )
         return self
 

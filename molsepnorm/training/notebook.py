@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from molsepnorm.predict.notebook import table_html
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion
 
@@ -27,7 +27,7 @@ def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any])
         return f"<div>{head}</div>"
     names, columns = [*metrics["test"]], score_columns(metrics)
     rows = [
-        (_label(name), *(column.get(name) for column in columns.values()))
+        (label_of(name), *(column.get(name) for column in columns.values()))
         for name in names[:_MAX_ROWS]
     ]
     more = f"<p>{len(names) - _MAX_ROWS:,} more in metrics.json</p>" * (len(names) > _MAX_ROWS)
@@ -36,10 +36,3 @@ def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any])
         f"<div>{head}{table_html(rows, ('metric', *columns))}{more}"
         f"{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
     )
-
-
-def _label(name: str) -> str:
-    """Return the name of a score for people, such as "RMSE of logS"."""
-    metric, _, target = name.partition("/")
-    label = METRICS[metric].label if metric in METRICS else metric
-    return f"{label} of {target}" if target else label

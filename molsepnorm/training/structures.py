@@ -33,7 +33,7 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["structure_features", "structure_targets"]
+__all__ = ["structure_features"]
 
 _VERSION = 2
 _TASK = 256  # molecules of a task
@@ -56,15 +56,6 @@ _KINDS = {
     "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
     "counts": _Kind(morgan_counts, COUNTS, np.uint16),
 }
-
-
-def structure_targets(
-    smiles: Sequence[str],
-    progress: Callable[[int, int], None] = lambda done, of: None,
-    processes: int | None = None,
-) -> dict[str, np.ndarray]:
-    """Return `structure_features` for pre-training: `descriptors` and `fingerprint`."""
-    return structure_features(smiles, ("descriptors", "fingerprint"), progress, processes)
 
 
 def structure_features(

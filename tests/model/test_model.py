@@ -45,6 +45,13 @@ def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
     assert last.startswith("?,,,,,")
 
 
+def test_the_parameters_are_those_of_all_networks():
+    model = joined_model()
+    counts = [sum(p.numel() for p in each.parameters()) for each in model.networks]
+    assert len(counts) > 1 and min(counts) > 0
+    assert model.parameters == sum(counts)
+
+
 @pytest.mark.parametrize("head", ["linear", "mlp"])
 @pytest.mark.filterwarnings("error")
 def test_a_model_without_targets_is_read_back_and_predicts_nothing(tmp_path, head):

@@ -16,9 +16,11 @@ from molsepnorm.training import ablate, train
 from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.replicates import Replicates
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}
+SPLITS = ("val", "test")
 
 
 class _Order(Callback):
@@ -91,6 +93,30 @@ def test_the_same_call_continues_a_stopped_ablation(configure, tmp_path, stop_at
     assert again.differences == norms.differences
 
 
+@pytest.mark.parametrize(
+    ("runs", "metric"),
+    [(("loss", "rmse"), "rmse"), (("rmse", "mae"), "mae"), (("loss", "loss"), "mae")],
+)
+def test_the_first_metric_that_selects_epochs_is_compared(
+    configure, tmp_path, monkeypatch, runs, metric
+):
+    """The runs of one variant can be selected by several."""
+    scores = {"mae": 1.0, "rmse": 2.0}
+    summary = {
+        "chosen_by": ", ".join(sorted({*runs})),
+        **{split: {name: {"mean": value} for name, value in scores.items()} for split in SPLITS},
+    }
+
+    def series(config, folder, *, seeds, callback):
+        found = {f"seed-{seed}": dict.fromkeys(SPLITS, scores) for seed in seeds}
+        return Replicates(folder, found, summary, True)
+
+    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", series)
+    found = ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 1])
+    assert found.metric == metric
+    assert found.differences["sep"]["test"].mean == 0
+
+
 @pytest.mark.parametrize("number", [2, 3, 10])
 def test_the_paired_difference_equals_scipys(number):
     rng = np.random.default_rng(number)
@@ -149,6 +175,15 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
         ({}, "needs at least two variants"),
         ({"model.layer": [1, 2]}, "unknown setting 'model.layer'"),
         ({"model.layers": [1, 0]}, "model.layers must be at least 1; got 0"),
+        (
+            {"run.seed": [1, 2]},
+            "run.seed cannot vary: all variants are trained with the same seeds",
+        ),
+        (
+            {"data.folds": [3, 4]},
+            "data.folds cannot vary: all variants are trained on the same folds",
+        ),
+        ({"data.fold": [0, 1]}, r"data.fold cannot vary: .*Set data.folds \(--folds\) for all var"),
     ],
 )
 def test_a_single_variant_is_refused_before_training(configure, tmp_path, vary, message):

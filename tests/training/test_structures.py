@@ -20,9 +20,10 @@ from molsepnorm.molecules.featurize.descriptors import (
     morgan_counts,
 )
 from molsepnorm.training import structures
-from molsepnorm.training.structures import structure_features, structure_targets
+from molsepnorm.training.structures import structure_features
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
+NAMES = ("descriptors", "fingerprint")
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def refuse(*_):
 def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
     """Compared with a loop, in the order of the molecules, with the progress."""
     calls = []
-    found = structure_targets(SMILES, lambda done, of: calls.append((done, of)))
+    found = structure_features(SMILES, NAMES, lambda done, of: calls.append((done, of)))
     assert found["descriptors"].shape == (25, len(DESCRIPTORS))
     assert found["fingerprint"].shape == (25, BITS // 8)
     for row, text in enumerate(SMILES):
@@ -56,7 +57,7 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
 
 def test_each_array_has_its_own_file(own_cache, small_tasks):
     """Only missing arrays are computed."""
-    structure_targets(SMILES)
+    structure_features(SMILES, NAMES)
     before = {path: path.read_bytes() for path in own_cache.iterdir()}
     found = structure_features(SMILES, ("counts", "descriptors"))
     assert [*found] == ["descriptors", "counts"] and found["counts"].shape == (25, COUNTS)
@@ -69,11 +70,11 @@ def test_each_array_has_its_own_file(own_cache, small_tasks):
 
 
 def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
-    first = structure_targets(SMILES)
+    first = structure_features(SMILES, NAMES)
     paths = {path.suffix[1:]: path for path in own_cache.iterdir()}
     assert {*paths} == {*first}
     monkeypatch.setattr(structures, "_write", refuse)
-    second = structure_targets(SMILES, refuse)
+    second = structure_features(SMILES, NAMES, refuse)
     for name, values in first.items():
         np.testing.assert_array_equal(second[name], values)
         base = second[name]
@@ -81,22 +82,22 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
             base = base.base  # of a view
         assert base.filename == paths[name]
     with pytest.raises(AssertionError, match="was computed"):
-        structure_targets(SMILES[::-1])
+        structure_features(SMILES[::-1], NAMES)
     with pytest.raises(AssertionError, match="was computed"):
-        structure_targets(SMILES[1:])
+        structure_features(SMILES[1:], NAMES)
     monkeypatch.setattr(structures, "RDKIT_VERSION", "another")
     with pytest.raises(AssertionError, match="was computed"):
-        structure_targets(SMILES)
+        structure_features(SMILES, NAMES)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "of other molecules", "of bits"])
 def test_a_damaged_file_is_made_anew(own_cache, damage):
-    first = {name: values.copy() for name, values in structure_targets(SMILES).items()}
+    first = {name: values.copy() for name, values in structure_features(SMILES, NAMES).items()}
     path, bits = sorted(own_cache.iterdir())
     assert (path.suffix, bits.suffix) == (".descriptors", ".fingerprint")
     content = path.read_bytes()
     if damage == "of other molecules":
-        structure_targets(SMILES[:3])
+        structure_features(SMILES[:3], NAMES)
         (other,) = {*own_cache.glob("*.descriptors")} - {path}
         other.replace(path)
     elif damage == "of bits":
@@ -105,7 +106,7 @@ def test_a_damaged_file_is_made_anew(own_cache, damage):
         middle = len(content) // 2
         changed = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
         path.write_bytes({"cut": content[:middle], "changed": changed, "emptied": b""}[damage])
-    for name, values in structure_targets(SMILES).items():
+    for name, values in structure_features(SMILES, NAMES).items():
         np.testing.assert_array_equal(values, first[name])
     assert path.read_bytes() == content
 
@@ -116,7 +117,7 @@ def test_one_worker_and_two_give_the_same_files(own_cache, small_tasks, monkeypa
         monkeypatch.setattr(
             os, "sched_getaffinity", lambda _, n=cores: set(range(n)), raising=False
         )
-        structure_targets(SMILES)
+        structure_features(SMILES, NAMES)
         contents.append({path.name: path.read_bytes() for path in own_cache.iterdir()})
         for path in own_cache.iterdir():
             path.unlink()
@@ -129,7 +130,7 @@ def test_an_interruption_leaves_nothing(own_cache, small_tasks):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        structure_targets(SMILES, interrupt)
+        structure_features(SMILES, NAMES, interrupt)
     assert not [*own_cache.iterdir()]
 
 
@@ -146,7 +147,8 @@ def replace_and_kill(source, target):
         kill()
 os.replace = replace_and_kill
 structures._TASK = 4
-structures.structure_targets({SMILES!r}, lambda done, of: kill() if done > KILL_AT else None)
+progress = lambda done, of: kill() if done > KILL_AT else None
+structures.structure_features({SMILES!r}, {NAMES!r}, progress)
 """
 
 
@@ -161,7 +163,7 @@ def kill(own_cache, at, after):
 @pytest.mark.parametrize(("at", "after"), [(8, 0), (10**9, 1)])
 def test_what_a_killed_process_left_is_removed_by_the_next(own_cache, at, after):
     assert any(name.startswith(".") for name in kill(own_cache, at, after))
-    structure_targets(SMILES)
+    structure_features(SMILES, NAMES)
     assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".fingerprint"}
 
 

@@ -18,6 +18,7 @@ from molsepnorm.predict.screening.manifest import Manifest, model_digest
 from molsepnorm.predict.screening.plan import Library, Task, find_files, open_library
 from molsepnorm.predict.screening.work import ADDED, Done, Work
 from molsepnorm.predict.workers import Workers
+from molsepnorm.tasks import Target
 
 __all__ = ["Progress", "ScreenOptions", "Screened", "screen"]
 
@@ -37,7 +38,7 @@ class ScreenOptions:
     columns: Sequence[str] | None = None
     """Columns of the input for the output; by default that of SMILES, and one of identifiers."""
     filter: str | None = None
-    """Condition on the columns of the output, see `parse_filter`."""
+    """Condition on the columns of the output, see `filters.Filter`."""
     top: int | None = None
     """Number of rows to keep; None for all that pass the filter."""
     by: str | None = None
@@ -192,8 +193,7 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     absent: dict[str, str] = {}
     for target in predictor.model.task.targets:
         if predictor.level is None:
-            ends = ("std", "low", "high") if target.kind == "regression" else ("calibrated", "set")
-            absent |= {f"{target.name}_{end}": "--uncertainty" for end in ends}
+            absent |= dict.fromkeys(_uncertainty_names(target), "--uncertainty")
         if not predictor.domain:
             absent[f"{target.name}_nearest"] = "--domain"
     if not predictor.domain:
@@ -201,6 +201,15 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     absent = {name: option for name, option in absent.items() if name not in kinds}
     aliases = {name: f"{name}_pred" for name in predictor.targets}
     return Columns(kinds, aliases, absent)
+
+
+def _uncertainty_names(target: Target) -> list[str]:
+    """Return the names of the columns of `uncertainty_columns` for a target."""
+    name, learned = target.name, target.learned_name
+    if target.kind != "regression":
+        return [f"{name}_calibrated", f"{name}_set"]
+    ends = [f"{each}_{end}" for each in (name, learned) for end in ("low", "high")]
+    return [f"{learned}_std", *ends]
 
 
 def _ranking(predictor: Predictor, columns: Columns, options: ScreenOptions) -> Ranking:

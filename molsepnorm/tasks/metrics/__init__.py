@@ -32,7 +32,7 @@ Definitions that differ between libraries:
 - A prediction that is not finite leaves the score undefined.
 """
 
-from molsepnorm.tasks.metrics.metric import METRICS, Kind, Metric
+from molsepnorm.tasks.metrics.metric import METRICS, Kind, Metric, label_of
 from molsepnorm.tasks.metrics.scoring import (
     draw_resamples,
     interval,
@@ -47,6 +47,7 @@ __all__ = [
     "Metric",
     "draw_resamples",
     "interval",
+    "label_of",
     "mean_and_sd",
     "resampled_scores",
     "score",

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["METRICS", "Kind", "Metric"]
+__all__ = ["METRICS", "Kind", "Metric", "label_of"]
 
 Kind = Literal["regression", "binary", "multiclass"]
 """Kind of a target: a number, yes or no, or one of several classes."""
@@ -51,3 +51,14 @@ METRICS = {
 }
 """`loss` is the training loss on the validation split. It compares models whose targets are of
 several kinds; it does not score single targets."""
+
+
+def label_of(name: str) -> str:
+    """Return the name of a score in text; names of unknown metrics stay as they are.
+
+    >>> label_of("rmse"), label_of("rmse/logS"), label_of("other")
+    ('RMSE', 'RMSE of logS', 'other')
+    """
+    metric, _, target = name.partition("/")
+    label = METRICS[metric].label if metric in METRICS else metric
+    return f"{label} of {target}" if target else label

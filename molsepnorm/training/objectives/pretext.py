@@ -15,7 +15,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import PretrainingConfig
 from molsepnorm.training.objectives.objective import Examples
-from molsepnorm.training.structures import structure_targets
+from molsepnorm.training.structures import structure_features
 
 __all__ = ["Pretext", "with_structure_targets"]
 
@@ -55,7 +55,7 @@ class Pretext(nn.Module, ABC):
 
 
 def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
-    """Return the data set with the arrays of `structure_targets`, which are computed once."""
+    """Return the data set with its descriptors and fingerprints, which are computed once."""
     if "descriptors" in dataset.arrays:
         return dataset
     if dataset.smiles is None:
@@ -64,7 +64,7 @@ def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None
             "losses objective.masked or objective.contrastive, or a table of SMILES"
         )
     smiles = [dataset.smiles[row] for row in dataset.store.rows]
-    targets = structure_targets(smiles, progress)
+    targets = structure_features(smiles, ("descriptors", "fingerprint"), progress)
     scaling = robust_scaling(targets["descriptors"], dataset.splits["train"])
     return replace(dataset, arrays={**dataset.arrays, **targets, "descriptor_scaling": scaling})
 

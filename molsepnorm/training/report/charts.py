@@ -60,13 +60,13 @@ class Chart:
     def __post_init__(self) -> None:
         self.x_ends, self.y_ends = _widened(*self.x_ends), _widened(*self.y_ends)
 
-    def points(self, x: np.ndarray, y: np.ndarray, colour: str, title: str = "") -> None:
+    def points(self, x: np.ndarray, y: np.ndarray, colour: str) -> None:
         """Draw points [n]; of many, a random sample."""
         chosen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
         if len(chosen) > _MAX_POINTS:
             chosen = np.random.default_rng(0).choice(chosen, _MAX_POINTS, replace=False)
         places = "".join(f"M{a} {b}h0" for a, b in self._places(x[chosen], y[chosen]))
-        self._path(places, f"{colour} dots", title)
+        self._path(places, f"{colour} dots")
 
     def line(self, x: np.ndarray, y: np.ndarray, style: str, title: str = "") -> None:
         """Draw a line through the points [n] that are finite."""
@@ -105,7 +105,7 @@ class Chart:
             f"{''.join(frame)}{''.join(self._parts)}{names}</svg>"
         )
 
-    def _path(self, places: str, style: str, title: str) -> None:
+    def _path(self, places: str, style: str, title: str = "") -> None:
         text = f"<title>{escape(title)}</title>" if title else ""
         if places:
             self._parts.append(f'<path class="{style}" d="{places}">{text}</path>')

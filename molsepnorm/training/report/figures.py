@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
 from molsepnorm.files.page import table
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, Predicted
 
@@ -190,7 +190,7 @@ def learning_curves(contents: Contents) -> str:
     # the validation loss of a run is that of one objective; its score is what chose the epoch
     charts = [("Loss", {"train_loss": "two", "val_loss": "one"})]
     if all(f"val_{metric}" in each for each in histories.values()) and metric != "loss":
-        charts.append((f"Validation {_name(metric)}", {f"val_{metric}": "one"}))
+        charts.append((f"Validation {label_of(metric)}", {f"val_{metric}": "one"}))
     parts = []
     for title, columns in charts:
         values = [
@@ -223,10 +223,6 @@ def learning_curves(contents: Contents) -> str:
             caption += f" The dashed line is the best epoch, {best}."
         parts.append(figure(chart, caption))
     return f'<div class="charts">{"".join(parts)}</div>'
-
-
-def _name(metric: str) -> str:
-    return METRICS[metric].label if metric in METRICS else metric
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from molsepnorm._version import __version__
 from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import METRICS, label_of
 from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.report.charts import STYLE
@@ -91,7 +91,7 @@ def _conclusion(contents: Contents) -> str:
         between = "" if ends is None else f"95 % interval {_number(ends[0])} to {_number(ends[1])}"
         value = metrics["test"].get(name)
         tiles.append(
-            f"<div>test {escape(_label(name))}<b>{_number(value)}</b>"
+            f"<div>test {escape(label_of(name))}<b>{_number(value)}</b>"
             f'<span class="soft">{between}</span></div>'
         )
     sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
@@ -192,7 +192,7 @@ def _scores(contents: Contents) -> str:
     if "trivial baseline" in scores and "random forest" not in scores:
         said.append("The run has no forest beside it.")
     text = f"<p>{' '.join(said)}</p>" if said else ""
-    text += table([row(name, _label(name)) for name in means], head)
+    text += table([row(name, label_of(name)) for name in means], head)
     if differences:
         text += (
             '<p class="soft">The difference is paired: both models are scored on the same '
@@ -200,7 +200,8 @@ def _scores(contents: Contents) -> str:
             f"{_better(means)}</p>"
         )
     if several:
-        rows = [row(name, f"{name.partition('/')[2]}, {_label(name)}") for name in several]
+        parts = ((name, *name.partition("/")) for name in several)
+        rows = [row(name, f"{target}, {label_of(metric)}") for name, metric, _, target in parts]
         text += (
             f"<details{' open' if len(rows) <= 30 else ''}><summary>Scores of each target"
             f"</summary>{table(rows, ('target and metric', *head[1:]))}</details>"
@@ -209,8 +210,8 @@ def _scores(contents: Contents) -> str:
 
 
 def _better(names: Sequence[str]) -> str:
-    low = [_label(name) for name in names if not METRICS[name].higher_is_better]
-    high = [_label(name) for name in names if METRICS[name].higher_is_better]
+    low = [label_of(name) for name in names if not METRICS[name].higher_is_better]
+    high = [label_of(name) for name in names if METRICS[name].higher_is_better]
     parts = [f"{', '.join(low)}: lower is better"] * bool(low)
     parts += [f"{', '.join(high)}: higher is better"] * bool(high)
     return escape("; ".join(parts)) + "."
@@ -292,11 +293,6 @@ def _reproduce(contents: Contents) -> str:
         "<details><summary>Versions and machine (environment.json)</summary>"
         f"<pre>{escape(contents.environment_text())}</pre></details>"
     )
-
-
-def _label(name: str) -> str:
-    metric = name.partition("/")[0]
-    return METRICS[metric].label if metric in METRICS else metric
 
 
 def _number(value: Any) -> str:

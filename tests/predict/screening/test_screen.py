@@ -30,6 +30,7 @@ from molsepnorm.predict.screening import manifest as manifest_module
 from molsepnorm.predict.screening.best import Best, Ranking
 from molsepnorm.predict.screening.work import Work
 from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
 from .conftest import rows_of
@@ -515,6 +516,27 @@ def test_options_that_are_impossible_are_refused(
         with pytest.raises(ConfigError, match=f"'{name}' of the input has the name of a column"):
             screened([tmp_path / "d.csv"], columns=[name])
     assert not (tmp_path / "out").exists()
+
+
+def test_columns_of_uncertainty_are_named_with_their_option(small_model, library, tmp_path):
+    """Those that a calibrated model would have, with a transform too; no others."""
+    target = Target("ic50_nM", "regression", 7.0, transform="pic50:nM")
+    model = small_model(target, *TARGETS)
+    scores = tuple(np.linspace(0.1, 1, 20).tolist())
+    intervals, sets = Intervals(scores, 0.0), [ClassSets((scores,) * count) for count in (2, 3)]
+    calibrated = replace(model, calibration=(intervals, intervals, *sets))
+    plain = Predictor(model)
+    added = [*Predictor(calibrated, level=0.8).columns.keys() - plain.columns.keys()]
+    assert {"ic50_nM_pic50_std", "ic50_nM_low", "ic50_nM_pic50_low", "y_std"} < {*added}
+
+    def refused(name: str, message: str) -> None:
+        given, options = [str(path) for path in library], ScreenOptions(filter=f"{name} > 0")
+        with pytest.raises(ConfigError, match=message):
+            screen(plain, given, tmp_path / "out", options)
+
+    for name in added:
+        refused(name, f"'{name}' is computed with --uncertainty: add it")
+    refused("ic50_nM_std", "there is no column 'ic50_nM_std'")
 
 
 def test_pyarrow_is_needed(screened, library, monkeypatch):

@@ -270,7 +270,7 @@ def test_a_weight_of_zero_computes_nothing(configure, monkeypatch):
     def refuse(*_):
         raise AssertionError("was computed")
 
-    monkeypatch.setattr(module, "structure_targets", refuse)
+    monkeypatch.setattr(module, "structure_features", refuse)
     objective, dataset = objective_of(configure(20, weights(contrastive=1, masked=1)))
     assert [*objective.losses] == ["contrastive", "masked"]
     assert not dataset.arrays
