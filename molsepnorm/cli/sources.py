@@ -208,18 +208,20 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
 
 
 def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
-    """Yield rows of a stream: a CSV whose header has the column, or one SMILES per line."""
+    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
     try:
         first = stream.readline().removeprefix("\ufeff")
         # the csv module refuses fields longer than its limit
         short = len(first) < csv.field_size_limit()
-        names = next(csv.reader([first]), []) if short else first.strip().split(",")
-        if column in names or _has_smiles(names, column, name):
-            from molsepnorm.data.tables import read_chunks
+        for mark in ",\t;":
+            header = csv.reader([first], delimiter=mark)
+            names = next(header, []) if short else first.strip().split(mark)
+            if column in names or _has_smiles(names, column, name):
+                from molsepnorm.data.tables import read_chunks
 
-            table = cast(TextIO, _PutBack(first, stream))
-            yield from read_chunks(table, name, smiles_column=column)
-            return
+                table = cast(TextIO, _PutBack(first, stream))
+                yield from read_chunks(table, name, smiles_column=column)
+                return
         start = [first]
         while start[-1].isspace():
             start.append(stream.readline())

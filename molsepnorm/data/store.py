@@ -23,7 +23,7 @@ from molsepnorm.molecules.encodings.paths import PathMerger, PathVocabulary
 
 __all__ = ["SCHEMA", "GraphStore", "Rejected", "StoreWriter"]
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised whenever the meaning of the file changes; a file of another schema is made anew."""
 
 

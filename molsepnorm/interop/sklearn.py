@@ -285,7 +285,10 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             )
 
         labels = encode(y)
-        groups = labels.iloc[:, 0].to_numpy() if labels.shape[1] == 1 else None
+        groups = None
+        if labels.shape[1] == 1:
+            column = labels.iloc[:, 0].astype(object)
+            groups = column.where(column.notna(), "").to_numpy().astype(str)
         validation = _validation(X_val, y_val, encode)
         self._fit(molecules, labels, settings, groups, sample_weight, validation)
         self.classes_ = found[0] if len(found) == 1 else found

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise
+from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, MolsepnormError, require_several
+from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.atom_order import InGivenOrder
@@ -42,6 +42,7 @@ Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
+_END = object()  # of a shorter list
 
 
 @dataclass(frozen=True)
@@ -337,6 +338,8 @@ class Predictor:
         texts = map(written, smiles)
         if columns is None:
             return texts
+        for name in names:
+            require_several(columns[name], f"columns['{name}']")
         return _joined(texts, [columns[name] for name in names])
 
     def _parts(
@@ -427,9 +430,7 @@ def require_feature_columns(
 
 def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:
     """Yield each SMILES with its cells."""
-    try:
-        yield from zip(smiles, *cells, strict=True)
-    except MolsepnormError:  # of a table that is read meanwhile
-        raise
-    except ValueError:
-        raise ConfigError("smiles and the feature columns have different lengths") from None
+    for row in zip_longest(smiles, *cells, fillvalue=_END):
+        if any(each is _END for each in row):
+            raise ConfigError("smiles and the feature columns have different lengths")
+        yield row

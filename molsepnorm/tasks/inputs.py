@@ -10,10 +10,10 @@ import numpy as np
 
 from molsepnorm.errors import DataError
 
-__all__ = ["NO_INPUTS", "ExtraInputs", "FeatureColumn"]
+__all__ = ["MISSING", "NO_INPUTS", "ExtraInputs", "FeatureColumn"]
 
 _MAX_WORDS = 1000
-_EMPTY = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
+MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
 words."""
 
@@ -169,7 +169,7 @@ def _first(errors: Sequence[str | None]) -> str | None:
 def _text(cell: object) -> str:
     """Return the text of a cell without outer spaces, empty for a missing value."""
     text = "" if cell is None else str(cell).strip()
-    return "" if text in _EMPTY else text
+    return "" if text in MISSING else text
 
 
 def _number(text: str) -> float | None:

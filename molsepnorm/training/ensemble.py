@@ -22,7 +22,7 @@ from molsepnorm.forest.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import ExtraInputs, Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training import baseline
 from molsepnorm.training.architecture import load_dataset
@@ -300,7 +300,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     first, inputs = models[0], models[0].inputs
     for number, model in enumerate(models, start=1):
         model.require_targets()
-        _require_same(first, model, number)
+        _require_same(first, model, inputs, number)
         inputs = model.inputs if inputs.is_start_of(model.inputs) else inputs
     of_models = [weight / sum(weights) for weight in weights]
     of_networks = [
@@ -360,8 +360,10 @@ def _joined_forests(
     return tuple(scaled), share
 
 
-def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
-    """Check that a model has the targets and the inputs of the first one."""
+def _require_same(
+    first: PropertyModel, model: PropertyModel, inputs: ExtraInputs, number: int
+) -> None:
+    """Check that a model has the targets of the first one, and the inputs of those before it."""
 
     def described(each: PropertyModel) -> list[tuple[str, Any]]:
         return [
@@ -377,10 +379,10 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
                 f"only models with the same {what} can be joined: model 1 has {one}, and model "
                 f"{number} has {other}"
             )
-    if not (first.inputs.is_start_of(model.inputs) or model.inputs.is_start_of(first.inputs)):
+    if not (inputs.is_start_of(model.inputs) or model.inputs.is_start_of(inputs)):
         raise ConfigError(
             f"only models with the same feature columns and molecule features can be joined; those "
-            f"of model {number} differ from those of model 1"
+            f"of model {number} differ from those of the models before it"
         )
 
 

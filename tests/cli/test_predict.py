@@ -167,6 +167,21 @@ def test_standard_input_is_read_in_chunks():
     assert first == {"smiles": ["CCO"] * module._CHUNK_LINES}
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_table_on_standard_input_is_read_like_a_file(ok, workspace, tmp_path, mark):
+    table = "smiles,id\nCCO,a\nCCN,b\n".replace(",", mark)
+    (tmp_path / "in.csv").write_text(table)
+    command = _command(workspace)
+    piped = subprocess.run(command, input=table, capture_output=True, text=True).stdout
+    assert [line.split(",")[:2] for line in piped.splitlines()] == [
+        ["smiles", "id"],
+        ["CCO", "a"],
+        ["CCN", "b"],
+    ]
+    from_file = ok("predict", "--model", workspace / "model", "-i", tmp_path / "in.csv")
+    assert piped.splitlines() == from_file.splitlines()
+
+
 def test_binary_input_gives_a_clear_error(workspace):
     done = subprocess.run(
         _command(workspace),

@@ -268,7 +268,9 @@ def test_no_file_and_no_store(tmp_path):
 )
 def test_something_else_is_no_store(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(StorageError, match="a is damaged or no graph store of schema 3: delete it"):
+    with pytest.raises(
+        StorageError, match=f"a is damaged or no graph store of schema {SCHEMA}: delete it"
+    ):
         GraphStore.open(tmp_path / "a")
 
 

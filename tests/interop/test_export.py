@@ -522,6 +522,16 @@ def test_a_table_is_encoded_without_its_invalid_rows(tmp_path: Path) -> None:
     assert rows == [row for row in range(70) if row != 3]
 
 
+def test_rows_of_a_table_are_counted_and_not_its_lines(tmp_path: Path) -> None:
+    """A cell with a line break before, and rows of two files."""
+    rows = [f"{'C' * number},{number}" for number in range(1, 67)]
+    rows[2] = 'CC,"a\nb"'
+    (tmp_path / "my.csv").write_text("\n".join(["smiles,note", *rows]))
+    encode_table(model_of(), tmp_path / "my.csv", tmp_path / "out")
+    with np.load(tmp_path / "out/00001.npz") as first, np.load(tmp_path / "out/00002.npz") as other:
+        assert [*first["rows"], *other["rows"]] == [*range(66)]
+
+
 def test_a_table_without_molecules_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("smiles\n?\n")
     with pytest.raises(DataError, match=r"no molecule that can be encoded. \S+, line 2: RDKit"):

@@ -200,6 +200,14 @@ def test_classes_keep_their_order_and_type(labels):
     assert found.tolist() == model.classes_[columns.argmax(axis=1)].tolist()
 
 
+@pytest.mark.parametrize("labels", [CLASSES, THREE])
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_classes_may_be_missing(labels, missing):
+    model = classifier().fit(SMILES, np.array([missing] * 4 + labels[4:], dtype=object))
+    assert model.classes_.tolist() == sorted(set(labels))
+    assert model.predict_proba(SMILES).shape == (36, len(model.classes_))
+
+
 def test_a_warm_start_continues(fitted):
     model = regressor(warm_start=True, epochs=1)
     first = model.fit(SMILES, Y).model_

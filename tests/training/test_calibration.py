@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ import molsepnorm
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
+from molsepnorm.predict.uncertainty import uncertainty_columns
+from molsepnorm.predict.work import Outcome
+from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.training import join, train
 
@@ -82,6 +86,16 @@ def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
     middle = (found["y_low"] + found["y_high"]) / 2
     assert middle == pytest.approx(other[0].values["y"]) and found["y_std"] > 0
     assert 0 < found["active_calibrated"] < 1 and found["active_set"] in ("0", "1", "0|1", "none")
+
+
+@pytest.mark.parametrize(("name", "empty"), [("none", "(none)"), ("mild", "none")])
+def test_a_set_without_a_class_is_not_taken_for_a_class(run, name, empty):
+    task = Task((Target("grade", "multiclass", classes=(name, "severe", "x")),), "loss")
+    sets = ClassSets(((0.0,) * 9,) * 3)
+    model = replace(PropertyModel.from_pretrained(run), task=task, calibration=(sets,))
+    values = np.float32([[0.4, 0.3, 0.3]])
+    (columns,) = uncertainty_columns(model, Outcome(values, [None]), 0.5)
+    assert columns["grade_set"].tolist() == [empty]
 
 
 def test_higher_levels_give_wider_intervals_and_larger_sets(run):

@@ -12,8 +12,9 @@ from molsepnorm.cli import main
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, evaluate, join, load_config, train, train_on
 from molsepnorm.training.architecture import architecture
 
@@ -86,6 +87,20 @@ def test_models_that_differ_are_not_joined(trained, configure, tmp_path):
     for models, weights in (([], None), ([one], [1, 1]), ([one], [0.0]), ([one, one], [2, -1])):
         with pytest.raises(ConfigError, match="each with a weight of 0 or more"):
             join(models, weights)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_models_with_other_feature_columns_are_not_joined(order):
+    """In any order, also beside a model without feature columns."""
+    task = Task((Target("y", "regression"),), "mae")
+    models = []
+    for columns in ((), (FeatureColumn("temperature"),), (FeatureColumn("ph"),)):
+        config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2)
+        config = dataclasses.replace(config, molecule_features=len(columns))
+        inputs = ExtraInputs(columns)
+        models.append(PropertyModel(Graphormer(config).eval(), "zinc", task, inputs=inputs))
+    with pytest.raises(ConfigError, match="same feature columns and molecule features can be"):
+        join([models[number] for number in order])
 
 
 def test_the_command_joins_runs(trained, tmp_path, capsys):

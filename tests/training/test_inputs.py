@@ -203,6 +203,9 @@ def test_wrong_columns_in_python(run):
         predictor.stream(["CCO"], {"temperature": [1]})
     with pytest.raises(ConfigError, match="smiles and the feature columns have different lengths"):
         predictor.predict(["CCO", "C"], {"temperature": [1, 2], "assay": ["A"]})
+    for cells in ("20", 25, None):
+        with pytest.raises(ConfigError, match=r"columns\['temperature'\] must be a list"):
+            predictor.predict(["CCO", "C"], {"temperature": cells, "assay": ["A", "A"]})
     with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):
         predictor.predict_graphs([featurize.get("zinc")("CCO")])
 

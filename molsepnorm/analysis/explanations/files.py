@@ -105,7 +105,8 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
         for of in [each.targets[target]]
     ]
     limit = limits(done, [target])[target]
-    unit = f"contribution to {done[0].targets[target].unit}"
+    units = {each.targets[target].unit for each in done}
+    unit = f"contribution to {units.pop() if len(units) == 1 else target}"
     return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")
 
 

@@ -14,7 +14,7 @@ __all__ = ["FragmentSummary", "top_fragments"]
 
 @dataclass(frozen=True)
 class FragmentSummary:
-    """A fragment that occurs in some molecules of a table."""
+    """A fragment that occurs in some molecules of a table, and what it contributes to."""
 
     smiles: str
     mean: float
@@ -25,6 +25,8 @@ class FragmentSummary:
     """Number of occurrences."""
     molecules: int
     """Number of molecules with the fragment. Equal molecules in different rows count each."""
+    unit: str
+    """Unit of the contributions, see `Contributions.unit`."""
 
 
 def top_fragments(
@@ -32,19 +34,23 @@ def top_fragments(
 ) -> list[FragmentSummary]:
     """Return all fragments, from the largest to the smallest mean contribution.
 
+    The molecules of a multi-class target are explained for different classes. A fragment has a
+    summary for each class.
+
     Args:
         explanations: the explanations; rows that failed are left out.
         scheme: brics or murcko.
         target: name of the target.
     """
-    found: dict[str, list[tuple[int, float]]] = {}
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for number, each in enumerate(explanations):
         for fragment in each.fragments.get(scheme, ()):
-            place = found.setdefault(fragment.smiles, [])
+            place = found.setdefault((fragment.smiles, each.targets[target].unit), [])
             place.append((number, fragment.contributions[target]))
     summaries = []
-    for smiles, occurrences in found.items():
+    for (smiles, unit), occurrences in found.items():
         numbers, values = zip(*occurrences, strict=True)
         mean, spread = float(np.mean(values)), float(np.std(values))
-        summaries.append(FragmentSummary(smiles, mean, spread, len(values), len(set(numbers))))
-    return sorted(summaries, key=lambda each: (-each.mean, each.smiles))
+        molecules = len(set(numbers))
+        summaries.append(FragmentSummary(smiles, mean, spread, len(values), molecules, unit))
+    return sorted(summaries, key=lambda each: (-each.mean, each.smiles, each.unit))

@@ -132,7 +132,8 @@ class Analysis:
     smiles: tuple[str, ...] | None
     """SMILES of the molecules, if the source has them."""
     numbers: tuple[str, ...]
-    """Names of the numbers correlated with the embeddings: size, in atoms, and targets."""
+    """Names of the numbers correlated with the embeddings: size, in atoms, and targets. A target
+    called "size" or like one of `MEASURES` is named "target size" here."""
     colour: str
     """The target that colours the maps; "" if there are no targets."""
     classes: tuple[str, ...] = ()
@@ -212,7 +213,10 @@ def analyze(
     for target in chosen:
         if target.kind != "multiclass":
             column = first.model.task.names.index(target.name)
-            numbers[target.name] = labels[:, column].astype(float)
+            name = target.name
+            while name in numbers or name in MEASURES:
+                name = f"target {name}"
+            numbers[name] = labels[:, column].astype(float)
     runs = []
     for each in models:
         progress(each.name)

@@ -239,14 +239,15 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
     found = {}
     for name in config.targets or []:
         kind = configured_kind(name, config)
-        numbers, bounds, odd = parse_cells(table[name])
+        numbers, bounds, odd = parse_cells(table[name], binary=kind == "binary")
         plain = ~np.isnan(numbers) & (bounds == 0)
         transformed = config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
         if kind == "binary" or not (plain.any() or kind == "regression" or transformed):
             odd |= bounds != 0
         if transformed:
             odd |= numbers <= 0
-        if kind == "multiclass" or (kind is None and odd.any() and not plain.any()):
+        words = kind is None and odd.any() and not plain.any()
+        if kind == "multiclass" or name in config.classes or words:
             text = table[name].str.strip()
             known = text.isin(config.classes.get(name, text)) | blank_classes(text)
             odd = ~known.to_numpy()
@@ -278,7 +279,7 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
         free = name not in (*taken, *config.ignore_columns, *labels.names)
         if free and names.count(name) == 1:
             numbers, _, bad = parse_cells(table[name])
-            if 0 < bad.sum() < np.isfinite(numbers).sum():
+            if 0 < bad.sum() < (np.isfinite(numbers) & ~bad).sum():
                 found[name] = np.flatnonzero(bad)
     return found
 

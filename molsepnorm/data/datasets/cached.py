@@ -149,7 +149,8 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
     from molsepnorm.molecules.featurize.smiles import Unwritten
 
-    path = cache_folder() / f"{digest(json.dumps(smiles))}-{level}-rdkit{RDKIT_VERSION}.standard"
+    key = digest(json.dumps(_with_reasons(smiles)))
+    path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
     if path.exists():
         with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
             content = read_json(path)
@@ -157,9 +158,19 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
                 each = content["smiles"]
                 return [text if isinstance(text, str) else Unwritten(*text) for text in each]
     forms = standardized(smiles, level)
-    written = [[text.reason] if isinstance(text, Unwritten) else text for text in forms]
+    written = _with_reasons(forms)
     write_json(path, {"smiles": written, KEY: json_digest(written)})
     return forms
+
+
+def _with_reasons(smiles: Sequence[str]) -> list[str | list[str]]:
+    """Return SMILES for JSON, where an empty text that holds a reason becomes a list of it.
+
+    >>> from molsepnorm.molecules.featurize.smiles import Unwritten
+    >>> _with_reasons(["CCO", "", Unwritten("5,000 atoms")])
+    ['CCO', '', ['5,000 atoms']]
+    """
+    return [[text.reason] if hasattr(text, "reason") else text for text in smiles]
 
 
 def encode_chunks(

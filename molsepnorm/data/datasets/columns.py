@@ -13,6 +13,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.tables import locate, require_clear
+from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
@@ -27,8 +28,8 @@ __all__ = [
     "parse_columns",
 ]
 
-BLANKS = ("", "nan", "na", "n/a", "none", "null")
-"""Cells that are treated as missing values, in lower case."""
+BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>")
+"""Cells among numbers that are treated as missing values, in lower case."""
 
 _YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
@@ -55,17 +56,36 @@ class ParsedCells(NamedTuple):
     bad: np.ndarray
     """bool [rows]: True for cells that are neither numbers, nor bounds, nor blanks."""
 
+    def odd(self) -> np.ndarray:
+        """Return which cells are bounds, or numbers other than 0 and 1; bool [rows]."""
+        number = ~np.isnan(self.numbers) & ~self.bad
+        return (self.bounds != 0) | (number & (self.numbers != 0) & (self.numbers != 1))
+
 
 def blank_classes(cells: pd.Series) -> pd.Series:
     """Return which cells of a multi-class target, stripped of outer spaces, are missing values.
 
-    Na is a class, since it may be the counter-ion sodium.
+    "none" is a class, such as no odour, and so is "Na", the counter-ion sodium.
     """
-    return cells.str.lower().isin(BLANKS) & (cells != "Na")
+    return cells.isin(MISSING)
 
 
-def parse_cells(column: pd.Series) -> ParsedCells:
-    """Return the numbers and the bounds of a column."""
+def parse_cells(column: pd.Series, binary: bool = False) -> ParsedCells:
+    """Return the numbers and the bounds of a whole column.
+
+    Args:
+        column: the cells.
+        binary: read words such as "yes" as 1 or 0 in any column; otherwise they are bad in a column
+            with bounds or with numbers other than 0 and 1.
+    """
+    cells, yes_no = _parse(column)
+    if not binary and cells.odd().any():
+        cells.bad[yes_no] = True
+    return cells
+
+
+def _parse(column: pd.Series) -> tuple[ParsedCells, np.ndarray]:
+    """Return the cells of a piece of a column, and which of them are words such as "yes"."""
     cells = column.to_numpy(dtype=object)
     numbers = _as_numbers(cells)
     rest = np.flatnonzero(~_finite_in_float32(numbers))
@@ -77,10 +97,12 @@ def parse_cells(column: pd.Series) -> ParsedCells:
     finite = _finite_in_float32(found)
     directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
     blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
-    bounds, bad = np.zeros(len(cells), dtype=np.int8), np.zeros(len(cells), dtype=bool)
+    word = np.array([cell in _YES_NO for cell in plain], dtype=bool)
+    bounds = np.zeros(len(cells), dtype=np.int8)
+    bad, yes_no = np.zeros(len(cells), dtype=bool), np.zeros(len(cells), dtype=bool)
     numbers[rest], bounds[rest] = found[codes], (directions * finite)[codes]
-    bad[rest] = (~finite & ~blank)[codes]
-    return ParsedCells(numbers, bounds, bad)
+    bad[rest], yes_no[rest] = (~finite & ~blank)[codes], word[codes]
+    return ParsedCells(numbers, bounds, bad), yes_no
 
 
 def _as_numbers(cells: np.ndarray) -> np.ndarray:
@@ -107,6 +129,8 @@ class ParsedColumn:
         dtype: type of the numbers.
         bounds: where cells such as ">10" are bounds rather than words: always, never, or only in a
             column that has plain numbers, too.
+        binary: accept words such as "yes" in any column; otherwise they are bad in a column with
+            bounds or with numbers other than 0 and 1.
     """
 
     def __init__(
@@ -115,6 +139,7 @@ class ParsedColumn:
         texts: Literal["all", "words", "none"] = "none",
         dtype: type[np.floating] = np.float64,
         bounds: Literal["always", "never", "with numbers"] = "with numbers",
+        binary: bool = False,
     ) -> None:
         self.name = name
         self.rows = 0
@@ -123,9 +148,11 @@ class ParsedColumn:
         self._first_word: tuple[int, str] | None = None
         self.first_bound: tuple[int, str] | None = None
         """Row and text of the first cell that is written as a bound."""
+        self._first_yes_no: tuple[int, str] | None = None
         self._few: set[float] | None = set()
-        self._finite = self._plain = self._words = self._bounded = 0
+        self._finite = self._plain = self._words = self._bounded = self._yes_no = 0
         self._bounds_where = bounds
+        self._binary = binary
         self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
         self._texts = texts
         self.named_like_numbering = _NUMBERING.fullmatch(name) is not None
@@ -139,16 +166,17 @@ class ParsedColumn:
 
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
-        numbers, bounds, words = parse_cells(column)
+        cells, yes_no = _parse(column)
+        numbers, bounds, words = cells
         if self._bounds_where == "never":
             words |= bounds != 0
         bounded = (bounds != 0) & ~words
         plain = ~np.isnan(numbers) & (bounds == 0)
-        odd = bounded | (plain & (numbers != 0) & (numbers != 1))
         for name, where in (
             ("_first_word", words),
             ("first_bound", bounded),
-            ("first_odd", odd),
+            ("first_odd", cells.odd() & ~words),
+            ("_first_yes_no", yes_no),
         ):
             if getattr(self, name) is None and where.any():
                 row = int(where.argmax())
@@ -159,6 +187,7 @@ class ParsedColumn:
         self.rows += len(column)
         self._words += int(words.sum())
         self._bounded += int(bounded.sum())
+        self._yes_no += int(yes_no.sum())
         self._finite += int(np.isfinite(numbers).sum())
         self._plain += int(plain.sum())
         if self._few is not None:
@@ -183,14 +212,20 @@ class ParsedColumn:
         return self._bounded if self._plain or self._bounds_where == "always" else 0
 
     @property
+    def _misplaced(self) -> int:
+        """Number of words such as "yes" beside bounds or numbers other than 0 and 1."""
+        return 0 if self._binary or self.first_odd is None else self._yes_no
+
+    @property
     def bad(self) -> int:
         """Number of cells that are neither numbers, nor bounds, nor blanks."""
-        return self._words + self._bounded - self.bounded
+        return self._words + self._bounded - self.bounded + self._misplaced
 
     @property
     def first_bad(self) -> tuple[int, str] | None:
         """Row and text of the first of them."""
-        found = (self._first_word, None if self.bounded else self.first_bound)
+        found = [self._first_word, None if self.bounded else self.first_bound]
+        found.append(self._first_yes_no if self._misplaced else None)
         return min(filter(None, found), default=None)
 
     def numbers(self) -> np.ndarray:
@@ -223,7 +258,7 @@ class ParsedColumn:
 
     def mostly_numbers(self) -> bool:
         """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
-        return 0 < self.bad < self._finite
+        return 0 < self.bad < self._finite - self._misplaced
 
     def look_like_numbering(self) -> bool:
         """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""
@@ -233,13 +268,17 @@ class ParsedColumn:
         present = numbers[~np.isnan(numbers)]
         return bool((present == np.rint(present)).all()) and len(np.unique(present)) == len(present)
 
+    def only_bounds(self) -> bool:
+        """Return whether there are cells that may be bounds or words, and no other cells."""
+        return self.bad > 0 and not self._plain and not self._words
+
     def look_like_classes(self) -> bool:
         """Return whether there are only words, few or each of them twice on average, unlike names
-        of molecules or numbers written as 1,5."""
-        if self._plain or not self.bad:
+        of molecules, numbers written as 1,5 and bounds."""
+        if self._plain or not self._words:
             return False
         words = self.texts()[1].str.strip()
-        words = words[~words.str.lower().isin(BLANKS)]
+        words = words[~blank_classes(words)]
         if words.str.fullmatch(_WITH_COMMA).any():
             return False
         return words.nunique() <= max(10, self.bad // 2)
@@ -360,4 +399,5 @@ def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedCo
         return ParsedColumn(name, "all", dtype)
     texts: Literal["words", "none"] = "words" if named and kind is None else "none"
     number = kind == "regression" or config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
-    return ParsedColumn(name, texts, dtype, "always" if number else "with numbers")
+    bounds: Literal["always", "with numbers"] = "always" if number else "with numbers"
+    return ParsedColumn(name, texts, dtype, bounds, binary=kind == "binary")

@@ -292,6 +292,11 @@ class DataConfig(BaseModel):
                 "data.duplicates: mean would merge rows of a molecule with different feature "
                 "columns: leave data.duplicates or data.feature_columns out"
             )
+        if self.split_type == "time" and self.duplicates == "mean":
+            raise ValueError(
+                "data.duplicates: mean would mix measurements of different times, so that training "
+                "labels contain later ones: leave data.duplicates or data.split_type: time out"
+            )
         self._check_features()
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):

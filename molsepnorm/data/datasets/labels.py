@@ -210,6 +210,13 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
     column = table.column(name)
     if kind is None and (name in config.classes or column.look_like_classes()):
         kind = "multiclass"
+    if kind is None and column.only_bounds():
+        assert column.first_bound is not None
+        raise DataError(
+            f"{table.source}, column '{name}': all labels are bounds, such as "
+            f"'{column.first_bound[1].strip()}', and a regression needs exact numbers, too. If "
+            f"these are classes: --task-type {name}=multiclass"
+        )
     if kind is None:
         kind = "binary" if column.are_yes_no() else "regression"
     if kind == "multiclass":
@@ -227,7 +234,7 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
 def _advice(table: Columns, name: str, config: DataConfig) -> str:
     """Return what labels are, and what to do about other cells."""
     column = table.column(name)
-    advice = "labels are numbers, yes/no, a few class names, or blank if missing"
+    advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.could_be_classes(MAX_CLASSES):
         advice += f". If these are classes: --task-type {name}=multiclass"
     if isinstance(table.source, Path) and column.any_numbers():

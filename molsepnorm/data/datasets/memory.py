@@ -40,16 +40,18 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
     """Return labels as a table with one column per target.
 
     Args:
-        y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame.
+        y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame. Masked entries
+            are missing labels.
         targets: names of the columns; of a DataFrame, the columns to predict.
 
     Raises:
-        ConfigError: `y` has another shape, or the names do not fit it.
+        ConfigError: `y` has another shape, or the names are repeated or do not fit it.
     """
     if isinstance(y, pd.DataFrame):
         table = y.set_axis([str(name) for name in y.columns], axis=1)
         for name in targets or ():
             require_column(table.columns, name, "y")
+        _require_unique(table.columns if targets is None else targets)
         return (table if targets is None else table[list(targets)]).reset_index(drop=True)
     if isinstance(y, pd.Series) and targets is None and y.name is not None:
         targets = [str(y.name)]
@@ -57,7 +59,7 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         columns = [y.reset_index(drop=True)]
     else:
         try:
-            array = np.asarray(y)
+            array = np.asarray(_unmasked(y))
         except ValueError:
             raise ConfigError(
                 "y must be an array of shape (G,) or (G, T); its rows differ"
@@ -71,6 +73,7 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         raise ConfigError(
             f"y has {counted(len(columns), 'column')}, and targets names {list(targets)}"
         )
+    _require_unique(targets)
     return pd.concat(columns, axis=1).set_axis(list(targets), axis=1)
 
 
@@ -101,7 +104,7 @@ def memory_dataset(
     table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
     _require_length("y", len(table), len(listed))
     if weights is not None:
-        column = pd.Series(np.asarray(weights, dtype=object).ravel())
+        column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
         _require_length("weights", len(column), len(listed))
         weights = read_weights(
             pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)}),
@@ -115,9 +118,10 @@ def memory_dataset(
             )
         require_column([*features], name, "feature_columns")
         _require_length(f"feature column '{name}'", len(features[name]), len(listed))
-        table[name] = ["" if pd.isna(cell) else str(cell) for cell in features[name]]
+        cells = _unmasked(features[name])
+        table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
     columns = parse_columns([table], weighted, np.float32)
-    cells, found = read_features(columns, config), read_labels(columns, weighted)
+    inputs, found = read_features(columns, config), read_labels(columns, weighted)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -150,7 +154,7 @@ def memory_dataset(
         smiles, index = standard or [""] * len(listed), np.arange(len(listed))
         return make_splits(config, rows, smiles, None, "the list of molecules", index)
 
-    dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, cells)
+    dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, inputs)
     return merge_and_split(
         replace(dataset, written=texts),
         config,
@@ -158,6 +162,22 @@ def memory_dataset(
         lambda row: f"molecule {row}",
         named=splits is not None or config.splits_file is not None,
     )
+
+
+def _unmasked(values: Any) -> Any:
+    """Return a masked array with None for its masked entries, and other values unchanged."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    found = values.data.astype(object)
+    found[np.ma.getmaskarray(values)] = None
+    return found
+
+
+def _require_unique(targets: Iterable[str]) -> None:
+    names = list(targets)
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"y: the target '{name}' is repeated; each target needs its own name")
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

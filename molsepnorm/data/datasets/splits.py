@@ -189,10 +189,10 @@ def _parse_rows(listed: Any, where: str) -> Iterator[int]:
             yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
         return
     if not isinstance(listed, list):
-        raise DataError(f"{where} is not a list of rows: {json.dumps(listed)[:40]}. {_FORM}")
+        raise DataError(f"{where} is not a list of rows: {repr(listed)[:40]}. {_FORM}")
     for row in listed:
         if type(row) is not int:  # True is an int too
-            raise DataError(f"{where}: {json.dumps(row)[:40]} is not a row, a whole number")
+            raise DataError(f"{where}: {repr(row)[:40]} is not a row, a whole number")
         yield row
 
 

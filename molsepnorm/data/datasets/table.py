@@ -143,8 +143,14 @@ def _free(name: str, header: Sequence[str]) -> str:
 
 
 def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
-    """Return the key of a store: a digest of the SMILES, and of their standard forms if any."""
-    return fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
+    """Return the key of a store: a digest of the SMILES, of their standard forms if any, of the
+    reasons of rows without a SMILES, and of the version of RDKit, which reads them.
+    """
+    from rdkit import rdBase
+
+    texts = fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
+    reasons = [getattr(text, "reason", "") for each in (smiles, standard) for text in each]
+    return fingerprint(texts, json.dumps(reasons), rdBase.rdkitVersion)
 
 
 def read_molecules(

@@ -57,7 +57,8 @@ def read_stream(
         separators: possible separators; by default the first that occurs in the header is used.
 
     Raises:
-        DataError: the file is empty or not UTF-8, or a row has more cells than the header.
+        DataError: the file is empty or not UTF-8, a row has more cells than the header, or a quoted
+            cell with line breaks ends in front of other text.
     """
     try:
         header = stream.readline().removeprefix("\ufeff")
@@ -96,10 +97,13 @@ def read_stream(
 def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield rows with the number of their first line."""
     at_end = False
+    own: list[str] = []  # the lines of the row
 
     def watched() -> Iterator[str]:
         nonlocal at_end
-        yield from lines
+        for line in lines:
+            own.append(line)
+            yield line
         at_end = True
 
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
@@ -109,6 +113,9 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
         for cells in reader:
             if at_end:  # otherwise the last row ends with its line
                 raise csv.Error("unexpected end of data")
+            if len(own) > 1:
+                _require_closed(own, first, separator)
+            own.clear()
             yield first, cells
             first = reader.line_num + 1
     except csv.Error as error:
@@ -116,6 +123,19 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
         if at_end or "field limit" in str(error):
             message = f"in line {first} a quotation mark opens a cell that never ends"
         raise csv.Error(message) from None
+
+
+def _require_closed(lines: list[str], first: int, separator: str) -> None:
+    """Check that no quoted cell of a row ends in front of other text, as after a stray mark."""
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    try:
+        for _ in reader:
+            pass
+    except csv.Error:
+        raise csv.Error(
+            f"a quotation mark opens a cell that ends in line {first + reader.line_num - 1} in "
+            "front of other text. Close the quotation mark in its line, or remove it"
+        ) from None
 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:

@@ -65,6 +65,13 @@ _PACKINGS: dict[str, Packing] = {
 }
 
 
+_STARTS = {
+    b"\x1f\x8b": (".gz", "zcat"),
+    b"BZh": (".bz2", "bzcat"),
+    b"\xfd7zXZ": (".xz", "xzcat"),
+    b"\x28\xb5\x2f\xfd": (".zst", "zstdcat"),
+}
+"""First bytes of compressed data, with the suffix and a program that decompresses them."""
 _NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 _unused_handlers: list[str] = []  # of codecs, which keeps every handler, by name
@@ -161,14 +168,15 @@ def open_decompressed(path: Path, name: str) -> Iterator[BinaryIO]:
 
     Raises:
         ConfigError: the file is a `.zst`, and pyarrow is not installed.
-        DataError: the file is damaged, has another compression than its suffix, or is a zip archive
-            of several files.
+        DataError: the file is damaged, has another compression than its suffix, is compressed
+            without such a suffix, or is a zip archive of several files.
         StorageError: the file cannot be read.
     """
     packing = format_of(path).packing
     with clear_errors(name, "read"):
         try:
             with open(path, "rb") as packed, _decompressed(packed, packing, path, name) as file:
+                _refuse_packed(file, packing, name)
                 yield file
         except EOFError:
             raise DataError(
@@ -199,6 +207,17 @@ def _decompressed(packed: BinaryIO, packing: Packing | None, path: Path, name: s
     return cast(BinaryIO, file)
 
 
+def _refuse_packed(file: BinaryIO, packing: Packing | None, name: str) -> None:
+    start: bytes = file.peek(8)  # type: ignore[attr-defined]
+    for first, (suffix, program) in _STARTS.items():
+        if start.startswith(first):
+            rename = f"end its name with {suffix}, or " if packing is None else ""
+            raise DataError(
+                f"{name} is compressed with {_PACKINGS[suffix]}: {rename}decompress it first "
+                f"({program})"
+            )
+
+
 def _only_member(packed: BinaryIO, path: Path, name: str) -> Any:
     archive = zipfile.ZipFile(packed)
     names = members(path)
@@ -220,7 +239,7 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
         name: name of the file in errors and warnings.
 
     Raises:
-        DataError: the file is an Excel workbook.
+        DataError: the file is an Excel workbook, or UTF-16 without a byte-order mark.
     """
     start: bytes = file.peek(8)[:8]  # type: ignore[attr-defined]
     if start.startswith((b"PK\3\4", OLD_EXCEL)):
@@ -230,6 +249,8 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
         )
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return io.TextIOWrapper(file, encoding="utf-16", newline="")
+    if (set(start[::2]) == {0}) != (set(start[1::2]) == {0}):  # every other byte is 0
+        raise DataError(f"{name} is UTF-16 without a byte-order mark: save it as UTF-8")
     said = False
 
     def as_windows_1252(error: UnicodeError) -> tuple[str, int]:

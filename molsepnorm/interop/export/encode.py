@@ -54,7 +54,7 @@ def encode_table(
     """
     folder, names = Path(folder), model.inputs.names
     _require_replaceable(folder)
-    molecules = files = 0
+    molecules = files = done = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
         chunks = read_chunks(source, rows=_ROWS, smiles_column=smiles_column, decimals=names)
@@ -65,6 +65,7 @@ def encode_table(
                     require_column([*chunk.columns], name, str(source))
             smiles = chunk[smiles_column].to_numpy()
             found = dense_inputs(model, smiles, chunk if names else None)
+            rows, done = done + found.rows, done + len(smiles)
             rejected += [
                 f"{locate(source, index)}: {error}"
                 for index, error in zip(chunk.index, found.errors, strict=True)
@@ -76,7 +77,7 @@ def encode_table(
             np.savez_compressed(
                 scratch / f"{files:05}.npz",
                 smiles=smiles[found.rows].astype(str),
-                rows=chunk.index.to_numpy(dtype=np.int64)[found.rows],
+                rows=rows,
                 **found.arrays,  # type: ignore[arg-type]
             )
         if not molecules:

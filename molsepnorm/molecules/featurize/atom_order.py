@@ -93,6 +93,8 @@ def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
     try:
         for _ in range(_ROUNDS):
             if canonical_smiles(text) == text:
+                if "|" in smiles and text != canonical_smiles(canonical_smiles(smiles)):
+                    break  # the bonds that an extension makes cis or trans have lost it
                 return text, places
             text, order = _rewritten(text.strip())
             places = order if places is None else [places[atom] for atom in order]

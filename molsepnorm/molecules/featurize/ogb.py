@@ -70,12 +70,14 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     # One feature after the other is faster than one atom after the other. Calls into RDKit take
     # most of the time, so they are skipped if the SMILES rules a feature out: there is no
     # tetrahedral centre without @, no bond geometry without a slash, and no radical or dative
-    # bond without brackets.
-    brackets, slashes = "[" in smiles, "/" in smiles or "\\" in smiles
+    # bond without brackets. The extension of a CXSMILES can add each of them.
+    extended = "|" in smiles
+    brackets, centres = extended or "[" in smiles, extended or "@" in smiles
+    slashes = extended or "/" in smiles or "\\" in smiles
     begins, ends = (map(end, bonds) for end in (Chem.Bond.GetBeginAtomIdx, Chem.Bond.GetEndAtomIdx))
     both = np.array([list(begins), list(ends)], dtype=np.int32)
     atom_rows = zip(
-        map(Chem.Atom.GetChiralTag, atoms) if "@" in smiles else repeat(_UNMARKED, len(atoms)),
+        map(Chem.Atom.GetChiralTag, atoms) if centres else repeat(_UNMARKED, len(atoms)),
         map(Chem.Atom.GetAtomicNum, atoms),
         map(Chem.Atom.GetTotalDegree, atoms),
         np.bincount(both.ravel(), minlength=len(atoms)).tolist(),

@@ -22,6 +22,10 @@ __all__ = ["atoms_in_smiles", "drawn", "mol_to_smiles", "smiles_of", "written"]
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 
+_STAR = "AtomNull"  # RDKit's query of a plain *
+_POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR"}
+"""Types of bracketed groups that change the molecule; others, such as DAT and SUP, are notes."""
+
 
 def smiles_of(block: str) -> str:
     """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
@@ -30,15 +34,19 @@ def smiles_of(block: str) -> str:
     hydrogens become implicit. Isotopes and atom-map numbers are kept; featurisers remove them.
 
     If RDKit reads a structure but refuses it (a carbon with five bonds), the SMILES of the drawing
-    is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, or has
-    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, the result is an empty string
-    that holds the reason.
+    is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, has
+    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, or describes a polymer, an R
+    group or a query atom, the result is an empty string that holds the reason.
     """
     if reason := _excess(block):
         return Unwritten(reason)
     with rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block)
-        return _as_drawn(block) if mol is None else mol_to_smiles(mol)
+        if mol is None:
+            return _as_drawn(block)
+        if what := _variable_part(mol):
+            return Unwritten(f"the structure describes {what}, which a model cannot read")
+        return mol_to_smiles(mol)
 
 
 def drawn(smiles: str, title: str = "") -> str:
@@ -105,6 +113,18 @@ def _excess(block: str) -> str | None:
         return _too_many(atoms)
     if bonds - atoms > MAX_RINGS:
         return f"{bonds - atoms:,} more bonds than atoms; at most {MAX_RINGS:,} more are supported"
+    return None
+
+
+def _variable_part(mol: Chem.Mol) -> str | None:
+    """Return what makes a structure stand for several molecules, or None."""
+    if any(group.GetProp("TYPE") in _POLYMERS for group in Chem.GetMolSubstanceGroups(mol)):
+        return "a polymer or another bracketed group"
+    atoms = mol.GetAtoms()
+    if any(atom.HasProp("_MolFileRLabel") for atom in atoms):
+        return "an R group"
+    if any(atom.HasQuery() and atom.DescribeQuery().strip() != _STAR for atom in atoms):
+        return "a query atom"
     return None
 
 

@@ -45,7 +45,7 @@ _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
-_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*H")  # a stereo mark, or an explicit hydrogen atom
+_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*(?:H|#1(?!\d))")  # a stereo mark, or a hydrogen atom
 _ATROPISOMERS = Chem.SanitizeFlags.names.get("SANITIZE_CLEANUPATROPISOMERS", 0)
 _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
@@ -159,9 +159,9 @@ def _oriented(text: str) -> Chem.Mol:
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
             mol = _read(text)
-            hydrogens = (atom for atom in mol.GetAtoms() if atom.GetAtomicNum() == 1)
-            # RDKit keeps marked hydrogens as atoms; the canonical form makes them implicit
-            marked = any(atom.GetIsotope() or atom.GetAtomMapNum() for atom in hydrogens)
+            # The canonical form has no marks. RDKit keeps marked hydrogens as atoms, and marks on
+            # two equal groups make a double bond a stereo bond.
+            marked = any(atom.GetIsotope() or atom.GetAtomMapNum() for atom in mol.GetAtoms())
             return canonical_mol(text) if marked else mol
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):

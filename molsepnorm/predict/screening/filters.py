@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -220,7 +221,14 @@ class _Parser:
         return lambda table: table[name]
 
     def _name(self, node: ast.Name) -> str:
-        return self._columns.find(self._quoted.get(node.id, node.id), f"filter '{self._text}'")
+        columns, name = self._columns, self._quoted.get(node.id)
+        if name is None:
+            name = node.id  # in the form NFKC, in which Python's parser returns names
+            known = {*columns.kinds, *columns.aliases, *columns.absent}
+            same = [each for each in known if unicodedata.normalize("NFKC", each) == name]
+            if name not in known and len(same) == 1:
+                (name,) = same
+        return columns.find(name, f"filter '{self._text}'")
 
     def _constant(self, node: ast.expr) -> float | str | bool:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):

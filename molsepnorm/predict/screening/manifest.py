@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import ConfigError, ModelError
@@ -19,6 +19,7 @@ from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, remove_leftovers, write_json
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.description import CONFIG
 from molsepnorm.predict.screening.best import Ranking
 from molsepnorm.predict.screening.plan import Library, task_name
 from molsepnorm.predict.screening.work import PARTS, REJECTED, Done, part_path, read_counts
@@ -62,12 +63,23 @@ class _Content:
     parts: dict[str, _Counts]
 
 
-def model_digest(model: PropertyModel) -> str:
-    """Return the digest of what `save_pretrained` writes for a model."""
+class ModelDigest(NamedTuple):
+    """The digests of a model in a manifest."""
+
+    model: str
+    """Digest that does not depend on the version of molsepnorm."""
+    with_version: str
+    """Digest that contains the version, which earlier versions wrote."""
+
+
+def model_digest(model: PropertyModel) -> ModelDigest:
+    """Return the digests of what `save_pretrained` writes for a model."""
     with TemporaryDirectory(prefix="molsepnorm-") as folder:
         model.save_pretrained(Path(folder) / "model")
-        # it has the digests of the other files
-        return hashlib.sha256((Path(folder) / "model" / "config.json").read_bytes()).hexdigest()
+        text = (Path(folder) / "model" / CONFIG).read_bytes()
+    about = json.loads(text)  # it has the digests of the other files
+    del about["molsepnorm"], about[KEY][CONFIG]
+    return ModelDigest(json_digest(about), hashlib.sha256(text).hexdigest())
 
 
 class Manifest:
@@ -78,7 +90,7 @@ class Manifest:
 
     Args:
         folder: the output.
-        model: digest of the model.
+        model: digests of the model.
         options: all options that change results.
         library: the files.
         ranking: the ranking, if any.
@@ -87,7 +99,7 @@ class Manifest:
     def __init__(
         self,
         folder: Path,
-        model: str,
+        model: ModelDigest,
         options: Mapping[str, Any],
         library: Library,
         ranking: Ranking | None,
@@ -97,7 +109,8 @@ class Manifest:
         self._ranking = ranking
         inputs = [_File(each.name, each.size, each.modified) for each in library.sources]
         as_read = json.loads(json.dumps(options))
-        self._content = _Content(_SCHEMA, __version__, model, as_read, inputs, {})
+        self._models = model
+        self._content = _Content(_SCHEMA, __version__, model.model, as_read, inputs, {})
         self._due = 0.0
 
     def check(self) -> None:
@@ -144,7 +157,7 @@ class Manifest:
     def _compare(self, begun: _Content) -> None:
         """Check that a screen which was begun has the model, options and files of this one."""
         now, differences = self._content, []
-        if begun.model != now.model:
+        if begun.model not in self._models:
             differences.append("another model")
         for name in sorted({*begun.options, *now.options}):
             one, other = begun.options.get(name), now.options.get(name)
@@ -182,7 +195,8 @@ class Manifest:
     def begin(self) -> Iterator[Done]:
         """Write the manifest, and yield the parts that were finished before.
 
-        The folder should be locked. A part whose file is damaged is left out.
+        The folder should be locked. A part whose file is damaged is left out. Files of rejected
+        rows are deleted if their part does not exist.
         """
         if not self.path.exists():
             self.write()  # before anything else, since it marks the folder as that of a screen
@@ -191,7 +205,11 @@ class Manifest:
             for kind in (PARTS, REJECTED):
                 (self.folder / kind).mkdir(exist_ok=True)
                 remove_leftovers(self.folder / kind)
-        for name in sorted(self._present()):
+            present = set(self._present())
+            for path in (self.folder / REJECTED).glob("*.parquet"):
+                if path.stem not in present:
+                    path.unlink()
+        for name in sorted(present):
             done = None
             if name in recorded and self._ranking is None:
                 done = Done(name, **asdict(recorded[name]))

@@ -138,6 +138,23 @@ def test_top_fragments_are_means_over_all_occurrences(plain):
     assert means == sorted(means, reverse=True)
 
 
+def test_contributions_to_different_classes_are_summarised_apart(plain):
+    (found,) = explain(plain, ["Cc1ccccc1"], pairs=2)
+    summaries = []
+    for name in ("red", "blue", "blue"):
+        of = replace(found.targets["colour"], unit=f"log-odds of colour = {name}")
+        value = 1.0 if name == "red" else -1.0
+        parts = [
+            replace(part, contributions={"colour": value}) for part in found.fragments["brics"]
+        ]
+        summaries.append(replace(found, targets={"colour": of}, fragments={"brics": parts}))
+    top = top_fragments(summaries, "brics", "colour")
+    assert {(each.unit, each.mean, each.spread, each.molecules) for each in top} == {
+        ("log-odds of colour = red", 1.0, 0.0, 1),
+        ("log-odds of colour = blue", -1.0, 0.0, 2),
+    }
+
+
 def test_rows_that_fail_have_their_reason(plain):
     large = "C" * 201
     found = explain(plain, ["CCO", "C1CC", large, "", "CCN"], pairs=2)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from explained import DRUGS
 
+import molsepnorm.analysis.explanations.files as module
 from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import Contributions, Explanation, top_fragments
 from molsepnorm.analysis.explanations.files import (
@@ -138,6 +139,25 @@ def test_a_file_is_written_as_its_extension_says(found, tmp_path, name):
     write_explanations(found, tmp_path / name, "runs/x", ["y"])
     expected = {"x.png": b"\x89PNG", "x.svg": b"<?xml", "x.HTML": b"<!DOCTYPE html>"}[name]
     assert (tmp_path / name).read_bytes().startswith(expected)
+
+
+def test_different_classes_are_named(found, tmp_path):
+    """In the table of fragments; the colour bar of a picture is that of the target."""
+    each = found[0]
+    both = [
+        replace(each, targets={"colour": replace(each.targets["colour"], unit=f"= {name}")})
+        for name in ("red", "blue")
+    ]
+    text = page(both, ["colour"], "runs/x")
+    assert "<th>contribution to</th>" in text
+    assert "<td>= red</td>" in text and "<td>= blue</td>" in text
+    assert "<th>contribution to</th>" not in page(both[:1], ["colour"], "runs/x")
+    units = []
+    for name, shown in (("one", both[:1]), ("both", both)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "draw_grid", lambda *given: units.append(given[3]) or b"")
+            write_explanations(shown, tmp_path / f"{name}.svg", "runs/x", ["colour"])
+    assert units == ["contribution to = red", "contribution to colour"]
 
 
 def test_impossible_files_are_refused(found, tmp_path):

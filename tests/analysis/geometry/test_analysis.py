@@ -174,6 +174,23 @@ def test_targets_can_be_chosen(model):
         analyze([model("one")], targets="y")
 
 
+def test_a_target_may_be_called_like_another_number(model):
+    one = model("one")
+    names = ("size", "alignment", "colour")
+    targets = tuple(
+        replace(target, name=name)
+        for target, name in zip(one.model.task.targets, names, strict=True)
+    )
+    task = replace(one.model.task, targets=targets)
+    found = analyze([replace(one, model=replace(one.model, task=task))], "cpu")
+    plain = analyze([one], "cpu")
+    assert found.numbers == ("size", "target size", "target alignment")
+    assert [*found.runs[0].at().correlations.values()] == [
+        *plain.runs[0].at().correlations.values()
+    ]
+    assert found.summary()["one"]["alignment"] == plain.summary()["one"]["alignment"]
+
+
 def test_the_error_about_nan_names_the_model(model):
     broken = model("broken")
     with torch.no_grad():

@@ -313,6 +313,22 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     assert report.targets[0].labels == 18
 
 
+def test_yes_and_no_among_quantities_do_not_end_the_check(write):
+    """They are labels beside 0 and 1 and among classes; see tests/data/datasets/test_labels.py."""
+    rows = [(smiles, i + 0.5) for i, smiles in enumerate(ALKANES)]
+    rows[3], rows[7] = (ALKANES[3], "inactive"), (ALKANES[7], "Yes")
+    for kind in (None, "regression"):
+        report = _check(write(rows), targets=["y"], task_type=kind)
+        assert _rows(_found(report, "invalid-labels")) == [[3, 7]]
+        assert (report.targets[0].kind, report.targets[0].labels) == ("regression", 18)
+    assert _rows(_found(_check(write(rows)), "nearly-numbers")) == [[3, 7]]
+    rows = [(smiles, ("yes", "no", 2)[i % 3]) for i, smiles in enumerate(ALKANES)]
+    report = _check(write(rows), targets=["y"], classes={"y": ["yes", "no", "2"]})
+    assert _found(report, "invalid-labels") is None
+    report = _check(write(rows), targets=["y"], task_type="binary")
+    assert [group.what for group in _found(report, "invalid-labels").groups] == ["y: '2'"]
+
+
 def test_a_column_that_is_no_target_for_a_few_cells_is_named(write):
     """If targets are guessed, such a column would otherwise go unnoticed."""
     rows = [(*row, i if i % 9 else "low", "text") for i, row in enumerate(FINE)]

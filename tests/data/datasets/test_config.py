@@ -231,7 +231,7 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
 
 
 def test_a_split_by_time_is_refused_where_it_cannot_be_made():
-    """Without a column, with folds or replicates, for named sets and files without labels."""
+    """Without a column, with folds, replicates or merged rows, for named sets and no labels."""
     timed = {"split_type": "time", "time_column": "date"}
     config = DataConfig(table=TABLE, **timed)
     assert config.column_of_split == "date"
@@ -240,6 +240,7 @@ def test_a_split_by_time_is_refused_where_it_cannot_be_made():
         ({"table": TABLE, "time_column": "date"}, "belong together: set both or neither"),
         ({"table": TABLE, **timed, "folds": 3}, "is not random, so there are neither folds nor"),
         ({"table": TABLE, **timed, "fold": 1}, "leave data.folds and data.fold out"),
+        ({"table": TABLE, **timed, "duplicates": "mean"}, "mean would mix measurements of diff"),
         ({"table": TABLE, **timed, "splits_column": "part"}, "both define the split: keep one"),
         ({"dataset": "zinc", "time_column": "date"}, "data.time_column is for tables: zinc has"),
         ({"structures": [TABLE], "time_column": "date"}, "data.time_column is for tables of lab"),

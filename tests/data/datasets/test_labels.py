@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, OpenChoice
 
 NAN = float("nan")
 TABLE = Path("my.csv")
@@ -216,7 +216,7 @@ def test_yes_and_no_in_every_spelling(yes, no):
     assert values(labels) == [[1, 0, None, 1]]
 
 
-@pytest.mark.parametrize("blank", ["", " ", "nan", "NaN", "NA", "n/a", "None", "NULL", "\t"])
+@pytest.mark.parametrize("blank", ["", " ", "nan", "NaN", "NA", "n/a", "<NA>", "NULL", "\t"])
 @pytest.mark.parametrize(
     ("cells", "expected"), [(["1.5", "3"], [1.5, 3]), (["yes", "no"], [1, 0]), (["x", "w"], [1, 0])]
 )
@@ -224,6 +224,16 @@ def test_blanks_in_every_spelling(blank, cells, expected):
     """This applies to every kind of target."""
     labels = read({"y": [cells[0], blank, *cells, cells[1]]}, targets=["y"])
     assert values(labels) == [[expected[0], None, *expected, expected[1]]]
+
+
+@pytest.mark.parametrize("word", ["none", "None", "NONE", "na", "Null"])
+def test_words_that_are_blanks_among_numbers_and_classes_among_words(word):
+    """Missing values of multi-class targets have the spellings of those of feature columns."""
+    labels = read({"y": ["1.5", word, "2"]}, targets=["y"])
+    assert values(labels) == [[1.5, None, 2]]
+    labels = read({"y": ["~", word, "", "~", word]}, targets=["y"])
+    assert labels.classes == ((word, "~"),)
+    assert values(labels) == [[1, 0, None, 1, 0]]
 
 
 def test_sodium_is_a_class():
@@ -335,9 +345,14 @@ def test_bounds_that_come_before_the_first_number_are_bounds():
         assert labels.bounds[:, 0].tolist() == [1, 1, 1, 0, -1]
 
 
-def test_a_column_of_bounds_alone_has_words_unless_it_is_said_to_have_numbers():
+def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
     cells = [">5", "<2", ">5", "", "<2"]
-    assert read({"y": cells}, targets=["y"]).classes == (("<2", ">5"),)
+    message = "my.csv, column 'y': all labels are bounds, such as '>5'.* --task-type y=multiclass"
+    with pytest.raises(DataError, match=message):
+        read({"y": cells}, targets=["y"])
+    for settings in ({"task_type": "multiclass"}, {"classes": {"y": ["<2", ">5"]}}):
+        assert read({"y": cells}, targets=["y"], **settings).classes == (("<2", ">5"),)
+    assert read({"y": [*cells, "about 3"]}, targets=["y"]).classes == (("<2", ">5", "about 3"),)
     for settings in ({"task_type": "regression"}, {"transform": {"y": "log10"}}):
         labels = read({"y": cells}, targets=["y"], **settings)
         assert labels.kinds == ("regression",)
@@ -414,6 +429,26 @@ def test_yes_and_no_as_quantities_and_as_classes():
     assert labels.classes == (("Yes", "no", "yes"),)
 
 
+@pytest.mark.parametrize("number", ["5.1", ">5", "<= 0"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"task_type": "regression"}, {"transform": {"y": "none"}}]
+)
+def test_yes_and_no_among_quantities_are_mistakes(number, settings):
+    """They would be the numbers 1 and 0."""
+    table = table_of({"y": ["1", "inactive", "", number, "Yes", "0"]})
+    config = DataConfig(table=TABLE, targets=["y"], **settings)
+    message = "my.csv, line 3, column 'y': 'inactive' is not a number. 2 such cells in this column"
+    for size in (1, 6):
+        pieces = [table.iloc[start : start + size] for start in range(0, 6, size)]
+        with pytest.raises(DataError, match=message):
+            read_labels(parse_columns(pieces, config), config)
+    columns = {"y": ["5.1", "no", "6.3", "7"], "z": ["1", "2", "3", "4.5"]}
+    with pytest.raises(OpenChoice, match="y: some cells are not numbers, such as 'no'"):
+        read(columns)
+    columns["y"] = ["no", "5.1", "no", "no"]  # mostly words
+    assert read(columns).warnings == (GUESSED,)
+
+
 @pytest.mark.parametrize("bad", ["2", "0.5", "-1"])
 def test_a_yes_no_target_with_other_numbers(bad):
     with pytest.raises(
@@ -463,10 +498,9 @@ def test_words_are_classes_in_their_order():
     assert labels.classes == (("B", "a", "b", "ä"),)
 
 
-@pytest.mark.parametrize("form", ["word {}", ">{}"])
-def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes(form):
+def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes():
     """They may be names, or numbers badly written; who says they are classes is believed."""
-    words = sorted(form.format(i) for i in range(11))
+    words = sorted(f"word {i}" for i in range(11))
     for cells in (words[:10], words * 2):
         assert read({"y": cells}, targets=["y"]).classes == (tuple(sorted(set(cells))),)
     cells = words + words[1:]
@@ -513,8 +547,8 @@ def test_whole_numbers_with_a_decimal_point_are_the_same_class():
 
 def test_classes_in_a_given_order():
     """One may be missing from the table; a word that is a blank elsewhere is a class if named."""
-    columns = {"y": ["low", "high", "none", "", "low", "high"]}
-    order = ["none", "low", "medium", "high"]
+    columns = {"y": ["low", "high", "NA", "", "low", "high"]}
+    order = ["NA", "low", "medium", "high"]
     labels = read(columns, targets=["y"], classes={"y": order})
     assert labels.kinds == ("multiclass",)
     assert labels.classes == (tuple(order),)
@@ -586,6 +620,7 @@ def test_weights_are_numbers_and_blanks_1():
         (["0", "0", "0.0"], "my.csv, column 'w': all weights are 0, so no row would count"),
         (["1", "", "much"], "my.csv, line 4, column 'w': 'much' is not a number. 1 such cell"),
         (["1", "inf", "2"], "line 3, column 'w': 'inf' is not a number.*blank for 1"),
+        (["1", "2.5", "yes"], "my.csv, line 4, column 'w': 'yes' is not a number. 1 such cell"),
     ],
 )
 def test_weights_that_cannot_be_used(cells, message):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.datasets import DataConfig, clusters, load
 from molsepnorm.data.datasets.clusters import butina_clusters
-from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import scaffold
@@ -641,10 +641,10 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
         ([[0, 1], [2], [3]], "splits.json is not a list of splits. Expected is"),
         ([GOOD | {"extra": [4]}], "splits.json, entry 0, 'extra' is not a split. Expected is"),
         ([GOOD | {"val": 2}], "entry 0, 'val' is not a list of rows: 2. Expected is"),
-        ([GOOD | {"val": None}], "entry 0, 'val' is not a list of rows: null. Expected is"),
+        ([GOOD | {"val": None}], "entry 0, 'val' is not a list of rows: None. Expected is"),
         ([GOOD | {"val": [2.0]}], "entry 0, 'val': 2.0 is not a row, a whole number"),
-        ([GOOD | {"val": [True]}], "entry 0, 'val': true is not a row, a whole number"),
-        ([GOOD | {"val": ["4-5"]}], "entry 0, 'val': \"4-5\" is not a row, a whole number"),
+        ([GOOD | {"val": [True]}], "entry 0, 'val': True is not a row, a whole number"),
+        ([GOOD | {"val": ["4-5"]}], "entry 0, 'val': '4-5' is not a row, a whole number"),
         ([GOOD | {"val": "4,x"}], "entry 0, 'val': 'x' is neither a row nor a range of rows; rows"),
         ([GOOD | {"val": "5-4"}], "entry 0, 'val': '5-4' is neither a row nor a range of rows"),
         ([GOOD | {"val": "-4"}], "entry 0, 'val': '-4' is neither a row nor a range of rows"),
@@ -664,6 +664,13 @@ def test_a_file_that_names_no_split(by_file, content, message):
     with pytest.raises(DataError, match=message) as caught:
         by_file(content)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_rows_in_python_that_are_not_a_list():
+    for rows in ({0, 1}, (row for row in range(2)), {"rows": {1}}):
+        splits = {"train": rows, "val": [2], "test": [3]}
+        with pytest.raises(DataError, match=r"splits, 'train' is not a list of rows: [{<]"):
+            named_splits(splits, np.arange(4), 4)
 
 
 def test_an_entry_that_does_not_exist(by_file):

@@ -22,6 +22,7 @@ from molsepnorm.molecules.featurize import get
 from molsepnorm.training import load_config, train
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
+OGB = EncodingSpec(bond_sizes=(5, 6, 2), max_path_length=3)
 ALKANES = ["C" * length for length in range(1, 21)]
 
 
@@ -491,6 +492,32 @@ def test_the_second_load_comes_from_the_cache(write, monkeypatch):
     assert unweighted.weights is None
     assert unweighted.store.digest == first.store.digest
     assert unweighted.fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("level", ["none", "salts"])
+def test_the_reasons_of_rows_without_a_smiles_are_those_of_the_file(write, level):
+    """The SMILES of both files are the same."""
+    good = "".join(f"{Chem.MolToMolBlock(Chem.MolFromSmiles(text))}$$$$\n" for text in ALKANES)
+    huge = "\n\n\n  0  0  0     0  0            999 V3000\nM  V30 COUNTS 5000 0 0 0 0\nM  END\n"
+    for name, last, reason in (
+        ("a.sdf", "\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n", "empty SMILES"),
+        ("b.sdf", huge, "5,000 atoms in the structure"),
+    ):
+        path = write(f"{good}{last}$$$$\n", name)
+        dataset = load(
+            DataConfig(table=path, standardize=level, targets=["y"]), OGB, labelled=False
+        )
+        assert dataset.rejected[0].reason.startswith(reason)
+
+
+def test_another_version_of_rdkit_has_its_own_store(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    path = write(_csv(_twenty(lambda i: i)))
+    first = _load(path)
+    monkeypatch.setattr("rdkit.rdBase.rdkitVersion", "another")
+    second = _load(path)
+    assert first.store.path != second.store.path
+    assert first.fingerprint == second.fingerprint  # so that a run can be resumed
 
 
 @pytest.mark.parametrize("change", ["content", "targets", "smiles_column", "featurizer"])

@@ -138,3 +138,26 @@ def test_excels_unicode_text(tmp_path, start):
     assert read_table(tmp_path / "x.txt").to_dict("records") == [
         {"smiles": "CCO", "name": "Äthanol"}
     ]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.smi", "x.sdf", "x"])
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
+def test_compressed_data_under_a_plain_name(tmp_path, name, suffix):
+    (tmp_path / name).write_bytes(PACK[suffix](TEXT.encode()))
+    message = rf"{name} is compressed with \w+: end its name with \.{suffix}, or decompress it"
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_data_that_are_compressed_twice(tmp_path):
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(gzip.compress(TEXT.encode())))
+    with pytest.raises(DataError, match=r"x\.csv\.gz is compressed with gzip: decompress it first"):
+        read_table(tmp_path / "x.csv.gz")
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_byte_order_mark(tmp_path, order):
+    (tmp_path / "x.csv").write_bytes(TEXT.encode(order))
+    message = r"x\.csv is UTF-16 without a byte-order mark: save it as UTF-8"
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "x.csv")

@@ -205,3 +205,20 @@ def test_a_quotation_mark_that_is_never_closed_is_refused_with_its_line(before, 
         DataError, match=rf"line {before + 2} a quotation mark opens a cell that ne"
     ):
         _read(text)
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_a_stray_quotation_mark_is_refused_with_both_lines(separator):
+    """It would make one row of all rows up to the next mark."""
+    rows = [["C" * i, f"n{i}", str(i)] for i in range(1, 31)]
+    rows[2][1], rows[17][1] = '"n3', '"n18'
+    text = "\n".join(separator.join(row) for row in [["smiles", "name", "y"], *rows])
+    message = "begins in line 4: a quotation mark opens a cell that ends in line 19 in front of"
+    with pytest.raises(DataError, match=message):
+        _read(text)
+
+
+def test_closed_cells_of_several_lines_and_marks_within_one_line_are_read():
+    text = 'a,b\n"1 ""x""\n2","3\n\n""4"""\n"alpha"-pinene,5\n'
+    (rows,) = _read(text)
+    assert rows == [{"a": '1 "x"\n2', "b": '3\n\n"4"'}, {"a": "alpha-pinene", "b": "5"}]

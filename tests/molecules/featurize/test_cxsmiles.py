@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
@@ -53,6 +54,22 @@ def test_every_featuriser_reads_cxsmiles(extension):
         (one,), (other,) = (featurize.get(name).many([each]) for each in (text, "O[C@H](C)F"))
         assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
         assert one.bonds.shape == other.bonds.shape
+
+
+@pytest.mark.parametrize("name", ["ogb", "rich"])
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("CC |^1:0|", "[CH2]C"),
+        ("CC=CC |t:1|", "C/C=C/C"),
+        ("CC=CC |c:1|", "C/C=C\\C"),
+        ("C[CH](O)F |(0,0,;1,0,;2,1,;2,-1,),wU:1.0|", "C[C@@H](O)F"),
+    ],
+)
+def test_features_are_those_of_the_same_molecule_without_an_extension(name, text, plain):
+    one, other = featurize.get(name).many([text, plain])
+    np.testing.assert_array_equal(one.atom_features, other.atom_features)
+    np.testing.assert_array_equal(one.bond_features, other.bond_features)
 
 
 @pytest.mark.parametrize(

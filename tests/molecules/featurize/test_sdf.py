@@ -130,15 +130,45 @@ def test_damage_gives_a_molecule_a_refusal_or_a_blank(data):
         block = block[:place] + sign + block[place + 1 :]
     smiles = smiles_of(block)
     drawn = Chem.MolFromMolBlock(block)
-    if drawn is not None and drawn.GetNumAtoms() and "~" not in smiles:
+    if "a model cannot read" in getattr(smiles, "reason", ""):
+        assert any(atom.HasQuery() or not atom.GetAtomicNum() for atom in drawn.GetAtoms())
+    elif drawn is not None and drawn.GetNumAtoms() and "~" not in smiles:
         assert smiles == Chem.MolToSmiles(drawn)
     elif smiles:
         with pytest.raises(InvalidMolecule):
             canonical_smiles(smiles)
 
 
+def _refusal(block: str) -> str:
+    smiles = smiles_of(block)
+    assert smiles == ""
+    with pytest.raises(InvalidMolecule) as caught:
+        canonical_smiles(smiles)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("version", [2000, 3000])
+def test_polymers_and_r_groups_are_refused_and_notes_are_not(version):
+    def block(smiles: str) -> str:
+        return Chem.MolToMolBlock(Chem.MolFromSmiles(smiles), forceV3000=version == 3000)
+
+    polymer = block("CCO |Sg:n:1:n:ht|")
+    assert "polymer or another bracketed group, which a model cannot" in _refusal(polymer)
+    for kind in ("DAT", "SUP", "GEN"):
+        assert smiles_of(polymer.replace("SRU", kind)) == "CCO"
+    assert smiles_of(block("*CO")) == "*CO"
+    mol = Chem.MolFromSmiles("*CO")
+    mol.GetAtomWithIdx(0).SetUnsignedProp("_MolFileRLabel", 1)
+    group = Chem.MolToMolBlock(mol, forceV3000=version == 3000)
+    assert "describes an R group, which a model cannot read" in _refusal(group)
+
+
 def test_atoms_of_a_list_or_a_query_are_never_guessed():
-    assert smiles_of(_raw(["Q", "C"], [(1, 2, 1)])) == "*C"
+    chain = _raw(["L", "C"], [(1, 2, 1)])
+    listed = chain.replace("M  END", "M  ALS   1  2 F N   O   \nM  END")
+    counted = chain.replace("L  ", "C  ").replace("M  END", "M  SUB  1   1   2\nM  END")
+    for block in (_raw(["Q", "C"], [(1, 2, 1)]), _raw(["A", "C"], [(1, 2, 1)]), listed, counted):
+        assert _refusal(block) == "the structure describes a query atom, which a model cannot read"
     with pytest.raises(InvalidMolecule, match="not a SMILES character"):
         featurize.get("ogb")(smiles_of(_raw(["C", "C"], [(1, 2, 8)])))
 

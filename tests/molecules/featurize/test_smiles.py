@@ -92,6 +92,18 @@ def test_isotopes_and_atom_maps_do_not_matter(smiles, seed, mapped):
     assert canonical_smiles(marked) == canonical_smiles(smiles)
 
 
+@pytest.mark.parametrize("marks", [("[CH3:1]", "[CH3:2]"), ("[13CH3]", "C"), ("[CH3:1]", "C")])
+def test_marks_make_no_stereo_bond(marks):
+    """Two equal groups at an end of a double bond cannot be cis and trans."""
+    marked, plain = featurize.get("ogb").many([f"C/C=C(/{marks[0]}){marks[1]}", "CC=C(C)C"])
+    assert sorted(marked.bond_features.tolist()) == sorted(plain.bond_features.tolist())
+
+
+def test_a_hydrogen_by_its_number_is_implicit():
+    (graph,) = featurize.get("ogb").many(["C[#1]"])
+    assert graph.num_atoms == 1
+
+
 def test_a_stereocentre_by_isotopes_alone_disappears():
     assert canonical_smiles("[2H][C@@H](C)F") == "CCF"
 
@@ -160,7 +172,12 @@ def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonic
     ],
 )
 def test_invalid_smiles_are_refused_with_the_reason(smiles, reason):
-    for read in (canonical_smiles, canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
+    for read in (
+        canonical_smiles,
+        canonical_mol,
+        featurize.get("zinc"),
+        featurize.get("ogb"),
+    ):
         with pytest.raises(InvalidMolecule) as caught:
             read(smiles)
         assert str(caught.value) == reason

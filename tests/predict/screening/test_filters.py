@@ -78,6 +78,16 @@ def test_a_target_is_the_short_name_of_its_prediction(table):
     np.testing.assert_array_equal(short(columns), long(columns))
 
 
+@pytest.mark.parametrize("sign", ["\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}"])
+def test_names_that_python_normalises_are_found(sign):
+    name = "IC50_\N{MICRO SIGN}M"
+    columns = Columns({f"{name}_pred": "number", f"{name}_low": "number"}, {name: f"{name}_pred"})
+    table = {f"{name}_pred": np.array([4.0, 6]), f"{name}_low": np.array([1.0, 0])}
+    assert Filter(f"IC50_{sign}M > 5", columns)(table).tolist() == [False, True]
+    assert Filter(f"0 < IC50_{sign}M_low", columns)(table).tolist() == [True, False]
+    assert Filter(f"`{name}` > 5", columns)(table).tolist() == [False, True]
+
+
 def test_a_filter_can_be_sent_to_another_process(table):
     columns = {name: column.to_numpy() for name, column in table.items()}
     chosen = Filter("logS > -4 and price < 3", COLUMNS)

@@ -28,6 +28,7 @@ from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import Progress, ScreenOptions, screen
 from molsepnorm.predict.screening import manifest as manifest_module
 from molsepnorm.predict.screening.best import Best, Ranking
+from molsepnorm.predict.screening.manifest import model_digest
 from molsepnorm.predict.screening.work import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
@@ -435,6 +436,38 @@ def test_a_file_that_changed_is_refused_once_it_has_parts(
         *(58, 25, 40)
     ]
     screened(library)
+
+
+def test_rejected_rows_of_deleted_parts_are_deleted(screened, library, molecules, tmp_path):
+    screened(library)
+    rejected = tmp_path / "out" / "rejected"
+    assert len([*rejected.glob("00001-*")]) == 1
+    molecules(25).to_csv(library[1], index=False)
+    for path in (tmp_path / "out" / "parts").glob("00001-*"):
+        path.unlink()
+    screened(library)
+    assert {path.name[:5] for path in rejected.iterdir()} == {"00000", "00002"}
+    assert len(rows_of(rejected)) == 3
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_screen_continues_after_an_upgrade(
+    predictor, screened, library, tmp_path, monkeypatch, old
+):
+    """Manifests of earlier versions have a digest with the version, which must be the same."""
+    path, digest = tmp_path / "out" / "manifest.json", model_digest(predictor.model)
+    stopped_after(5, predictor, library, tmp_path / "out")
+    content = json.loads(path.read_text())
+    assert content["model"] == digest.model
+    if old:
+        del content[KEY]
+        content["model"] = digest.with_version
+        path.write_text(json.dumps({**content, KEY: json_digest(content)}))
+        stopped_after(7, predictor, library, tmp_path / "out")
+        assert json.loads(path.read_text())["model"] == digest.model
+    monkeypatch.setattr("molsepnorm.model.description.__version__", "99.0")
+    assert model_digest(predictor.model).with_version != digest.with_version
+    assert len(screened(library)) == 121
 
 
 def test_a_folder_with_something_else_is_refused(screened, library, tmp_path, tree):

@@ -1,0 +1,78 @@
+"""Labels, weights and inputs in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.datasets.memory import label_table, memory_dataset
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.molecules.encodings import EncodingSpec
+
+ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
+ALKANES = ["C" * n for n in range(1, 11)]
+MASK = [i == 3 for i in range(10)]
+
+
+def _dataset(y, targets=("y",), classes=None, columns=(), **arguments):
+    config = DataConfig(
+        in_memory=True,
+        targets=[*targets],
+        featurizer="zinc",
+        classes=classes or {},
+        feature_columns=[*columns],
+    )
+    table = label_table(y, [*targets])
+    return memory_dataset(ALKANES, table, config, ZINC, **arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_masked_labels_are_missing(dtype):
+    """The values under the mask are not read."""
+    expected = np.arange(10, dtype=np.float32)
+    expected[3] = np.nan
+    y = np.ma.masked_array(np.where(MASK, 999, np.arange(10)).astype(dtype), MASK)
+    np.testing.assert_array_equal(_dataset(y).labels[:, 0], expected)
+    both = np.ma.stack([y, y + 1], axis=1)
+    found = _dataset(both, ("a", "b")).labels
+    np.testing.assert_array_equal(found, np.stack([expected, expected + 1], axis=1))
+
+
+def test_masked_classes_are_missing():
+    y = np.ma.masked_array(["none", "mild"] * 5, MASK)
+    found = _dataset(y, classes={"y": ["none", "mild"]}).labels[:, 0]
+    np.testing.assert_array_equal(found, [0, 1, 0, np.nan, *[0, 1] * 3])
+
+
+def test_a_missing_value_of_python_is_no_class():
+    """None and NaN are missing; the text "None" is a class."""
+    cells = ["None", None, "mild", np.nan, pd.NA, "mild", *["None"] * 4]
+    dataset = _dataset(pd.Series(cells, dtype=object))
+    assert dataset.classes == (("None", "mild"),)
+    assert np.isnan(dataset.labels[:, 0]).tolist() == [pd.isna(cell) for cell in cells]
+
+
+def test_masked_weights_are_1_and_masked_inputs_are_empty():
+    weights = np.ma.masked_array([5.0] * 10, MASK)
+    assert _dataset(range(10), weights=weights).weights.tolist() == [5, 5, 5, 1, *[5] * 6]
+    features = {"pH": np.ma.masked_array(np.arange(10.0), MASK)}
+    with pytest.raises(DataError, match="molecule 3, column 'pH': the cell is empty"):
+        _dataset(range(10), columns=["pH"], features=features)
+
+
+@pytest.mark.parametrize(
+    ("y", "targets"),
+    [
+        (pd.DataFrame([[1, 2]] * 10, columns=["a", "a"]), None),
+        (pd.DataFrame([[1, 2]] * 10, columns=["1", 1]), None),
+        (pd.DataFrame({"a": [1] * 10}), ["a", "a"]),
+        (np.zeros((10, 2)), ["a", "a"]),
+    ],
+)
+def test_repeated_targets_are_refused(y, targets):
+    with pytest.raises(ConfigError, match="y: the target '[a1]' is repeated"):
+        label_table(y, targets)
+    free = pd.DataFrame([[1, 2, 3]] * 10, columns=["a", "b", "b"])
+    assert label_table(free, ["a"]).columns.tolist() == ["a"]
