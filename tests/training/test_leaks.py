@@ -11,10 +11,9 @@ from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.training import evaluate, load_config, train, train_on
 from molsepnorm.training.architecture import architecture
-from molsepnorm.training.run import encoding_of
 
 SHORT = {"run.epochs": 2, "run.batch_size": 8, "run.device": "cpu"}
 

@@ -146,11 +146,11 @@ def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     """Return the key of a store: a digest of the SMILES, of their standard forms if any, of the
     reasons of rows without a SMILES, and of the version of RDKit, which reads them.
     """
-    from rdkit import rdBase
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
     texts = fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
     reasons = [getattr(text, "reason", "") for each in (smiles, standard) for text in each]
-    return fingerprint(texts, json.dumps(reasons), rdBase.rdkitVersion)
+    return fingerprint(texts, json.dumps(reasons), RDKIT_VERSION)
 
 
 def read_molecules(
