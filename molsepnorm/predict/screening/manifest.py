@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import ConfigError, ModelError
@@ -63,23 +62,14 @@ class _Content:
     parts: dict[str, _Counts]
 
 
-class ModelDigest(NamedTuple):
-    """The digests of a model in a manifest."""
-
-    model: str
-    """Digest that does not depend on the version of molsepnorm."""
-    with_version: str
-    """Digest that contains the version, which earlier versions wrote."""
-
-
-def model_digest(model: PropertyModel) -> ModelDigest:
-    """Return the digests of what `save_pretrained` writes for a model."""
+def model_digest(model: PropertyModel) -> str:
+    """Return the digest of what `save_pretrained` writes for a model, except for the version of
+    molsepnorm."""
     with TemporaryDirectory(prefix="molsepnorm-") as folder:
         model.save_pretrained(Path(folder) / "model")
-        text = (Path(folder) / "model" / CONFIG).read_bytes()
-    about = json.loads(text)  # it has the digests of the other files
-    del about["molsepnorm"], about[KEY][CONFIG]
-    return ModelDigest(json_digest(about), hashlib.sha256(text).hexdigest())
+        about = json.loads((Path(folder) / "model" / CONFIG).read_bytes())
+    del about["molsepnorm"], about[KEY][CONFIG]  # the digests of the other files stay
+    return json_digest(about)
 
 
 class Manifest:
@@ -90,7 +80,7 @@ class Manifest:
 
     Args:
         folder: the output.
-        model: digests of the model.
+        model: digest of the model.
         options: all options that change results.
         library: the files.
         ranking: the ranking, if any.
@@ -99,7 +89,7 @@ class Manifest:
     def __init__(
         self,
         folder: Path,
-        model: ModelDigest,
+        model: str,
         options: Mapping[str, Any],
         library: Library,
         ranking: Ranking | None,
@@ -109,8 +99,7 @@ class Manifest:
         self._ranking = ranking
         inputs = [_File(each.name, each.size, each.modified) for each in library.sources]
         as_read = json.loads(json.dumps(options))
-        self._models = model
-        self._content = _Content(_SCHEMA, __version__, model.model, as_read, inputs, {})
+        self._content = _Content(_SCHEMA, __version__, model, as_read, inputs, {})
         self._due = 0.0
 
     def check(self) -> None:
@@ -157,7 +146,7 @@ class Manifest:
     def _compare(self, begun: _Content) -> None:
         """Check that a screen which was begun has the model, options and files of this one."""
         now, differences = self._content, []
-        if begun.model not in self._models:
+        if begun.model != now.model:
             differences.append("another model")
         for name in sorted({*begun.options, *now.options}):
             one, other = begun.options.get(name), now.options.get(name)
