@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["error_signals", "require_calibrated", "uncertainty_columns"]
 
 _SEPARATOR = "|"
-_NOTHING = ("none", "(none)")  # the set without a class, and if a class has the first name
+_NOTHING = "none"  # the set without a class; in brackets if a class has this name
 _SMALL = 1e-3  # of a target's scale: keeps the logarithm of the spread finite
 
 
@@ -102,7 +102,7 @@ def uncertainty_columns(
         chosen = values.argmax(axis=1) if target.kind == "multiclass" else np.ones(len(values), int)
         calibrated = np.take_along_axis(probabilities, chosen[:, None], axis=1)[:, 0]
         held = calibration.sets(probabilities, level)
-        nothing = _NOTHING[_NOTHING[0] in names]
+        nothing = f"({_NOTHING})" if _NOTHING in names else _NOTHING
         sets = np.array([_SEPARATOR.join(names[row]) or nothing for row in held], dtype=object)
         sets[~valid] = ""
         tables.append(

@@ -86,8 +86,8 @@ def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str 
 def _can_blend(
     config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, callback: Callback
 ) -> bool:
-    """Return whether the validation molecules may choose a share of the forest; warn if the run
-    wants one and cannot have it."""
+    """Return whether a forest can be a part of the model; warn if it cannot, unless `run.blend` is
+    none."""
     if config.run.blend == "none":
         return False
     if (problem := _problem(config, dataset, inputs)) is not None:

@@ -85,7 +85,7 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     no forest, or the difference is undefined.
 
     Args:
-        summary: the content of `summary.json`, or of `metrics.json` of one run.
+        summary: the content of `summary.json`.
     """
     name = headline(summary)
     found = summary.get("baseline_difference", {}).get(name)
@@ -100,8 +100,10 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Return the metric by which series of runs are compared: the first of `chosen_by` that is
-    among the scores, or the first score if there is none, as for the loss.
+    """Return the metric that compares runs.
+
+    It is the metric that selected the best epochs. If the loss selected them, which is not among
+    the scores, it is the first score.
 
     >>> headline({"chosen_by": "loss, rmse", "test": {"mae": {}, "rmse": {}}})
     'rmse'

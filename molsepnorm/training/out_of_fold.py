@@ -42,7 +42,7 @@ def require_trainable(configs: Sequence[TrainConfig]) -> None:
                 "data.test_set: false (--no-test) is for models with targets, and the objective "
                 f"{config.objective.name} has none"
             )
-        dataset = _load(config)
+        dataset = load_dataset(config)
         dataset = with_inputs(dataset, fit_inputs(config, dataset))
         OBJECTIVES[config.objective.name].fit_task(config, dataset)
 
@@ -66,7 +66,7 @@ def write_out_of_fold(
         DataError: the table has changed since the runs began.
         ModelError: a file of a run is damaged.
     """
-    dataset = _load(config)
+    dataset = load_dataset(config)
     task = Task(dataset.plain_targets, "loss")
     predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
     fold_of = np.full(len(dataset.store), -1)
@@ -118,10 +118,6 @@ def corrected_difference(differences: Sequence[float | None], folds: int) -> dic
         "interval_95": interval,
         "values": list(differences),
     }
-
-
-def _load(config: TrainConfig) -> Dataset:
-    return load_dataset(config)
 
 
 def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)

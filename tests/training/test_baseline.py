@@ -29,8 +29,9 @@ def few_trees(monkeypatch, baselines):
     monkeypatch.setattr(baseline, "_MIN_SECONDS", 1e6)
 
 
-def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of):
+def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of, monkeypatch):
     """It has the training, validation and test rows and the metrics of the network."""
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))  # progress without a cache
     config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
     seen = Recorder()
     metrics = train(config, tmp_path / "run", callback=seen).metrics

@@ -149,11 +149,11 @@ def _top(summaries: Sequence[FragmentSummary]) -> str:
     shared = [each for each in summaries if each.molecules > 1] or [*summaries]
     chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
     units = len({each.unit for each in summaries}) > 1
-    head = ("fragment", *["contribution to"][:units], "mean", "spread", "count", "molecules")
+    head = ("fragment", *["contribution to"] * units, "mean", "spread", "count", "molecules")
     rows = (
         (
             each.smiles,
-            *[each.unit][:units],
+            *[each.unit] * units,
             f"{each.mean:+.3g}",
             f"{each.spread:.2g}",
             str(each.count),

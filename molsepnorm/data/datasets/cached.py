@@ -33,6 +33,7 @@ __all__ = [
     "cached_standard",
     "cached_store",
     "encode_chunks",
+    "with_reasons",
 ]
 
 _CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
@@ -149,7 +150,7 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
     from molsepnorm.molecules.featurize.smiles import Unwritten
 
-    key = digest(json.dumps(_with_reasons(smiles)))
+    key = digest(json.dumps(with_reasons(smiles)))
     path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
     if path.exists():
         with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
@@ -158,16 +159,16 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
                 each = content["smiles"]
                 return [text if isinstance(text, str) else Unwritten(*text) for text in each]
     forms = standardized(smiles, level)
-    written = _with_reasons(forms)
+    written = with_reasons(forms)
     write_json(path, {"smiles": written, KEY: json_digest(written)})
     return forms
 
 
-def _with_reasons(smiles: Sequence[str]) -> list[str | list[str]]:
+def with_reasons(smiles: Sequence[str]) -> list[str | list[str]]:
     """Return SMILES for JSON, where an empty text that holds a reason becomes a list of it.
 
     >>> from molsepnorm.molecules.featurize.smiles import Unwritten
-    >>> _with_reasons(["CCO", "", Unwritten("5,000 atoms")])
+    >>> with_reasons(["CCO", "", Unwritten("5,000 atoms")])
     ['CCO', '', ['5,000 atoms']]
     """
     return [[text.reason] if hasattr(text, "reason") else text for text in smiles]

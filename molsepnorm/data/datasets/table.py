@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import cached_standard, cached_store
+from molsepnorm.data.datasets.cached import cached_standard, cached_store, with_reasons
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
@@ -148,9 +148,8 @@ def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     """
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
-    texts = fingerprint(json.dumps(smiles if standard is smiles else [smiles, standard]))
-    reasons = [getattr(text, "reason", "") for each in (smiles, standard) for text in each]
-    return fingerprint(texts, json.dumps(reasons), RDKIT_VERSION)
+    texts = [smiles] if standard is smiles else [smiles, standard]
+    return fingerprint(json.dumps(list(map(with_reasons, texts))), RDKIT_VERSION)
 
 
 def read_molecules(

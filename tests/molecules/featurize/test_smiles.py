@@ -172,12 +172,7 @@ def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonic
     ],
 )
 def test_invalid_smiles_are_refused_with_the_reason(smiles, reason):
-    for read in (
-        canonical_smiles,
-        canonical_mol,
-        featurize.get("zinc"),
-        featurize.get("ogb"),
-    ):
+    for read in (canonical_smiles, canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
         with pytest.raises(InvalidMolecule) as caught:
             read(smiles)
         assert str(caught.value) == reason
