@@ -90,7 +90,7 @@ def test_the_installed_package_finds_its_recipes(installed, tmp_path):
     """From another folder, and not in the checkout."""
     code = (
         "import molsepnorm\nprint(molsepnorm.__file__)\n"
-        "from molsepnorm.training.config import config_folder, load_config\n"
+        "from molsepnorm.training.recipes import config_folder, load_config\n"
         "print(config_folder())\nprint(load_config('zinc').data.dataset)\n"
         "print(load_config('my.csv', preset='slim').model.layers)\n"
     )

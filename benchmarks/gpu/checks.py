@@ -43,8 +43,8 @@ from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
 from molsepnorm.nn.pairs.features import resistances
 from molsepnorm.predict.inference import Precision, infer
 from molsepnorm.training.capture import CaptureFailed, record
-from molsepnorm.training.config import load_config
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.recipes import load_config
 from molsepnorm.training.statistics import estimate_statistics
 from molsepnorm.training.trial import compared
 

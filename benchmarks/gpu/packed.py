@@ -31,7 +31,7 @@ from molsepnorm.model import encoding_of  # noqa: E402
 from molsepnorm.molecules.encodings import EncodingSpec  # noqa: E402
 from molsepnorm.molecules.molecule import MolGraph  # noqa: E402
 from molsepnorm.training import TrainConfig, load_config  # noqa: E402
-from molsepnorm.training.run import architecture  # noqa: E402
+from molsepnorm.training.architecture import architecture  # noqa: E402
 
 __all__ = ["FOLDER", "load", "pack", "unpack"]
 

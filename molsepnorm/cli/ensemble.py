@@ -24,8 +24,7 @@ def ensemble(models: tuple[Path, ...], output: Path) -> None:
     \b
     molsepnorm ensemble runs/logS-1 runs/logS-2 --output models/logS
     """
-    from molsepnorm.model import PropertyModel, require_replaceable
-    from molsepnorm.training import join
+    from molsepnorm.model import PropertyModel, join, require_replaceable
 
     require_replaceable(output)
     joined = join([PropertyModel.from_pretrained(folder) for folder in models])

@@ -63,7 +63,7 @@ def pretrain(
     """
     config = None
     if resume is None:
-        from molsepnorm.training.config import config_folder
+        from molsepnorm.training.recipes import config_folder
 
         if not files:
             raise click.UsageError("name the molecules: --data FILE")

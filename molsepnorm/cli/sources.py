@@ -173,7 +173,7 @@ def announce_unfinished(folder: Path) -> None:
 
 def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyModel:
     """Return the mean of several models."""
-    from molsepnorm.training import join
+    from molsepnorm.model import join
 
     if len({*folders}) < len(folders):
         repeated = next(each for each in folders if folders.count(each) > 1)

@@ -5,6 +5,7 @@
 - `description`: `config.json`, the file of that folder with everything but numbers;
 - `weights`: `model.safetensors`, the file with the tensors;
 - `encoding`: the encoding of molecules that a network reads, and the featuriser that provides it;
+- `joining`: one model of several, which predicts their mean;
 - `checks`: whether the parts of a model fit each other;
 - `verification`: whether the files of a model folder are intact.
 
@@ -14,6 +15,7 @@
 from molsepnorm.model.description import SCHEMA, SUPERVISED
 from molsepnorm.model.encoding import encoding_of
 from molsepnorm.model.folder import README, require_replaceable, weights_digest
+from molsepnorm.model.joining import join
 from molsepnorm.model.model import PropertyModel
 from molsepnorm.model.verification import check_files
 
@@ -24,6 +26,7 @@ __all__ = [
     "PropertyModel",
     "check_files",
     "encoding_of",
+    "join",
     "require_replaceable",
     "weights_digest",
 ]

@@ -3,6 +3,7 @@
 - `work`: encodes a list of SMILES in groups, and predicts or embeds them;
 - `workers`: worker processes that do this for one list after the other;
 - `inference`: `infer`, a network's outputs for encoded molecules;
+- `prediction`: `Prediction`, what is predicted for one molecule;
 - `predictor`: `Predictor`, which cuts a stream into such lists;
 - `rows`: `predict_rows`, from a table to a table with predictions;
 - `embedding_tables`: `embed_rows`, from a table to a table with embeddings.
@@ -10,7 +11,8 @@
 
 from molsepnorm.predict.embedding_tables import embed_rows
 from molsepnorm.predict.inference import infer
-from molsepnorm.predict.predictor import Prediction, Predictor
+from molsepnorm.predict.prediction import Prediction
+from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import predict_rows
 from molsepnorm.predict.work import Embeddings
 

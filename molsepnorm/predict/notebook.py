@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.predictor import Prediction
+    from molsepnorm.predict.prediction import Prediction
 
 __all__ = ["prediction_html", "table_html"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +16,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.inference import Precision, pick_device
+from molsepnorm.predict.prediction import Prediction, predictions_by_row
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.work import (
     Embed,
@@ -36,43 +36,13 @@ from molsepnorm.predict.workers import Workers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Prediction", "Predictor", "require_feature_columns"]
+__all__ = ["Predictor", "require_feature_columns"]
 
 Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
 _END = object()  # of a shorter list
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The predictions for one SMILES, or the reason why there are none."""
-
-    smiles: str
-    values: dict[str, float | str] | None
-    """By target: a value in the unit of the table, the probability of class 1, or the most probable
-    class; None if the row failed. A target with a transform also has the value on the scale that is
-    learned, under <target>_log10 or <target>_pic50."""
-    error: str | None = None
-    """The reason why the row failed."""
-    probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Probability of each class, by multi-class target."""
-    spread: dict[str, float] = field(default_factory=dict)
-    """Standard deviation of the predictions of the model's networks, by target, of a multi-class
-    target that of the most probable class; empty for a model of one network. With a transform it is
-    that of the learned value, under its name."""
-    uncertainty: dict[str, float | str] = field(default_factory=dict)
-    """Columns of uncertainty by name, see `uncertainty_columns`; empty unless they are wanted."""
-    domain: dict[str, float | bool | str | None] = field(default_factory=dict)
-    """Columns of the applicability domain by name, see `domain_columns`; a label that the nearest
-    training molecule lacks is None. Empty unless they are wanted."""
-
-    def _repr_html_(self) -> str:
-        """Return a small table with a drawing of the molecule, for notebooks."""
-        from molsepnorm.predict.notebook import prediction_html
-
-        return prediction_html(self)
 
 
 class Predictor:
@@ -372,40 +342,14 @@ class Predictor:
             yield [block[start:end] for start, end in pairwise(ends)]
 
     def _by_row(self, smiles: list[str], outcome: Outcome) -> Iterator[Prediction]:
-        task = self.model.task
-        tables = [
-            (target, zip(*(column.tolist() for column in columns.values()), strict=True))
-            for target, columns in zip(task.targets, task.tables(outcome.values), strict=True)
-        ]
-        spreads = {name: each.tolist() for name, each in outcome.spreads(task).items()}
-        sure: dict[str, list[float | str]] = {}
+        uncertainty: dict[str, np.ndarray] = {}
         if self.level is not None:
             for columns in uncertainty_columns(self.model, outcome, self.level):
-                sure |= {name: each.tolist() for name, each in columns.items()}
-        near: dict[str, list[Any]] = {}
+                uncertainty |= columns
+        domain: dict[str, np.ndarray] = {}
         if self._molecules is not None:
-            found = domain_columns(self.model, self._molecules, outcome)
-            near = {name: each.tolist() for name, each in found.items()}
-        for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
-            values, probabilities = {}, {}
-            for target, rows in tables:
-                values[target.name], *others = next(rows)
-                if target.learned_name != target.name:
-                    values[target.learned_name] = others[0]
-                elif others:
-                    probabilities[target.name] = dict(zip(target.classes, others, strict=True))
-            if error is None:
-                spread = {name: each[row] for name, each in spreads.items()}
-                own = {name: each[row] for name, each in sure.items()}
-                whole = {name: _or_none(each[row]) for name, each in near.items()}
-                yield Prediction(text, values, None, probabilities, spread, own, whole)
-            else:
-                yield Prediction(text, None, error)
-
-
-def _or_none(value: Any) -> Any:
-    """Return a value, or None for NaN and an empty text."""
-    return None if value != value or value == "" else value
+            domain = domain_columns(self.model, self._molecules, outcome)
+        return predictions_by_row(self.model.task, smiles, outcome, uncertainty, domain)
 
 
 def require_feature_columns(

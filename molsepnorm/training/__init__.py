@@ -2,10 +2,11 @@
 
 from molsepnorm.training.ablation import Ablation, ablate
 from molsepnorm.training.callback import Callback, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.config import TrainConfig, load_config
-from molsepnorm.training.ensemble import join, train
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.ensemble import train
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
+from molsepnorm.training.recipes import load_config
 from molsepnorm.training.replicates import Replicates, train_replicates
 from molsepnorm.training.run import train_on
 from molsepnorm.training.statistics import estimate_statistics
@@ -23,7 +24,6 @@ __all__ = [
     "estimate_statistics",
     "evaluate",
     "fit",
-    "join",
     "load_config",
     "train",
     "train_on",

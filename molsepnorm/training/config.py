@@ -27,16 +27,11 @@ from pydantic import (
 from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
 from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.files.writing import replacing
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.training.finetuning import (
-    NO_START,
-    FinetuneConfig,
-    is_architecture,
-    with_start,
-)
-from molsepnorm.training.settings import parse_yaml, seconds_of, shown
+from molsepnorm.training.finetuning import FinetuneConfig, with_start
+from molsepnorm.training.settings import seconds_of, shown
 
 __all__ = [
     "OBJECTIVE_SETTINGS",
@@ -45,16 +40,9 @@ __all__ = [
     "PretrainingConfig",
     "RunConfig",
     "TrainConfig",
-    "config_folder",
-    "load_config",
-    "read_recipe",
-    "read_yaml",
-    "table_recipe",
+    "validated",
+    "with_settings",
 ]
-
-_MAX_PATH_LENGTH = 4096
-_MAX_FILE_BYTES = 4_000_000
-_PRESETS = ("mini", "slim", "base")
 
 
 class _Section(BaseModel):
@@ -276,10 +264,8 @@ class TrainConfig(_Section):
         Raises:
             ConfigError: a setting is unknown, or a value is invalid.
         """
-        content = with_start(self.content(), settings)
-        for name, value in settings.items():
-            _set(content, name, value)
-        return _validate(content, "the configuration")
+        content = with_settings(with_start(self.content(), settings), settings)
+        return validated(content, "the configuration")
 
     def content(self) -> dict[str, Any]:
         """Return the sections as plain values, without those that follow from the data."""
@@ -295,149 +281,34 @@ class TrainConfig(_Section):
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
-def load_config(
-    source: str | Path | None = None,
-    *,
-    config: Path | str | None = None,
-    preset: str | None = None,
-    overrides: Mapping[str, Any] | None = None,
-) -> TrainConfig:
-    """Combine a recipe, a preset and single settings into a configuration.
+def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sections of settings with other values of some, given by their dotted names.
 
-    Later arguments override earlier ones.
+    Raises:
+        ConfigError: a name has no section.
+    """
+    content = dict(content)
+    for name, value in settings.items():
+        section, _, key = str(name).partition(".")
+        if not key or section not in TrainConfig.model_fields:
+            raise ConfigError(
+                f"unknown setting '{name}': settings are named section.name, such as model.layers. "
+                f"{did_you_mean(section, TrainConfig.model_fields)}"
+            )
+        content[section] = {**content.get(section, {}), key: value}
+    return content
+
+
+def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
+    """Return the configuration with these sections of settings.
 
     Args:
-        source: name of a data set, or path of a table. Without `config`, its default recipe is
-            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
-            for a table.
-        config: a YAML file.
-        preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
-        overrides: single settings by their dotted names.
-
-    >>> recipe = load_config("zinc", overrides={"model.layers": 6, "optim.lr": 1e-3})
-    >>> recipe.data.dataset, recipe.model.layers, recipe.optim.lr
-    ('zinc', 6, 0.001)
+        content: the sections, as plain values.
+        where: the file that they are from, for error messages.
 
     Raises:
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
     """
-    for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
-        _check_name_or_path(name, value)
-    overrides = {} if overrides is None else overrides
-    if not isinstance(overrides, Mapping):
-        raise ConfigError(
-            "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
-            f"{shown(overrides)}"
-        )
-    content = read_yaml(Path(config)) if config is not None else {}
-    if source is not None:
-        content = content if config is not None else read_recipe(source, overrides, preset)
-        data = {**content.get("data", {}), "dataset": None, "table": None}
-        content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
-    if preset is not None:
-        if preset not in _PRESETS:
-            raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
-        content["model"] = read_yaml(config_folder() / f"{preset}.yaml")["model"]
-    content = with_start(content, overrides, preset)
-    for name, value in overrides.items():
-        _set(content, name, value)
-    result = _validate(content, config or "the configuration")
-    result.data.require_effect([str(name) for name in overrides])
-    return result
-
-
-def _check_name_or_path(argument: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str | Path):
-        got = f"{type(value).__module__}.{type(value).__qualname__}"
-        if argument == "source":
-            got += ". Save a table in memory to a file first, for example with DataFrame.to_csv"
-    elif len(str(value)) > _MAX_PATH_LENGTH:
-        got = f"{len(str(value)):,} characters, which begin with {shown(str(value)[:50])}"
-    elif "\0" in str(value) or not str(value).strip():
-        got = shown(str(value))
-    else:
-        return
-    raise ConfigError(f"{argument} must be a name or a path; got {got}")
-
-
-def read_recipe(
-    source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
-) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table, as sections of plain values.
-
-    The overrides and the preset decide whether a table is trained on from random weights.
-    """
-    name = "ogbg" if str(source).startswith("ogbg-") else str(source)
-    path = config_folder() / f"{name}.yaml"
-    if _is_file(source) or not path.is_file():
-        path = table_recipe(overrides or {}, preset)
-    return read_yaml(path)
-
-
-def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
-    """Return the recipe for a table: fine-tuning, or training from random weights.
-
-    The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
-    without a model to start from, since the one of the recipe has its own.
-    """
-    start = overrides.get("finetune.start")
-    own = [name for name in overrides if is_architecture(str(name))]
-    scratch = str(start) == NO_START or (start is None and (preset is not None or own))
-    return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
-
-
-def config_folder() -> Path:
-    """Folder of the recipes: inside an installed package, or at the top level of a checkout."""
-    package = Path(__file__).parents[1]
-    installed = package / "configs"
-    return installed if installed.is_dir() else package.parent / "configs"
-
-
-def _is_file(source: str | Path) -> bool:
-    return isinstance(source, Path) or "." in source or "/" in source
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a file of sections of settings.
-
-    Raises:
-        ConfigError: the file is not YAML, or has no sections.
-        StorageError: it cannot be read.
-    """
-    try:
-        with clear_errors(path, "read"):
-            size = path.stat().st_size
-            if size > _MAX_FILE_BYTES:
-                raise ConfigError(f"{path} is too large for a file of settings: {size:,} bytes")
-            content = parse_yaml(path.read_text(encoding="utf-8"))
-    except ConfigError:
-        raise
-    except ValueError as error:  # includes UnicodeDecodeError
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
-    if content is None:
-        return {}
-    sections = content.items() if isinstance(content, dict) else [(None, None)]
-    if not all(isinstance(name, str) and isinstance(each, dict) for name, each in sections):
-        raise ConfigError(
-            f"{path} must have sections with settings, such as 'optim:' with 'lr: 0.001' below it. "
-            f"Sections: {', '.join(TrainConfig.model_fields)}"
-        )
-    return content
-
-
-def _set(content: dict[str, Any], name: str, value: Any) -> None:
-    section, _, key = str(name).partition(".")
-    if not key or section not in TrainConfig.model_fields:
-        raise ConfigError(
-            f"unknown setting '{name}': settings are named section.name, such as model.layers. "
-            f"{did_you_mean(section, TrainConfig.model_fields)}"
-        )
-    content[section] = {**content.get(section, {}), key: value}
-
-
-def _validate(content: dict[str, Any], where: Path | str) -> TrainConfig:
     for name in FROM_DATA:
         if name in content.get("model", {}):
             raise ConfigError(f"{where}: model.{name} follows from the data and cannot be set")

@@ -12,8 +12,9 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
-from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.recipes import load_config
 
 __all__ = ["require_same_meaning", "trained_on_before"]
 

@@ -18,7 +18,7 @@ from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.transforms import Transform
 from molsepnorm.training.objectives import Results
 
-__all__ = ["fit_domain"]
+__all__ = ["error_by_similarity", "fit_domain"]
 
 _MAX_COMPARED = 2000
 """Maximum number of molecules of a split that are compared with the training molecules."""
@@ -107,7 +107,9 @@ def fit_domain(
             }
             for side in ("inside", "outside")
         },
-        "bins": {split: _bins(similarity[split], errors[split]) for split in similarity},
+        "bins": {
+            split: error_by_similarity(similarity[split], errors[split]) for split in similarity
+        },
     }
 
 
@@ -162,8 +164,15 @@ def _about(errors: np.ndarray) -> dict[str, Any]:
     return {"molecules": len(errors), "error": float(errors.mean()) if len(errors) else None}
 
 
-def _bins(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
-    """Return number and mean error of the molecules by similarity, without empty bins."""
+def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
+    """Return number and mean error of the molecules by similarity, without empty bins.
+
+    Args:
+        similarity: float64 [n], from 0 to 1; molecules whose similarity is NaN are left out.
+        errors: float64 [n].
+    """
+    known = np.isfinite(similarity)
+    similarity, errors = similarity[known], errors[known]
     numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)  # 1 is in the last bin
     return [
         {"low": each / _BINS, "high": (each + 1) / _BINS, **_about(errors[numbers == each])}

@@ -11,7 +11,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
-from molsepnorm.training.config import load_config, table_recipe
+from molsepnorm.training.recipes import load_config, table_recipe
 from molsepnorm.training.run import train_on
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from pydantic import BaseModel
 
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.nn.config import FROM_DATA
-from molsepnorm.training.config import TrainConfig, config_folder, read_recipe
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.recipes import config_folder, read_recipe
 
 __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 

@@ -16,7 +16,7 @@ from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.out_of_fold import (
@@ -25,6 +25,7 @@ from molsepnorm.training.out_of_fold import (
     require_trainable,
     write_out_of_fold,
 )
+from molsepnorm.training.recipes import load_config
 
 __all__ = ["Replicates", "train_replicates"]
 

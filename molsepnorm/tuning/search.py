@@ -19,11 +19,12 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.finetuning import open_start
 from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run import train_on
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.tuning.report import write_files

@@ -13,12 +13,12 @@ from support import Recorder
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest.forest import Forest
-from molsepnorm.model import SCHEMA, PropertyModel
+from molsepnorm.model import SCHEMA, PropertyModel, join
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
-from molsepnorm.training import Callback, baseline, evaluate, forest_share, join, load_config, train
+from molsepnorm.training import Callback, baseline, evaluate, forest_share, load_config, train
 from molsepnorm.training.baseline import forest_inputs
 from molsepnorm.training.folder import RunFolder
 

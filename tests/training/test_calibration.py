@@ -9,13 +9,13 @@ import pytest
 
 import molsepnorm
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.uncertainty import uncertainty_columns
 from molsepnorm.predict.work import Outcome
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
-from molsepnorm.training import join, train
+from molsepnorm.training import train
 
 BOTH = {"data.targets": ["y", "active"], "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
 

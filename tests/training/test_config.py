@@ -10,8 +10,9 @@ import yaml
 
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.errors import ConfigError, StorageError
-from molsepnorm.training.config import TrainConfig, config_folder, load_config
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import _members
+from molsepnorm.training.recipes import config_folder, load_config
 
 RECIPES = sorted({*config_folder().glob("*.yaml")} - {config_folder() / "tune.yaml"})
 PRESETS = ("mini", "slim", "base")

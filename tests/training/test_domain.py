@@ -11,12 +11,12 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, join
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target
 from molsepnorm.training import domain as module
-from molsepnorm.training import join, train
+from molsepnorm.training import train
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)

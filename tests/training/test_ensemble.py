@@ -11,11 +11,11 @@ import pytest
 from molsepnorm.cli import main
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import PropertyModel, encoding_of, join
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
-from molsepnorm.training import Callback, evaluate, join, load_config, train, train_on
+from molsepnorm.training import Callback, evaluate, load_config, train, train_on
 from molsepnorm.training.architecture import architecture
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]

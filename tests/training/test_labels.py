@@ -14,9 +14,9 @@ from sklearn import metrics as sk
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict import Predictor
-from molsepnorm.training import evaluate, join, train
+from molsepnorm.training import evaluate, train
 
 ONE = {"run.epochs": 1, "data.split": [0.5, 0.25, 0.25]}
 SETTINGS = {

@@ -13,13 +13,12 @@ from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, join
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, fit, train
-from molsepnorm.training.ensemble import join
 
 OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=3)
 ACIDS = ["C" * n + "C(=O)O" for n in range(1, 21)]

@@ -6,7 +6,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config
-from molsepnorm.training.config import config_folder, read_yaml
+from molsepnorm.training.recipes import config_folder, read_yaml
 from molsepnorm.tuning.space import Range, make_space, value_of
 
 

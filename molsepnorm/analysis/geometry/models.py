@@ -14,9 +14,9 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
-from molsepnorm.training.config import load_config
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.recipes import load_config
 
 __all__ = ["load_models"]
 

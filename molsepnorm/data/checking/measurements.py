@@ -10,7 +10,7 @@ import numpy as np
 from molsepnorm.data.checking.findings import found, group, some
 from molsepnorm.data.checking.report import Finding, Group, four_digits
 from molsepnorm.data.checking.scan import Scan
-from molsepnorm.data.datasets.columns import parse_cells
+from molsepnorm.data.datasets.cells import parse_cells
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.tasks.transforms import transform_of
 

@@ -11,12 +11,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
-from molsepnorm.data.datasets.columns import (
-    blank_classes,
-    configured_kind,
-    parse_cells,
-    parse_columns,
-)
+from molsepnorm.data.datasets.cells import blank_classes, parse_cells
+from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights

@@ -1,4 +1,4 @@
-"""The columns of a table that a data set needs, parsed piece by piece: numbers and class names."""
+"""The columns of a table that a data set needs, read piece by piece."""
 
 from __future__ import annotations
 
@@ -6,114 +6,31 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.cells import blank_classes, parse_with_words
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.tables import locate, require_clear
-from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = [
-    "BLANKS",
     "Columns",
-    "ParsedCells",
     "ParsedColumn",
-    "blank_classes",
     "configured_kind",
-    "parse_cells",
     "parse_columns",
 ]
 
-BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>")
-"""Cells among numbers that are treated as missing values, in lower case."""
-
-_YES_NO = {
-    **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
-    **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
-}
 _NUMBERING = re.compile(
     r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
-_BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _WITH_COMMA = r"[<>≤≥]?=?\s*[-+]?[\d.]*,\d[\d.,]*"
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
-
-
-class ParsedCells(NamedTuple):
-    """The cells of a column as numbers."""
-
-    numbers: np.ndarray
-    """float64 [rows]: NaN for blanks and for other text."""
-    bounds: np.ndarray
-    """int8 [rows]: 1 where the value is at least the number, such as ">10"; -1 where it is at most
-    the number, such as "<0.1"; 0 for all other cells."""
-    bad: np.ndarray
-    """bool [rows]: True for cells that are neither numbers, nor bounds, nor blanks."""
-
-    def odd(self) -> np.ndarray:
-        """Return which cells are bounds, or numbers other than 0 and 1; bool [rows]."""
-        number = ~np.isnan(self.numbers) & ~self.bad
-        return (self.bounds != 0) | (number & (self.numbers != 0) & (self.numbers != 1))
-
-
-def blank_classes(cells: pd.Series) -> pd.Series:
-    """Return which cells of a multi-class target, stripped of outer spaces, are missing values.
-
-    "none" is a class, such as no odour, and so is "Na", the counter-ion sodium.
-    """
-    return cells.isin(MISSING)
-
-
-def parse_cells(column: pd.Series, binary: bool = False) -> ParsedCells:
-    """Return the numbers and the bounds of a whole column.
-
-    Args:
-        column: the cells.
-        binary: read words such as "yes" as 1 or 0 in any column; otherwise they are bad in a column
-            with bounds or with numbers other than 0 and 1.
-    """
-    cells, yes_no = _parse(column)
-    if not binary and cells.odd().any():
-        cells.bad[yes_no] = True
-    return cells
-
-
-def _parse(column: pd.Series) -> tuple[ParsedCells, np.ndarray]:
-    """Return the cells of a piece of a column, and which of them are words such as "yes"."""
-    cells = column.to_numpy(dtype=object)
-    numbers = _as_numbers(cells)
-    rest = np.flatnonzero(~_finite_in_float32(numbers))
-    codes, distinct = pd.factorize(cells[rest], use_na_sentinel=False)  # recurring cells once
-    plain = [str(cell).strip().lower() for cell in distinct]
-    signs = [_BOUND.fullmatch(cell) for cell in plain]
-    texts = [s[2] if s else _YES_NO.get(p, p) for s, p in zip(signs, plain, strict=True)]
-    found = _as_numbers(np.array(texts, dtype=object))
-    finite = _finite_in_float32(found)
-    directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
-    blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
-    word = np.array([cell in _YES_NO for cell in plain], dtype=bool)
-    bounds = np.zeros(len(cells), dtype=np.int8)
-    bad, yes_no = np.zeros(len(cells), dtype=bool), np.zeros(len(cells), dtype=bool)
-    numbers[rest], bounds[rest] = found[codes], (directions * finite)[codes]
-    bad[rest], yes_no[rest] = (~finite & ~blank)[codes], word[codes]
-    return ParsedCells(numbers, bounds, bad), yes_no
-
-
-def _as_numbers(cells: np.ndarray) -> np.ndarray:
-    """Convert to float64, with NaN for what is not a number."""
-    return pd.to_numeric(cells, errors="coerce").astype(np.float64)
-
-
-def _finite_in_float32(numbers: np.ndarray) -> np.ndarray:
-    """Return where numbers are finite in single precision, the type of labels."""
-    with np.errstate(over="ignore"):
-        return np.isfinite(numbers.astype(np.float32))
 
 
 class ParsedColumn:
@@ -166,7 +83,7 @@ class ParsedColumn:
 
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
-        cells, yes_no = _parse(column)
+        cells, yes_no = parse_with_words(column)
         numbers, bounds, words = cells
         if self._bounds_where == "never":
             words |= bounds != 0

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, blank_classes, configured_kind, parse_columns
+from molsepnorm.data.datasets.cells import blank_classes
+from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets

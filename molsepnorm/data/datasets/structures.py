@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import cached_standard, cached_store
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.splits import make_splits
-from molsepnorm.data.datasets.table import molecules_key, read_molecules, refusal
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -40,18 +39,7 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     def location(row: int) -> str:
         return locate(*index[row])
 
-    rejected: list[Rejected] = []
-    standard = cached_standard(smiles, config.standardize)
-    store = cached_store(
-        molecules_key(smiles, standard),
-        config.featurizer,
-        encoding,
-        read_molecules(smiles, standard, config, rejected, location),
-        rejected,
-        len(smiles),
-    )
-    if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
-        raise refusal(store.rejected[0], location(store.rejected[0].row))
+    store, standard = encoded_rows(smiles, config, encoding, location)
     left_out = pd.DataFrame(
         [(location(row), text, reason) for row, text, reason in store.rejected],
         columns=["where", "smiles", "reason"],

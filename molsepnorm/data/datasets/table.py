@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import cached_standard, cached_store, with_reasons
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
+from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.datasets.times import describe_times
@@ -27,12 +26,9 @@ from molsepnorm.data.tables import (
     require_column,
 )
 from molsepnorm.errors import DataError
-from molsepnorm.files.writing import fingerprint
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["load_table", "molecules_key", "read_molecules", "refusal"]
+__all__ = ["load_table"]
 
 _ROWS = 4096  # of a table, read together
 
@@ -75,19 +71,7 @@ def _load(
     identifiers = table.identifiers
     del table  # its numbers, which the labels are a copy of
 
-    rejected: list[Rejected] = []
-    standard = cached_standard(smiles, config.standardize)
-    store = cached_store(
-        molecules_key(smiles, standard),
-        config.featurizer,
-        encoding,
-        read_molecules(smiles, standard, config, rejected, lambda row: locate(path, index[row])),
-        rejected,
-        len(smiles),
-    )
-    if store.rejected and config.on_invalid == "fail":  # they were skipped when it was made
-        entry = store.rejected[0]
-        raise refusal(entry, locate(path, index[entry.row]))
+    store, standard = encoded_rows(smiles, config, encoding, lambda row: locate(path, index[row]))
     if not len(store):
         raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
     name = str(path) if is_stream(path) else path.name
@@ -140,51 +124,3 @@ def _free(name: str, header: Sequence[str]) -> str:
     while name in header:
         name += "_"
     return name
-
-
-def molecules_key(smiles: Sequence[str], standard: Sequence[str]) -> str:
-    """Return the key of a store: a digest of the SMILES, of their standard forms if any, of the
-    reasons of rows without a SMILES, and of the version of RDKit, which reads them.
-    """
-    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
-
-    texts = [smiles] if standard is smiles else [smiles, standard]
-    return fingerprint(json.dumps(list(map(with_reasons, texts))), RDKIT_VERSION)
-
-
-def read_molecules(
-    smiles: Sequence[str],
-    standard: Sequence[str],
-    config: DataConfig,
-    rejected: list[Rejected],
-    location: Callable[[int], str],
-) -> Iterator[tuple[int, MolGraph]]:
-    """Yield the molecules of all rows with their rows.
-
-    Args:
-        smiles: SMILES of every row.
-        standard: their standard forms, which are read.
-        config: the featuriser, and what is done with an invalid SMILES.
-        rejected: receives the rows that cannot be read.
-        location: returns the file and the position of a row.
-
-    Raises:
-        DataError: a row cannot be read and `on_invalid` is fail.
-    """
-    featurizer = featurize.get(config.featurizer)
-    for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(standard), strict=True)):
-        if isinstance(graph, MolGraph):
-            yield row, graph
-            continue
-        entry = Rejected(row, text, str(graph))
-        if config.on_invalid == "fail":
-            raise refusal(entry, location(row))
-        rejected.append(entry)
-
-
-def refusal(entry: Rejected, location: str) -> DataError:
-    """Return the error for a row that cannot be read."""
-    return DataError(
-        f"{location}: {entry.reason}. Fix the row, or use --on-invalid skip to leave such rows out "
-        "and list them in rejected.csv"
-    )

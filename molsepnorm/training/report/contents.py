@@ -16,8 +16,9 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
-from molsepnorm.training.config import TrainConfig, load_config
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.recipes import load_config
 
 __all__ = ["Contents", "Predicted"]
 

@@ -12,6 +12,7 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
+from molsepnorm.training.domain import error_by_similarity
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, Predicted
 from molsepnorm.training.report.figures import figure
@@ -21,7 +22,6 @@ __all__ = ["molecules_sections"]
 _WORST = 20  # predictions that are drawn
 _SCAFFOLDS = 10  # that are listed
 _MAX_COMPARED = 2000  # test molecules whose scaffolds or similarities are computed
-_BINS = 10  # of the similarity
 _SIZE = 280, 190  # pixels of a molecule
 _SMALL = 140, 100  # pixels of a scaffold
 
@@ -125,7 +125,7 @@ def _similarity(
     if not bins and known is not None:
         rows = _drawn(np.flatnonzero(np.isfinite(errors.mean)))
         similarity = _nearest([errors.smiles[row] for row in rows], known[1])[1]
-        bins, meaning = _binned(similarity, errors.mean[rows]), errors.meaning
+        bins, meaning = error_by_similarity(similarity, errors.mean[rows]), errors.meaning
     if not bins:
         return "<p>The run's folder has no training molecules to compare with.</p>"
     highest = max(each["error"] or 0.0 for each in bins)
@@ -160,22 +160,6 @@ def _side(found: Mapping[str, Any], where: str) -> str:
     error = found.get("error")
     mean = "" if error is None else f" with a mean error of {error:.3g}"
     return f"{found.get('molecules', 0):,} molecules {where}{mean}"
-
-
-def _binned(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
-    """Return number and mean error by similarity, as the entry `bins` of `domain`."""
-    rows = np.isfinite(similarity)
-    similarity, errors = similarity[rows], errors[rows]
-    numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)
-    return [
-        {
-            "low": each / _BINS,
-            "high": (each + 1) / _BINS,
-            "molecules": int((numbers == each).sum()),
-            "error": float(errors[numbers == each].mean()),
-        }
-        for each in np.unique(numbers).tolist()
-    ]
 
 
 def _scaffolds(errors: _Errors) -> str:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from rdkit import Chem
 
-from molsepnorm.data.datasets import DataConfig, cached, load
+from molsepnorm.data.datasets import DataConfig, cached, encoded_rows, load
 from molsepnorm.data.datasets import table as tables
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -226,7 +226,7 @@ def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
 def test_memory_does_not_hold_all_graphs(write, monkeypatch, tmp_path):
     """Molecules are encoded as they are read, here five at a time."""
     read, encoded = [], []
-    plain_store, plain_encode = tables.cached_store, cached.encode
+    plain_store, plain_encode = encoded_rows.cached_store, cached.encode
 
     def store(key, featurizer, encoding, molecules, *rest):
         def watched():
@@ -242,7 +242,7 @@ def test_memory_does_not_hold_all_graphs(write, monkeypatch, tmp_path):
 
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cached, "_CHUNK", 5)
-    monkeypatch.setattr(tables, "cached_store", store)
+    monkeypatch.setattr(encoded_rows, "cached_store", store)
     monkeypatch.setattr(cached, "encode", encode)
     _load(write(_csv(_twenty(lambda i: i * 0.75))))
     assert encoded == [5, 10, 15, 20]
@@ -706,7 +706,7 @@ def test_memory_of_labels_is_four_bytes_each(write, monkeypatch, targets):
         finally:
             tracemalloc.stop()
 
-    monkeypatch.setattr(tables, "cached_store", stop)
+    monkeypatch.setattr(encoded_rows, "cached_store", stop)
     monkeypatch.setattr(tables, "_ROWS", 100)
     peak()  # modules are loaded
     assert peak() < 2 * 4 * rows * columns + 1_500_000

@@ -1,0 +1,108 @@
+"""`finish`: the best model of a run is completed and scored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict.inference import predict
+from molsepnorm.training.comparisons import about_split
+from molsepnorm.training.completing import Completed, complete
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.objectives import Results, make_objective
+from molsepnorm.training.refit import refit
+
+__all__ = ["finish", "finish_unscored"]
+
+
+def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, Any]:
+    """Complete the best model, score it, for the first and only time on the test split, and write
+    the results.
+
+    Args:
+        trainer: the run.
+        leaked, trained_on: as of `Prepared`.
+
+    Returns:
+        The content of `metrics.json`.
+    """
+    dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
+    best, own = trainer.folder.best()
+    chosen = _as_chosen(trainer, best).to(trainer.device)
+    objective = make_objective(config, chosen, trainer.examples)
+    objective.load_state(chosen.network.state_dict(), own)
+    final = refit(config, chosen, trainer.examples, dataset.splits)
+    results = objective.eval().results(dataset, final)
+    best, results, entries = _complete(trainer, chosen, final, results)
+    metrics = {
+        "data": dataset.name,
+        "chosen_by": best.task.metric,
+        "best_epoch": progress.best_epoch,
+        "epochs": progress.epoch,
+        "steps": progress.step,
+        "parameters": best.parameters,
+        "seconds": round(progress.seconds, 1),
+        "seed": config.run.seed,
+        "molecules_in_several_splits": leaked,
+        **({"molecules_trained_on_before": trained_on} if trained_on else {}),
+        **config.finetune.origin(),
+        **results.scores,
+        **about_split(config.data, [dataset]),
+        **trainer.folder.earlier(progress.epoch),
+        **entries,
+    }
+    if leak := best.leak(config.data.dataset, allow=True):
+        metrics["leak"] = leak
+    trainer.folder.finish(dataset, best.task, results, metrics)
+    return metrics
+
+
+def finish_unscored(trainer: Trainer) -> None:
+    """Complete the best model of a run that does not use the test split."""
+    config, dataset = trainer.config, trainer.dataset
+    best, _ = trainer.folder.best()
+    chosen = _as_chosen(trainer, best).to(trainer.device)
+    if not chosen.task.targets:
+        return
+    final = refit(config, chosen, trainer.examples, dataset.splits)
+    val = {"val": dataset.splits["val"]}
+    predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}
+    _complete(trainer, chosen, final, Results({}, val, predictions))
+
+
+def _complete(
+    trainer: Trainer, chosen: PropertyModel, final: PropertyModel, results: Results
+) -> Completed:
+    """Complete and keep a model.
+
+    Args:
+        trainer: the run.
+        chosen: the model as its epoch left it.
+        final: the same after the second fit.
+        results: predictions, for validation molecules those of `chosen`.
+    """
+    dataset = trainer.dataset
+    found = complete(
+        *(trainer.config, [dataset], trainer.graphs, final, results),
+        *([(chosen, dataset.splits["val"])], final is not chosen, trainer.callback),
+        *(trainer.progress.seconds, trainer.threads.threads),
+    )
+    if found.model is not chosen:
+        trainer.folder.keep(found.model)
+    return found
+
+
+def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
+    """Return the best model as its epoch left it.
+
+    A run that was scored before, after fewer epochs, or that was killed then, has kept it with
+    forests and with kernel regressions that were fitted again.
+    """
+    if best.forests:
+        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+    if (probe := trainer.probe) is None:
+        return best
+    if best.partners:
+        return replace(best, partners=(probe.network,))
+    return replace(best, network=probe.network)

@@ -1,0 +1,149 @@
+"""`load_config`: from the recipes in `configs/` and single settings to a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.files.writing import clear_errors
+from molsepnorm.training.config import TrainConfig, validated, with_settings
+from molsepnorm.training.finetuning import NO_START, is_architecture, with_start
+from molsepnorm.training.settings import parse_yaml, shown
+
+__all__ = ["config_folder", "load_config", "read_recipe", "read_yaml", "table_recipe"]
+
+_MAX_PATH_LENGTH = 4096
+_MAX_FILE_BYTES = 4_000_000
+_PRESETS = ("mini", "slim", "base")
+
+
+def load_config(
+    source: str | Path | None = None,
+    *,
+    config: Path | str | None = None,
+    preset: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> TrainConfig:
+    """Combine a recipe, a preset and single settings into a configuration.
+
+    Later arguments override earlier ones.
+
+    Args:
+        source: name of a data set, or path of a table. Without `config`, its default recipe is
+            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
+            for a table.
+        config: a YAML file.
+        preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
+        overrides: single settings by their dotted names.
+
+    >>> recipe = load_config("zinc", overrides={"model.layers": 6, "optim.lr": 1e-3})
+    >>> recipe.data.dataset, recipe.model.layers, recipe.optim.lr
+    ('zinc', 6, 0.001)
+
+    Raises:
+        ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
+    """
+    for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
+        _check_name_or_path(name, value)
+    overrides = {} if overrides is None else overrides
+    if not isinstance(overrides, Mapping):
+        raise ConfigError(
+            "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
+            f"{shown(overrides)}"
+        )
+    content = read_yaml(Path(config)) if config is not None else {}
+    if source is not None:
+        content = content if config is not None else read_recipe(source, overrides, preset)
+        data = {**content.get("data", {}), "dataset": None, "table": None}
+        content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
+    if preset is not None:
+        if preset not in _PRESETS:
+            raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
+        content["model"] = read_yaml(config_folder() / f"{preset}.yaml")["model"]
+    content = with_settings(with_start(content, overrides, preset), overrides)
+    result = validated(content, config or "the configuration")
+    result.data.require_effect([str(name) for name in overrides])
+    return result
+
+
+def read_recipe(
+    source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
+) -> dict[str, Any]:
+    """Read the default recipe of a data set or a table, as sections of plain values.
+
+    The overrides and the preset decide whether a table is trained on from random weights.
+    """
+    name = "ogbg" if str(source).startswith("ogbg-") else str(source)
+    path = config_folder() / f"{name}.yaml"
+    if _is_file(source) or not path.is_file():
+        path = table_recipe(overrides or {}, preset)
+    return read_yaml(path)
+
+
+def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
+    """Return the recipe for a table: fine-tuning, or training from random weights.
+
+    The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
+    without a model to start from, since the one of the recipe has its own.
+    """
+    start = overrides.get("finetune.start")
+    own = [name for name in overrides if is_architecture(str(name))]
+    scratch = str(start) == NO_START or (start is None and (preset is not None or own))
+    return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
+
+
+def config_folder() -> Path:
+    """Folder of the recipes: inside an installed package, or at the top level of a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a file of sections of settings.
+
+    Raises:
+        ConfigError: the file is not YAML, or has no sections.
+        StorageError: it cannot be read.
+    """
+    try:
+        with clear_errors(path, "read"):
+            size = path.stat().st_size
+            if size > _MAX_FILE_BYTES:
+                raise ConfigError(f"{path} is too large for a file of settings: {size:,} bytes")
+            content = parse_yaml(path.read_text(encoding="utf-8"))
+    except ConfigError:
+        raise
+    except ValueError as error:  # includes UnicodeDecodeError
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
+    if content is None:
+        return {}
+    sections = content.items() if isinstance(content, dict) else [(None, None)]
+    if not all(isinstance(name, str) and isinstance(each, dict) for name, each in sections):
+        raise ConfigError(
+            f"{path} must have sections with settings, such as 'optim:' with 'lr: 0.001' below it. "
+            f"Sections: {', '.join(TrainConfig.model_fields)}"
+        )
+    return content
+
+
+def _is_file(source: str | Path) -> bool:
+    return isinstance(source, Path) or "." in source or "/" in source
+
+
+def _check_name_or_path(argument: str, value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str | Path):
+        got = f"{type(value).__module__}.{type(value).__qualname__}"
+        if argument == "source":
+            got += ". Save a table in memory to a file first, for example with DataFrame.to_csv"
+    elif len(str(value)) > _MAX_PATH_LENGTH:
+        got = f"{len(str(value)):,} characters, which begin with {shown(str(value)[:50])}"
+    elif "\0" in str(value) or not str(value).strip():
+        got = shown(str(value))
+    else:
+        return
+    raise ConfigError(f"{argument} must be a name or a path; got {got}")
