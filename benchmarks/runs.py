@@ -47,7 +47,7 @@ from accuracy.log import LOG, append, from_folder, read  # noqa: E402
 
 from molsepnorm.errors import MolsepnormError  # noqa: E402
 from molsepnorm.files.writing import cache_folder  # noqa: E402
-from molsepnorm.training.folder import RunFolder  # noqa: E402
+from molsepnorm.training.run_folder.folder import RunFolder  # noqa: E402
 
 __all__ = ["Run", "read_list", "train", "train_all"]
 

@@ -225,7 +225,7 @@ def _plain_on(name: str) -> Findings:
 def _steps(name: str, precision: Precision) -> Findings:
     """Check each fast path of the ZINC recipe against the plain one, and time a step."""
     from molsepnorm.training.recipes import load_config
-    from molsepnorm.training.trial import compared, step_seconds
+    from molsepnorm.training.steps.trial import compared, step_seconds
 
     config, device = load_config("zinc", overrides={"run.precision": precision}), torch.device(name)
     yield from compared(config, device)

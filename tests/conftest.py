@@ -36,7 +36,7 @@ from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
-from molsepnorm.training import baseline
+from molsepnorm.training.completing import baseline
 
 # Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
 if not torch.cuda.is_available():

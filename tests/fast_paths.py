@@ -14,7 +14,7 @@ from molsepnorm import devices
 from molsepnorm.devices import layers, network, verdict
 from molsepnorm.nn.kernels import attention
 from molsepnorm.nn.kernels import fused_attention as fused
-from molsepnorm.training import step
+from molsepnorm.training.steps import step
 
 
 def attend(qkv: Tensor, bias: Sequence[Tensor], dropped: int = 0, scale: float = 1.0) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from molsepnorm.training.capture import CaptureFailed, run_unnoticed
+from molsepnorm.training.steps.capture import CaptureFailed, run_unnoticed
 
 _WAITS = (
     "_local_scalar_dense",
@@ -50,7 +50,7 @@ class _Tape(TorchDispatchMode):
 
 
 def record(work: Callable[[], None], state: Callable) -> Callable[[], None]:
-    """Replace `molsepnorm.training.capture.record`; the recording itself has no side effect."""
+    """Replace `training.steps.capture.record`; the recording itself has no side effect."""
 
     def warm_up() -> None:
         for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import load_config, train
-from molsepnorm.training.verification import verify
+from molsepnorm.training.run_folder.verification import verify
 
 TINY = (
     *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.ffn_width=16"),

@@ -14,7 +14,8 @@ from molsepnorm import doctor
 from molsepnorm.doctor import describe, run_checks
 from molsepnorm.molecules.featurize import registry
 from molsepnorm.predict import Predictor
-from molsepnorm.training import config, trial
+from molsepnorm.training import config
+from molsepnorm.training.steps import trial
 
 
 def test_all_checks_pass_here():

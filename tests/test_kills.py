@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from molsepnorm.files import writing
-from molsepnorm.training import baseline
+from molsepnorm.training.completing import baseline
 
 ROOT = Path(__file__).parents[1]
 NAMES = (

@@ -19,7 +19,7 @@ from molsepnorm.files.writing import fingerprint
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.training import TrainConfig, load_config
 from molsepnorm.training.finetuning import NO_START
-from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["LOG", "Curve", "Logged", "append", "from_folder", "read", "short"]
 

@@ -42,11 +42,11 @@ from molsepnorm.devices.verdict import apart
 from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
 from molsepnorm.nn.pairs.features import resistances
 from molsepnorm.predict.inference import Precision, infer
-from molsepnorm.training.capture import CaptureFailed, record
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.trial import compared
+from molsepnorm.training.steps.capture import CaptureFailed, record
+from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.trial import compared
 
 __all__ = ["CHECKS", "Check", "check"]
 

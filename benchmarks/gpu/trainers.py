@@ -23,8 +23,8 @@ from molsepnorm.training import load_config
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.run_folder.folder import RunFolder
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECIPE = Path(__file__).parents[2] / "configs" / "zinc-slim-paper.yaml"

@@ -18,7 +18,7 @@ import torch
 from benchmarks.kills.campaign import Campaign, Case
 from benchmarks.kills.commands import COMMANDS, prepare
 from benchmarks.kills.faults import FAULTS
-from molsepnorm.training import baseline
+from molsepnorm.training.completing import baseline
 
 
 @click.command()

@@ -46,7 +46,7 @@ class TrainingDisplay(Callback):
         self.quiet = quiet
         self.training = False
         self._live: Progress | None = None
-        self._describing = False  # whether descriptors are being computed
+        self._describing = False  # whether features are being computed
         self._score = ""
         self._last_printed = 0  # epoch
         self._start: tuple[float, float] | None = None  # time and epoch of the first step
@@ -94,16 +94,16 @@ class TrainingDisplay(Callback):
         if not self._describing:
             self.close()  # the bar of training
         if not self._describing and self.console.is_terminal:
-            columns = (TextColumn("Descriptors"), BarColumn(), MofNCompleteColumn())
+            columns = (TextColumn("Features"), BarColumn(), MofNCompleteColumn())
             self._live = Progress(*columns, TimeRemainingColumn(), console=self.console)
-            self._bar = self._live.add_task("descriptors", total=of)
+            self._bar = self._live.add_task("features", total=of)
             self._live.start()
         self._describing = done < of
         if self._live is not None:
             self._live.update(self._bar, completed=done)
         if done == of:
             self.close()
-            self.console.print(f"Descriptors of {of:,} molecules are computed.")
+            self.console.print(f"Features of {of:,} molecules are computed.")
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of

@@ -13,7 +13,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.folder import LOG, RunFolder
+from molsepnorm.training.run_folder.folder import LOG, RunFolder
 
 __all__ = ["RunLog"]
 

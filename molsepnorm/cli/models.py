@@ -55,7 +55,7 @@ def verify(folder: Path, as_json: bool) -> None:
     molsepnorm models verify runs/logS
     molsepnorm models verify runs/logS/model --json
     """
-    from molsepnorm.training.verification import verify as verified
+    from molsepnorm.training.run_folder.verification import verify as verified
 
     checks = verified(folder)
     if as_json:

@@ -74,7 +74,7 @@ def run_training(
     from molsepnorm.cli.log import RunLog
     from molsepnorm.training import StopWhen
     from molsepnorm.training import train as start
-    from molsepnorm.training.folder import RunFolder
+    from molsepnorm.training.run_folder.folder import RunFolder
 
     silent = bool(rank())  # of torchrun's processes, only the first prints and writes the log
     display = TrainingDisplay(quiet or silent)

@@ -2,8 +2,8 @@
 
 A fast path is the fused attention, a lower precision, or captured steps. The plain path is eager,
 with PyTorch's own operations, in float32. Before a device's first use the fast paths compute a few
-small batches (`network`, `training.trial`). The differences become verdicts, which are kept in the
-cache folder (`verdict`).
+small batches (`network`, `training.steps.trial`). The differences become verdicts, which are kept
+in the cache folder (`verdict`).
 """
 
 __all__ = ["CHECKED"]

@@ -7,9 +7,11 @@ several processes, pass the callback in one of them.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from molsepnorm.training.config import TrainConfig
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
 _PACKAGES = {"torch.utils.tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
+_LONGEST = 200
+"""Maximum length of a target in the name of a metric; MLflow accepts metrics of 250 characters."""
 
 
 class TensorBoard(Callback):
@@ -67,6 +71,14 @@ class TensorBoard(Callback):
 class MLflow(Callback):
     """Logs a run of MLflow, under the current tracking URI and experiment.
 
+    The score of one of several targets is named `val/mae.logS`. Characters of the target that
+    MLflow refuses are replaced: `val/mae.IC50 _nM_`. Targets that would have the same name are
+    numbered.
+
+    If training fails, its MLflow run gets the status FAILED when the next run starts, or at the end
+    of the process. A resumed run is logged as another MLflow run. The option `run_id` continues an
+    earlier one, whose settings are kept.
+
     Args:
         options: arguments of `mlflow.start_run`, such as `run_name`.
 
@@ -76,22 +88,48 @@ class MLflow(Callback):
 
     def __init__(self, **options: Any) -> None:
         self._run: Any = None
+        self._targets: dict[str, str] = {}
         self._mlflow, self._options = _installed("mlflow"), options
+        atexit.register(self._end, "FAILED")  # runs before that of MLflow, which sets FINISHED
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
+        self._end("FAILED")  # a run that raised an error was not ended
         self._run = self._mlflow.start_run(**self._options)
-        self._mlflow.log_params(_settings(config))
+        self._targets = _distinct(target.name for target in model.task.targets)
+        logged = self._run.data.params  # MLflow refuses to change them
+        settings = _settings(config).items()
+        self._mlflow.log_params({name: value for name, value in settings if name not in logged})
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
-        self._mlflow.log_metrics(_values(record), step=record.epoch)
+        self._mlflow.log_metrics(self._renamed(_values(record)), step=record.epoch)
 
     def on_end(self, result: TrainingResult) -> None:
         if self._run is not None:
-            self._mlflow.log_metrics(_test_scores(result))
-            self._mlflow.end_run("FINISHED" if result.finished else "KILLED")
-            self._run = None
+            self._mlflow.log_metrics(self._renamed(_test_scores(result)))
+            self._end("FINISHED" if result.finished else "KILLED")
+
+    def _end(self, status: str) -> None:
+        """End the run that this object started, unless the caller has ended it."""
+        run, self._run = self._run, None
+        active = self._mlflow.active_run()
+        if run is not None and active is not None and active.info.run_id == run.info.run_id:
+            self._mlflow.end_run(status)
+
+    def _renamed(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return values by names that MLflow accepts.
+
+        A file store has a file for each metric, so that val/mae cannot be the folder of
+        val/mae/logS, too.
+        """
+        found = {}
+        for name, value in values.items():
+            split, *rest = name.split("/", 2)  # lr, val/mae or val/mae/logS
+            if len(rest) == 2:
+                name = f"{split}/{rest[0]}.{self._targets[rest[1]]}"
+            found[name] = value
+        return found
 
 
 class WandB(Callback):
@@ -139,6 +177,23 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
         for section, values in sections.items()
         for name, value in values.items()
     }
+
+
+def _distinct(targets: Iterable[str]) -> dict[str, str]:
+    """Return a distinct name for each target, of the characters and the length that MLflow accepts.
+
+    >>> _distinct(["logS", "IC50 (nM)", "IC50 [nM]"])
+    {'logS': 'logS', 'IC50 (nM)': 'IC50 _nM_', 'IC50 [nM]': 'IC50 _nM_ 2'}
+    """
+    found: dict[str, str] = {}
+    for target in targets:
+        name = plain = re.sub(r"[^\w.\- ]", "_", target)[:_LONGEST]
+        number = 1
+        while name in found.values():
+            number += 1
+            name = f"{plain} {number}"
+        found[target] = name
+    return found
 
 
 def _values(record: EpochRecord) -> dict[str, float]:

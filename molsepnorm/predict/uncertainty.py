@@ -47,7 +47,7 @@ def error_signals(
 def require_calibrated(model: PropertyModel, level: float) -> None:
     """Raise a `ConfigError` if the model has no intervals at a level between 0 and 1."""
     if not 0 < level < 1:
-        raise ConfigError(f"a level is between 0 and 1, such as 0.9; got {level:g}")
+        raise ConfigError(f"a level is between 0 and 1, such as 0.9; got {level}")
     model.require_targets()
     if not model.calibration:
         raise ConfigError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -119,10 +120,13 @@ class Intervals:
         """
         factor = quantile(self.scores, level)
         if math.isinf(factor):
+            needed, found = _needed(level), len(self.scores)
+            available = f"the model was calibrated with {found:,}"
+            if needed > _MAX_SCORES:  # more validation molecules would not help
+                available = f"a model is calibrated with {_MAX_SCORES:,} at most"
             raise ConfigError(
-                f"an interval at level {level:g} needs {_needed(level):,} labelled validation "
-                f"molecules, and the model was calibrated with {len(self.scores):,}: choose a "
-                f"level of {math.floor(100 * self.highest_level) / 100:g} or less"
+                f"an interval at level {level} needs {needed:,} labelled validation molecules, and "
+                f"{available}: choose a level of {1000 * found // (found + 1) / 1000:g} or less"
             )
         return factor * sd
 
@@ -273,4 +277,5 @@ def _kept(scores: np.ndarray) -> tuple[float, ...]:
 
 def _needed(level: float) -> int:
     """Return the smallest n with ⌈(n + 1) level⌉ ≤ n."""
-    return math.ceil(level / (1 - level) - 1e-9)
+    exact = Fraction(str(level))  # 0.9995 as it is written, and not the nearest binary number
+    return math.ceil(exact / (1 - exact))

@@ -13,8 +13,8 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["require_same_meaning", "trained_on_before"]
 

@@ -19,22 +19,22 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict.inference import predict
-from molsepnorm.training import baseline
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
-from molsepnorm.training.completing import complete
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.complete import complete
+from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import predicted_splits, score
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.refit import refit
 from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["train"]
 

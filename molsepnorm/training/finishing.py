@@ -8,10 +8,10 @@ from typing import Any
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import predict
 from molsepnorm.training.comparisons import about_split
-from molsepnorm.training.completing import Completed, complete
+from molsepnorm.training.completing.complete import Completed, complete
+from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
-from molsepnorm.training.refit import refit
 
 __all__ = ["finish", "finish_unscored"]
 

@@ -18,19 +18,19 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finetuning import Body
-from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
-from molsepnorm.training.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.schedule import Schedule
-from molsepnorm.training.statistics import estimate_statistics
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.memory import RunInMemory
+from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
+from molsepnorm.training.steps.schedule import Schedule
+from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.step import TrainStep
 
 __all__ = ["Trainer"]
 
@@ -102,7 +102,7 @@ class Trainer:
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         if self.device.type in devices.CHECKED:
-            from molsepnorm.training.trial import settled
+            from molsepnorm.training.steps.trial import settled
 
             config = settled(config, self.device, world, callback.on_warning)
         parts = (config, self.objective, self.average, self.optimizer, train, world)

@@ -18,9 +18,9 @@ from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["OOF", "corrected_difference", "is_nested", "require_trainable", "write_out_of_fold"]
 

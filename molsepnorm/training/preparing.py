@@ -16,9 +16,9 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
-from molsepnorm.training import baseline
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext
@@ -29,9 +29,9 @@ from molsepnorm.training.finetuning import (
     open_start,
     require_fit,
 )
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["Prepared", "prepare", "require_same_targets", "starting_model"]
 

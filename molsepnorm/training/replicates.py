@@ -18,7 +18,6 @@ from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.out_of_fold import (
     corrected_difference,
     is_nested,
@@ -26,6 +25,7 @@ from molsepnorm.training.out_of_fold import (
     write_out_of_fold,
 )
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["Replicates", "train_replicates"]
 

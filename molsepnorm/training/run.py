@@ -18,15 +18,12 @@ from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import on_device
 from molsepnorm.training.architecture import load_dataset
-from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finishing import finish, finish_unscored
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.memory import RunInMemory
 from molsepnorm.training.preparing import (
     Prepared,
     prepare,
@@ -35,7 +32,10 @@ from molsepnorm.training.preparing import (
 )
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
+from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.memory import RunInMemory
 from molsepnorm.training.settings import seconds_of
+from molsepnorm.training.steps.budget import epochs_within
 
 __all__ = ["train_on", "train_one", "with_epochs"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -34,7 +33,7 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["computed_now", "structure_features"]
+__all__ = ["structure_features"]
 
 _VERSION = 2
 _TASK = 256  # molecules of a task
@@ -47,19 +46,16 @@ class _Kind(NamedTuple):
     """Function of an RDKit molecule that returns an array (width,)."""
     width: int
     dtype: type[np.generic]
-    label: str
-    """Name for people."""
 
 
 _KINDS = {
-    "descriptors": _Kind(describe, len(DESCRIPTORS), np.float32, "descriptors"),
+    "descriptors": _Kind(describe, len(DESCRIPTORS), np.float32),
     "fast_descriptors": _Kind(
-        partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32, "descriptors"
+        partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32
     ),
-    "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8, "fingerprints"),
-    "counts": _Kind(morgan_counts, COUNTS, np.uint16, "Morgan counts"),
+    "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
+    "counts": _Kind(morgan_counts, COUNTS, np.uint16),
 }
-_computed: ContextVar[str] = ContextVar("_computed", default="molecule features")
 
 
 def structure_features(
@@ -98,18 +94,8 @@ def structure_features(
             path.unlink(missing_ok=True)
             missing[name] = path
     if missing:
-        token = _computed.set(" and ".join(dict.fromkeys(_KINDS[name].label for name in missing)))
-        try:
-            _write(missing, smiles, progress, processes or usable_cores())
-        finally:
-            _computed.reset(token)
+        _write(missing, smiles, progress, processes or usable_cores())
     return found | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
-
-
-def computed_now() -> str:
-    """Return the name of what is computed, such as "Morgan counts and descriptors", while
-    `structure_features` calls `progress`."""
-    return _computed.get()
 
 
 def _open(path: Path, name: str, molecules: int) -> np.ndarray:
@@ -145,8 +131,8 @@ def _write(
             done += len(parts[0])
             progress(done, len(smiles))
         for name, spool in zip(names, spools, strict=True):
-            kind = _KINDS[name]
-            array = Streamed(np.dtype(kind.dtype), (len(smiles), kind.width), _pieces(spool))
+            _, width, dtype = _KINDS[name]
+            array = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
             write_arrays(complete.enter_context(replacing(paths[name])), {name: array}, {})
 
 

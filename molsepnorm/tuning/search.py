@@ -22,10 +22,10 @@ from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopW
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.finetuning import open_start
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run import train_on
+from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.tuning.report import write_files
 from molsepnorm.tuning.result import TrialRecord, Tuning

@@ -682,7 +682,7 @@ _MAIN = "from molsepnorm.cli import main; main()"
 
 _SIGNAL_AT_STEP = """
 import os, sys
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.steps.step import TrainStep
 number, step = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 plain, taken = TrainStep.__call__, []
 def stepped(self, *planned):
@@ -736,7 +736,7 @@ def test_a_stopped_run_is_resumed_exactly(workspace, tmp_path, number, code):
 
 def test_a_second_interrupt_stops_at_once(workspace, tmp_path, monkeypatch):
     """There is no traceback, and the step is not finished."""
-    from molsepnorm.training.step import TrainStep
+    from molsepnorm.training.steps.step import TrainStep
 
     plain, taken = TrainStep.__call__, []
 

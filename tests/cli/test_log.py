@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from molsepnorm.cli.log import RunLog
 from molsepnorm.errors import DivergedError
 from molsepnorm.training import load_config, train
@@ -49,20 +47,6 @@ def test_the_log_is_complete_with_quiet(run, tiny, write_table, tmp_path, monkey
     assert "epoch 2/2" in log and "Data: data.csv" in log
     assert "\x1b" not in log
     assert "a_long_name_of_a_target_" * 3 in re.search("Splits\n(.*\n)+?Model:", log)[0]
-
-
-@pytest.mark.parametrize(
-    ("features", "label"),
-    [("morgan", "Morgan counts"), ("morgan,rdkit", "Morgan counts and descriptors")],
-)
-def test_the_log_names_what_is_computed(
-    ok, tiny, write_table, tmp_path, monkeypatch, features, label
-):
-    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    given = ("--data", table, "--targets", "y", "--molecule-features", features, "--no-baseline")
-    printed = ok("train", *given, *tiny, "-o", tmp_path / "run")
-    assert re.findall(r"(.*) of \d+ molecules are computed", printed) == [label]
 
 
 def test_a_resumed_run_continues_its_log(write_table, tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.training.conclusion import significant
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.steps.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -86,7 +86,7 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     benchmark, ok, tmp_path, baselines, monkeypatch
 ):
     """One seed is the default. The same command prints the same tables, without training."""
-    monkeypatch.setattr("molsepnorm.training.baseline.TREES", 12)
+    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
     args = (*benchmark, "--folds", 3, "--no-test")
     text = ok(*args)
     summary = _summary(tmp_path)

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from molsepnorm.training.conclusion import significant
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.steps.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 

@@ -208,6 +208,11 @@ def test_classes_may_be_missing(labels, missing):
     assert model.predict_proba(SMILES).shape == (36, len(model.classes_))
 
 
+def test_nan_in_a_list_of_classes_is_missing():
+    model = classifier().fit(SMILES, [float("nan")] * 4 + THREE[4:])
+    assert model.classes_.tolist() == sorted(set(THREE))
+
+
 def test_a_warm_start_continues(fitted):
     model = regressor(warm_start=True, epochs=1)
     first = model.fit(SMILES, Y).model_

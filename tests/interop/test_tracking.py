@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ import molsepnorm
 from molsepnorm.errors import ConfigError
 from molsepnorm.interop.tracking import MLflow, TensorBoard, WandB
 from molsepnorm.training import Callback
+from molsepnorm.training.callback import Callbacks
 
 SMILES = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "Cl", "F")]
 LABELS = [0.4 * len(text) - 1 for text in SMILES]
@@ -28,10 +31,22 @@ SMALL = {
 }
 
 
-def _fit(callback: Callback, folder: Path | None = None) -> molsepnorm.training.TrainingResult:
-    splits = {"train": range(20), "val": range(20, 26), "test": range(26, 32)}
+SPLITS = {"train": range(20), "val": range(20, 26), "test": range(26, 32)}
+
+
+def _fit(
+    callback: Callback,
+    folder: Path | None = None,
+    resume: bool = False,
+    **overrides: int,
+) -> molsepnorm.training.TrainingResult:
     return molsepnorm.fit(
-        *(SMILES, LABELS), splits=splits, overrides=SMALL, folder=folder, callback=callback
+        *(SMILES, LABELS),
+        splits=SPLITS,
+        overrides={**SMALL, **overrides},
+        folder=folder,
+        resume=resume,
+        callback=callback,
     )
 
 
@@ -74,6 +89,104 @@ def test_mlflow_has_the_curves(tmp_path, monkeypatch):
     points = mlflow.MlflowClient().get_metric_history(run.info.run_id, "val/mae")
     rows = {int(row["epoch"]): float(row["val_mae"]) for row in _history(tmp_path / "run")}
     assert {each.step: each.value for each in points} == pytest.approx(rows, rel=1e-3)
+
+
+class _StrictMLflow:
+    """The checks of MLflow and its file store, for a machine without it."""
+
+    def __init__(self):
+        self.runs, self.active = [], []
+
+    def start_run(self, run_id=None):
+        assert not self.active, "a run is already active"
+        if run_id is None:
+            run_id = len(self.runs)
+            data = SimpleNamespace(params={}, metrics={})
+            info = SimpleNamespace(run_id=run_id, status="RUNNING")
+            self.runs.append(SimpleNamespace(info=info, data=data))
+        self.active.append(self.runs[run_id])
+        return self.runs[run_id]
+
+    def active_run(self):
+        return self.active[-1] if self.active else None
+
+    def end_run(self, status="FINISHED"):
+        self.active.pop().info.status = status
+
+    def log_params(self, params):
+        known = self.active[-1].data.params
+        assert all(known.setdefault(name, value) == value for name, value in params.items())
+
+    def log_metrics(self, metrics, step=None):
+        known = self.active[-1].data.metrics
+        for name, value in metrics.items():
+            assert re.fullmatch(r"[/\w.\- ]{1,250}", name), name
+            assert not any(name.startswith(f"{each}/") for each in known), "a file is no folder"
+            known[name] = value
+
+
+@pytest.fixture
+def strict_mlflow(monkeypatch):
+    fake = _StrictMLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    return fake
+
+
+class _Fail(Callback):
+    def on_epoch(self, record, epochs):
+        raise RuntimeError("the disk is full")
+
+
+def test_mlflow_accepts_the_name_of_every_target(strict_mlflow):
+    """Names may have slashes and 300 characters, and differ in their brackets only."""
+    targets = ["logS", "IC50 (nM)", "IC50 [nM]", "a/b/", "x" * 300]
+    labels = [[each * n for n in range(1, 6)] for each in LABELS]
+    result = molsepnorm.fit(
+        *(SMILES, labels), targets=targets, splits=SPLITS, overrides=SMALL, callback=MLflow()
+    )
+    (run,) = strict_mlflow.runs
+    names = ["logS", "IC50 _nM_", "IC50 _nM_ 2", "a_b_", "x" * 200]
+    for target, name in zip(targets, names, strict=True):
+        assert run.data.metrics[f"test/mae.{name}"] == result.metrics["test"][f"mae/{target}"]
+    assert run.data.metrics["test/mae"] == result.metrics["test"]["mae"]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_mlflow_ends_a_failed_run_before_the_next(strict_mlflow, tmp_path, resume):
+    callback = MLflow()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        _fit(Callbacks([callback, _Fail()]), tmp_path / "run")
+    result = _fit(callback, tmp_path / ("run" if resume else "other"), resume=resume)
+    assert [run.info.status for run in strict_mlflow.runs] == ["FAILED", "FINISHED"]
+    assert strict_mlflow.runs[1].data.metrics["test/mae"] == result.metrics["test"]["mae"]
+
+
+def test_mlflow_ends_a_failed_run_with_the_process(strict_mlflow, monkeypatch):
+    at_exit = []
+    monkeypatch.setattr("atexit.register", lambda *call: at_exit.append(call))
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        _fit(Callbacks([MLflow(), _Fail()]))
+    ((end, *args),) = at_exit
+    end(*args)
+    assert [run.info.status for run in strict_mlflow.runs] == ["FAILED"]
+    end(*args)  # nothing is active
+
+
+def test_mlflow_leaves_a_run_that_the_caller_ended(strict_mlflow):
+    callback = MLflow()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        _fit(Callbacks([callback, _Fail()]))
+    strict_mlflow.end_run("KILLED")
+    _fit(callback)
+    assert [run.info.status for run in strict_mlflow.runs] == ["KILLED", "FINISHED"]
+
+
+def test_mlflow_continues_a_run_with_other_settings(strict_mlflow):
+    """MLflow refuses to change a setting that is logged."""
+    _fit(MLflow())
+    _fit(MLflow(run_id=0), **{"run.epochs": 3})
+    (run,) = strict_mlflow.runs
+    assert run.data.params["run.epochs"] == 2
 
 
 def test_weights_and_biases_has_the_curves(tmp_path, monkeypatch):

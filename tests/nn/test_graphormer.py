@@ -26,7 +26,7 @@ from molsepnorm.nn.layer import (
 )
 from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
 from molsepnorm.nn.readout import Readout
-from molsepnorm.training.statistics import estimate_statistics
+from molsepnorm.training.steps.statistics import estimate_statistics
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged

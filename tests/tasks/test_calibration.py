@@ -50,6 +50,22 @@ def test_a_level_that_few_molecules_cannot_give_is_refused():
         Intervals.fit(np.empty(0), {}).half_widths(np.ones(1), 0.9)
 
 
+@pytest.mark.parametrize(
+    ("level", "needed"), [(0.9995, "1,999"), (0.9999, "9,999"), (0.9999999, "9,999,999")]
+)
+def test_a_level_that_no_model_can_give_is_written_exactly(level, needed):
+    """A model keeps the errors of 1,000 validation molecules, which are enough for 0.999."""
+    found = Intervals.fit(np.arange(1.0, 3001.0), {})
+    assert np.isfinite(found.half_widths(np.ones(1), 0.999)).all()
+    message = (
+        f"an interval at level {level} needs {needed} labelled validation molecules, and a model "
+        "is calibrated with 1,000 at most: choose a level of 0.999 or less"
+    )
+    with pytest.raises(ConfigError) as error:
+        found.half_widths(np.ones(1), level)
+    assert str(error.value) == message
+
+
 def drawn(n, seed):
     """Errors whose standard deviation is exp(2 x), x, and a signal that says nothing."""
     random = np.random.default_rng(seed)

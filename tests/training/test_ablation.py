@@ -15,8 +15,8 @@ from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
 from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.replicates import Replicates
+from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}

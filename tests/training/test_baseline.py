@@ -17,7 +17,8 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.tasks.metrics import draw_resamples, score
-from molsepnorm.training import baseline, train
+from molsepnorm.training import train
+from molsepnorm.training.completing import baseline
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 

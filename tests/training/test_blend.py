@@ -18,9 +18,10 @@ from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structu
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
-from molsepnorm.training import Callback, baseline, evaluate, forest_share, load_config, train
-from molsepnorm.training.baseline import forest_inputs
-from molsepnorm.training.folder import RunFolder
+from molsepnorm.training import Callback, evaluate, load_config, train
+from molsepnorm.training.completing import baseline, forest_share
+from molsepnorm.training.completing.baseline import forest_inputs
+from molsepnorm.training.run_folder.folder import RunFolder
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 

@@ -9,11 +9,11 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
-from molsepnorm.training.budget import epochs_within
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.settings import seconds_of
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.steps.budget import epochs_within
+from molsepnorm.training.steps.step import TrainStep
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("640s", 640), ("11m", 660), ("1.5h", 5400)])

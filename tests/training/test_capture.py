@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from molsepnorm.training.capture import can_capture, run_unnoticed
+from molsepnorm.training.steps.capture import can_capture, run_unnoticed
 
 
 def _parts() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:

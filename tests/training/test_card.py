@@ -40,7 +40,7 @@ def cells(card: str, first: str) -> list[str]:
 @pytest.fixture
 def run(with_columns, tmp_path, baselines, monkeypatch):
     """A run with two targets, one of them transformed, a forest and a row that cannot be read."""
-    monkeypatch.setattr("molsepnorm.training.baseline.TREES", 12)
+    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
     settings = {
         "data.targets": ["ic50_nM", "a|b"],
         "data.transform": {"ic50_nM": "pic50"},

@@ -14,11 +14,11 @@ from torch import nn
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.files.digests import BLANK, write_sealed
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.training import checkpoint
-from molsepnorm.training.checkpoint import Progress
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.objectives import Objective
-from molsepnorm.training.optim import WeightAverage, make_optimizer
+from molsepnorm.training.run_folder import checkpoint
+from molsepnorm.training.run_folder.checkpoint import Progress
+from molsepnorm.training.steps.optim import WeightAverage, make_optimizer
 
 PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 9, 1e-17, 1)
 

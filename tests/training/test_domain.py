@@ -15,8 +15,8 @@ from molsepnorm.model import PropertyModel, join
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target
-from molsepnorm.training import domain as module
 from molsepnorm.training import train
+from molsepnorm.training.completing import domain as module
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
@@ -246,3 +246,14 @@ def test_many_molecules_are_sampled(configure, tmp_path, monkeypatch):
     for split in ("val", "test"):
         assert sum(each["molecules"] for each in metrics["bins"][split]) == 5
     assert metrics["training_molecules"] == 12
+
+
+@pytest.mark.parametrize("name", ["pic50:nM", "pic50:M", "log10"])
+def test_labels_with_a_transform_are_kept_as_measured(name):
+    """The transform is computed in float32, so its inverse of 180 is 180.0001."""
+    transform = Target("y", "regression", transform=name).transformation
+    scale = 1e-9 if name == "pic50:M" else 1
+    drawn = scale * 10 ** np.random.default_rng(0).uniform(-3, 4, 500)
+    measured = np.array([float(f"{value:.{n}g}") for value in drawn for n in (1, 3, 5)])
+    learned = transform.forward(measured.astype(np.float32))
+    assert (module._in_unit(learned, transform) == measured).all()

@@ -18,7 +18,7 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.training import ablate, load_config, train, train_replicates
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import Body, FinetuneConfig, load_weights
-from molsepnorm.training.optim import make_optimizer
+from molsepnorm.training.steps.optim import make_optimizer
 
 SMALL = {"layers": 3, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.seed": 5}

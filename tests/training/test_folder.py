@@ -16,8 +16,8 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.training import train
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import EpochRecord
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.run_folder.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 

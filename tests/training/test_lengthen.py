@@ -12,8 +12,8 @@ from support import Recorder
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import train
-from molsepnorm.training.folder import RunFolder
-from molsepnorm.training.optim import learning_rate
+from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.steps.optim import learning_rate
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
@@ -157,7 +157,7 @@ def test_a_run_with_a_budget_gets_a_number(configure, tmp_path, monkeypatch):
 
 def test_a_blend_is_made_again_from_the_networks(configure, tmp_path, baselines, monkeypatch):
     """Even if no later epoch is better, when the best model is the earlier blend."""
-    monkeypatch.setattr("molsepnorm.training.baseline.TREES", 12)
+    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
     still = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.blend": "forest", "optim.ema": None}
     first = train(configure({**still, "run.epochs": 1}), tmp_path / "run").metrics
     assert first["blend"]["forest_share"] > 0

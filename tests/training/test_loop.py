@@ -101,7 +101,7 @@ def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(
 ):
     """Files written after the last checkpoint are written again, without duplicates."""
     from molsepnorm.training import loop
-    from molsepnorm.training.folder import RunFolder
+    from molsepnorm.training.run_folder.folder import RunFolder
 
     monkeypatch.setattr(Metric, "better", lambda *_: True)  # a model is saved at every epoch's end
     config = configure()

@@ -27,7 +27,7 @@ NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 @pytest.fixture
 def forests(baselines, monkeypatch) -> None:
     """Runs have a small forest."""
-    from molsepnorm.training import baseline
+    from molsepnorm.training.completing import baseline
 
     monkeypatch.setattr(baseline, "TREES", 12)
 

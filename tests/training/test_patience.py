@@ -7,8 +7,8 @@ import json
 import pytest
 
 from molsepnorm.training import Callback, StopWhen, train
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.objectives import supervised
+from molsepnorm.training.run_folder.folder import RunFolder
 
 NAN = float("nan")
 

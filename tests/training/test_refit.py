@@ -14,10 +14,11 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
-from molsepnorm.training import baseline, evaluate, load_config, refit, train
+from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training.completing import baseline, refit
 from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.evaluation import select
-from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.run_folder.folder import RunFolder
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 

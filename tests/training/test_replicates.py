@@ -12,7 +12,7 @@ import pytest
 
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.training import Callback, StopWhen, load_config, train, train_replicates
-from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.run_folder.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 ONE = {"run.epochs": 1}

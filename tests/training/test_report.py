@@ -82,8 +82,8 @@ def mixed(tmp_path_factory, no_baselines):
         "finetune.start": None,
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molsepnorm.training.baseline.fit_baseline", no_baselines)
-        patch.setattr("molsepnorm.training.baseline.TREES", 8)
+        patch.setattr("molsepnorm.training.completing.baseline.fit_baseline", no_baselines)
+        patch.setattr("molsepnorm.training.completing.baseline.TREES", 8)
         train(load_config(path, overrides=settings), folder / "run")
     return folder / "run"
 

@@ -214,7 +214,8 @@ def test_a_run_without_a_checkpoint_is_started_anew(
     configure, tmp_path, monkeypatch, outcome, killed
 ):
     """Files of a run that was killed before its first checkpoint are overwritten."""
-    from molsepnorm.training import folder, loop
+    from molsepnorm.training import loop
+    from molsepnorm.training.run_folder import folder
 
     config = configure({"run.epochs": 1})
     train(config, tmp_path / "whole")

@@ -23,10 +23,11 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
 from molsepnorm.nn.kernels import attention
 from molsepnorm.tasks import Task
-from molsepnorm.training import Callback, TrainConfig, load_config, step, train
+from molsepnorm.training import Callback, TrainConfig, load_config, train
 from molsepnorm.training.architecture import architecture
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.steps import step
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.blocks": 2}
 RICH = {

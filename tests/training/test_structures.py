@@ -20,7 +20,7 @@ from molsepnorm.molecules.featurize.descriptors import (
     morgan_counts,
 )
 from molsepnorm.training import structures
-from molsepnorm.training.structures import computed_now, structure_features
+from molsepnorm.training.structures import structure_features
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
 NAMES = ("descriptors", "fingerprint")
@@ -53,25 +53,6 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
         np.testing.assert_allclose(found["descriptors"][row], describe(mol), rtol=1e-6)
         assert np.array_equal(found["fingerprint"][row], morgan_bits(mol))
     assert calls == [*((done, 25) for done in range(4, 25, 4)), (25, 25)]
-
-
-@pytest.mark.parametrize(
-    ("cached", "names", "label"),
-    [
-        ((), ["counts"], "Morgan counts"),
-        ((), ["fast_descriptors"], "descriptors"),
-        ((), ["counts", "descriptors"], "Morgan counts and descriptors"),
-        ((), NAMES, "descriptors and fingerprints"),
-        (["descriptors"], ["counts", "descriptors"], "Morgan counts"),
-    ],
-)
-def test_what_is_computed_has_a_name(own_cache, cached, names, label):
-    if cached:
-        structure_features(SMILES, cached)
-    labels = []
-    structure_features(SMILES, names, lambda done, of: labels.append(computed_now()))
-    assert labels == [label]
-    assert computed_now() == "molecule features"
 
 
 def test_each_array_has_its_own_file(own_cache, small_tasks):

@@ -13,8 +13,9 @@ from tape import record
 
 from molsepnorm.devices import network
 from molsepnorm.nn.kernels import fused_attention as fused
-from molsepnorm.training import TrainConfig, train, trial
+from molsepnorm.training import TrainConfig, train
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.steps import trial
 
 CPU = torch.device("cpu")
 WORLD = DistributedContext()

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
-from molsepnorm.training.verification import verify
+from molsepnorm.training.run_folder.verification import verify
 
 
 @pytest.fixture

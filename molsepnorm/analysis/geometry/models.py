@@ -15,8 +15,8 @@ from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
 from molsepnorm.training.evaluation import select
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["load_models"]
 

@@ -8,12 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.tasks.inputs import MISSING
 
-__all__ = ["BLANKS", "ParsedCells", "blank_classes", "parse_cells", "parse_with_words"]
-
-BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>")
-"""Cells among numbers that are treated as missing values, in lower case."""
+__all__ = ["ParsedCells", "blank_classes", "parse_cells", "parse_with_words"]
 
 _YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),

@@ -40,8 +40,8 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
     """Return labels as a table with one column per target.
 
     Args:
-        y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame. Masked entries
-            are missing labels.
+        y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame. Masked entries,
+            None and NaN are missing labels, among words too.
         targets: names of the columns; of a DataFrame, the columns to predict.
 
     Raises:
@@ -66,6 +66,10 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
             ) from None
         if array.ndim not in (1, 2):
             raise ConfigError(f"y must have shape (G,) or (G, T); got {array.shape}")
+        if array.dtype.kind == "U":  # NumPy writes NaN among words as the word "nan"
+            missing = pd.isna(np.asarray(_unmasked(y), dtype=object))
+            array = array.astype(object)
+            array[missing] = None
         columns = [pd.Series(column) for column in np.atleast_2d(array.T)]
     if targets is None:
         targets = ["y"] if len(columns) == 1 else [f"y{i + 1}" for i in range(len(columns))]

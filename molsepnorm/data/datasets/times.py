@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import BLANKS
+from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.errors import counted
 
 __all__ = ["describe_times", "read_times", "split_by_time"]

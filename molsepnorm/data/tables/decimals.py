@@ -16,14 +16,16 @@ import pandas as pd
 
 from molsepnorm.errors import DataError, warn_of_data
 
-__all__ = ["Decimals", "Points", "require_clear"]
+__all__ = ["BLANKS", "Decimals", "Points", "require_clear"]
 
 Points = Literal["any", "beside commas", "none"]
 """Which points may group thousands. In a file of a spreadsheet that uses decimal commas, 1.234 is
 1234. "any": the file is separated by semicolons, the separator of such spreadsheets. "beside
 commas": only if another column has decimal commas. "none": numbers with points are exact."""
 
-_BLANKS = ("", "nan", "na", "n/a", "none", "null")
+BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>")
+"""Cells among numbers that are treated as missing values, in lower case."""
+
 _KINDS = {
     "plain": r"\d+(?:e[-+]?\d+)?",
     "point groups": r"[1-9]\d{0,2}(?:\.\d{3})+,\d+|[1-9]\d{0,2}(?:\.\d{3}){2,}",  # 1.234,5
@@ -155,7 +157,7 @@ def _kind(cell: str) -> str:
     if found := _NUMBER.fullmatch(cell):
         assert found.lastgroup is not None
         return found.lastgroup.replace("_", " ")
-    return "blank" if cell.strip().lower() in _BLANKS else "word"
+    return "blank" if cell.strip().lower() in BLANKS else "word"
 
 
 def _numbers(count: Counter[str]) -> int:

@@ -98,6 +98,9 @@ class Work:
         """Return the columns of the predictor, and the reasons of rows that failed."""
         features = {name: table[name].tolist() for name in self.library.features} or None
         smiles = table[self.library.smiles_column].tolist()
+        if not smiles:
+            kinds = self.predictor.columns
+            return {name: np.empty(0, kind) for name, kind in kinds.items()}, []
         outcomes = list(self.predictor.outcomes(smiles, features))
         tables = [
             {name: values for each in self.predictor.tables(one) for name, values in each.items()}

@@ -11,9 +11,9 @@ from pathlib import Path
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import replacing
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.page import report_page
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["try_report", "write_report"]
 

@@ -17,8 +17,8 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.folder import RunFolder
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["Contents", "Predicted"]
 

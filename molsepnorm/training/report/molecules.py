@@ -12,7 +12,7 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
-from molsepnorm.training.domain import error_by_similarity
+from molsepnorm.training.completing.domain import error_by_similarity
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, Predicted
 from molsepnorm.training.report.figures import figure

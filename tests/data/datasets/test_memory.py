@@ -54,6 +54,17 @@ def test_a_missing_value_of_python_is_no_class():
     assert np.isnan(dataset.labels[:, 0]).tolist() == [pd.isna(cell) for cell in cells]
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pd.NA])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_missing_value_in_a_list_of_words_is_missing(missing, kind):
+    table = label_table(kind(["red", missing, "blue"]))
+    assert table["y"].isna().tolist() == [False, True, False]
+    table = label_table([["red", 1.5], ["blue", missing], [missing, 2.5]], ["colour", "logS"])
+    assert table["colour"].isna().tolist() == [False, False, True]
+    assert table["logS"].isna().tolist() == [False, True, False]
+    assert table["logS"].dropna().astype(float).tolist() == [1.5, 2.5]
+
+
 def test_masked_weights_are_1_and_masked_inputs_are_empty():
     weights = np.ma.masked_array([5.0] * 10, MASK)
     assert _dataset(range(10), weights=weights).weights.tolist() == [5, 5, 5, 1, *[5] * 6]

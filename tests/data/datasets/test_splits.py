@@ -607,7 +607,7 @@ def test_rows_of_a_file_that_could_not_be_read_are_absent(by_file):
 def test_a_run_s_splits_load_back(tmp_path):
     """Rejected rows included: the rows of the file are those of the table."""
     from molsepnorm.training import load_config
-    from molsepnorm.training.folder import RunFolder
+    from molsepnorm.training.run_folder.folder import RunFolder
 
     table = tmp_path / "my.csv"
     texts = alkanes(30)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from molsepnorm.data.datasets.cells import blank_classes, parse_cells
 from molsepnorm.data.tables import read_chunks, read_table, require_clear
+from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.errors import DataError, DataWarning
+from molsepnorm.tasks.inputs import MISSING
 
 NAMES = {";": "x.csv", "\t": "x.tsv"}
 
@@ -34,6 +39,7 @@ def _write(tmp_path, separator: str, **columns: list[str]):
         (["1.234,5", "1.234"], ["1234.5", "1234"]),
         (["1.234.567", "1.234", "12"], ["1234567", "1234", "12"]),
         (["2,5", "3,5", "n.d.", "na"], ["2.5", "3.5", "n.d.", "na"]),
+        (["2,5", "<NA>", "<NA>"], ["2.5", "<NA>", "<NA>"]),  # as pandas writes missing values
     ],
 )
 def test_decimal_commas_are_read_and_announced(tmp_path, separator, cells, read):
@@ -42,6 +48,14 @@ def test_decimal_commas_are_read_and_announced(tmp_path, separator, cells, read)
         table = read_table(path)
     assert table["y"].tolist() == read
     require_clear(table, ["y"], path)
+
+
+def test_blanks_are_those_of_labels():
+    """A word for a missing value has one meaning everywhere."""
+    numbers, _, bad = parse_cells(pd.Series(BLANKS))
+    assert np.isnan(numbers).all() and not bad.any()
+    assert blank_classes(pd.Series(MISSING)).all()
+    assert {word.lower() for word in MISSING} | {"none"} == set(BLANKS)  # "none" may be a class
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])

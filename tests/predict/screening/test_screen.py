@@ -104,6 +104,25 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
             assert found[name].tolist() == wanted[name].tolist()
 
 
+@pytest.mark.parametrize("options", [{}, {"top": 5, "by": "y"}, {"filter": "price > 1 and y > 0"}])
+def test_an_empty_parquet_library_has_the_columns_and_no_rows(
+    small_model, molecules, tmp_path, options
+):
+    predictor = Predictor(small_model(*TARGETS))
+    for name, count in (("empty", 0), ("some", 50)):
+        molecules(50)[:count].to_parquet(tmp_path / f"{name}.parquet", index=False)
+        given = [str(tmp_path / f"{name}.parquet")]
+        result = screen(predictor, given, tmp_path / name, ScreenOptions(**options))
+        assert result.rows == count
+    for file in ("parts/00000-0000000.parquet", *(["top.parquet"] if "top" in options else [])):
+        empty, some = (pq.read_table(tmp_path / name / file) for name in ("empty", "some"))
+        assert len(empty) == 0 < len(some)
+        assert empty.schema.remove_metadata() == some.schema.remove_metadata()
+    if "top" in options:
+        empty, some = (pd.read_csv(tmp_path / name / "top.csv") for name in ("empty", "some"))
+        assert len(empty) == 0 and [*empty] == [*some]
+
+
 @pytest.mark.parametrize("rows", [1, 9, 1000])
 def test_the_size_of_a_part_does_not_change_rows(screened, library, expected, tmp_path, rows):
     same_rows(screened(library, rows_per_part=rows), expected[expected["error"].isna()])

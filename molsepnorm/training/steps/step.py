@@ -2,7 +2,7 @@
 
 On a GPU, launching the kernels of a small network takes longer than running them. Batches therefore
 have a few fixed shapes there, and the whole step is recorded once per shape as a CUDA graph (see
-`training.capture`). Nothing in a step synchronises with the device.
+`training.steps.capture`). Nothing in a step synchronises with the device.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from molsepnorm.data.batching.bucketing import assign_rows, fixed_layout, tight_
 from molsepnorm.devices.verdict import first_line
 from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.predict.inference import autocast, products_in
-from molsepnorm.training.capture import CaptureFailed, can_capture, record
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
-from molsepnorm.training.optim import WeightAverage
+from molsepnorm.training.steps.capture import CaptureFailed, can_capture, record
+from molsepnorm.training.steps.optim import WeightAverage
 
 __all__ = ["Layout", "StepBatch", "TrainStep"]
 

@@ -24,7 +24,7 @@ from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.nn.init import current_name
 from molsepnorm.training.objectives.objective import Objective
-from molsepnorm.training.optim import WeightAverage
+from molsepnorm.training.steps.optim import WeightAverage
 
 __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 

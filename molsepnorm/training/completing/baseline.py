@@ -16,12 +16,12 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparisons import differences
+from molsepnorm.training.completing.forest_share import forest_share
+from molsepnorm.training.completing.refit import refit_rows
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.forest_share import forest_share
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
-from molsepnorm.training.refit import refit_rows
 
 __all__ = [
     "Baseline",

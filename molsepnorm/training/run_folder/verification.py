@@ -12,7 +12,7 @@ from molsepnorm.files.digests import check_sealed
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import check_files
 from molsepnorm.pretrained import resolve
-from molsepnorm.training.folder import RunFolder
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["FileCheck", "verify"]
 

@@ -10,8 +10,8 @@ from itertools import cycle, islice
 import torch
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.training.capture import run_unnoticed
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.steps.capture import run_unnoticed
 
 __all__ = ["epochs_within"]
 

@@ -11,11 +11,11 @@ import numpy as np
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import baseline
-from molsepnorm.training.calibration import calibrate
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.calibration import calibrate
+from molsepnorm.training.completing.domain import fit_domain
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.domain import fit_domain
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
 

@@ -204,6 +204,6 @@ def _in_unit(learned: np.ndarray, transform: Transform) -> np.ndarray:  # float6
     found = exact.copy()
     for digits in range(_DIGITS, 0, -1):
         rounded = np.array([float(f"{value:.{digits}g}") for value in exact])
-        same = transform.forward(rounded).astype(np.float32) == learned
+        same = transform.forward(rounded.astype(np.float32)) == learned  # as labels are read
         found[same] = rounded[same]
     return found

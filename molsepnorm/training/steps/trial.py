@@ -28,14 +28,14 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.kernels import fused_attention
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import step
-from molsepnorm.training.capture import CaptureFailed
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import Supervised
-from molsepnorm.training.optim import WeightAverage, make_optimizer
-from molsepnorm.training.step import TrainStep
+from molsepnorm.training.steps import step
+from molsepnorm.training.steps.capture import CaptureFailed
+from molsepnorm.training.steps.optim import WeightAverage, make_optimizer
+from molsepnorm.training.steps.step import TrainStep
 
 __all__ = ["compare_captured", "compared", "settled", "step_seconds"]
 

@@ -1,0 +1,9 @@
+"""What a model gets after its networks are trained and chosen.
+
+- `refit`: a second fit of kernel regressions, to the training and validation molecules;
+- `complete`: all that follows, in the order of the next lines;
+- `baseline`: the random forest, and its comparison with the network;
+- `forest_share`: the share of the forest in the predictions;
+- `calibration`: intervals and calibrated probabilities;
+- `domain`: how errors depend on the similarity to the training molecules.
+"""
