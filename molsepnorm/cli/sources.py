@@ -6,8 +6,10 @@ import csv
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
@@ -196,8 +198,9 @@ def molecules_of(
 
         return str(source), read_chunks(source, smiles_column=smiles_column, decimals=features)
     name = "--smiles" if smiles else "standard input"
-    chunks = [{smiles_column: smiles}] if smiles else _chunks(sys.stdin, name, smiles_column)
-    return name, chunks
+    if smiles:
+        return name, [{smiles_column: smiles}]
+    return name, _chunks(sys.stdin, name, smiles_column, features)
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
@@ -207,8 +210,12 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
     say(f"{counted(rows, 'row')}{written}{failures}", err=True)
 
 
-def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
-    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
+def _chunks(stream: TextIO, name: str, column: str, features: Sequence[str] = ()) -> Iterator[Any]:
+    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line.
+
+    A table with `features` is copied to a file, since decimal commas can only be understood once
+    all rows are read.
+    """
     try:
         first = stream.readline().removeprefix("\ufeff")
         # the csv module refuses fields longer than its limit
@@ -220,18 +227,41 @@ def _chunks(stream: TextIO, name: str, column: str) -> Iterator[Any]:
                 from molsepnorm.data.tables import read_chunks
 
                 table = cast(TextIO, _PutBack(first, stream))
-                yield from read_chunks(table, name, smiles_column=column)
+                if not features:
+                    yield from read_chunks(table, name, smiles_column=column)
+                    return
+                with _copy(table) as file:
+                    yield from read_chunks(file, name, smiles_column=column, decimals=features)
                 return
         start = [first]
         while start[-1].isspace():
             start.append(stream.readline())
         if not start[-1]:
             raise click.UsageError("no molecules: standard input holds no SMILES")
-        lines = (line.rstrip("\n") for line in chain(start, stream))
+        lines = (line.rstrip("\r\n") for line in chain(start, stream))
         while chunk := list(islice(lines, _CHUNK_LINES)):
             yield {column: chunk}
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+
+
+@contextmanager
+def _copy(table: TextIO) -> Iterator[Path]:
+    """Yield a temporary CSV file with the text of a stream.
+
+    Raises:
+        StorageError: there is no room for the copy.
+    """
+    from molsepnorm.files.writing import clear_errors
+
+    with ExitStack() as stack:
+        with clear_errors("a temporary copy of standard input", "write"):
+            folder = stack.enter_context(TemporaryDirectory(prefix="molsepnorm-"))
+            copy = Path(folder) / "table.csv"
+            # surrogateescape: bytes that are not text stay as they are, and are read as in a file
+            with open(copy, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.writelines(table)
+        yield copy
 
 
 def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:

@@ -78,14 +78,15 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
         StorageError: the path cannot be written, or the disk is full.
     """
     path = Path(path)
+    # A pipe, or /dev/null. /dev/stdout may link to a pipe, whose name beyond the link is no path.
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with clear_errors(path, "write"):
+            yield path
+        return
     if path.is_symlink() or path.name in ("", ".."):
         path = path.resolve()
     if not path.name:
         raise StorageError(f"cannot write {path}: {_ADVICE[errno.EISDIR]}")
-    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, or /dev/null
-        with clear_errors(path, "write"):
-            yield path
-        return
     with clear_errors(path, "write"), _scratch(path, "partial", folder) as scratch:
         aside = scratch.with_suffix(".old")
         try:

@@ -18,6 +18,7 @@ __all__ = ["TREES", "Forest"]
 
 TREES = 500
 """Number of trees of each target."""
+_SEEDS = 2**32  # of scikit-learn
 _TIMED = 10  # trees of each target that are timed, if time is limited
 
 
@@ -168,6 +169,12 @@ class _Growing:
         self.target = target
         self.used = ~np.isnan(labels) & (weights > 0)
         self.labels = labels[self.used].astype(np.float64)
+        self.unit = 1.0
+        """Unit of the labels in a fit, near their standard deviation: scikit-learn splits no node
+        whose variance is tiny. A power of two changes no digit."""
+        if target.kind == "regression" and len(self.labels) and (spread := self.labels.std()):
+            self.unit = 2.0 ** np.round(np.log2(spread))
+            self.labels /= self.unit
         self.weights = weights[self.used]
         self.balance = np.ones(max(target.width, 2))
         """(C,): factors of the classes in the choice of splits, which leaves do not have."""
@@ -178,7 +185,9 @@ class _Growing:
                 weights = self.balance = np.maximum(totals, 1e-9) ** -0.5
             self.weights = self.weights * weights[classes]
         self.inputs = inputs
-        self.estimator = _estimator(target, random_state=seed, n_jobs=threads, warm_start=True)
+        self.estimator = _estimator(
+            target, random_state=seed % _SEEDS, n_jobs=threads, warm_start=True
+        )
 
     def grow(self, trees: int) -> None:
         """Fit further trees, up to this number."""
@@ -192,7 +201,7 @@ class _Growing:
             return Trees.leaf(constant)
         trees = Trees.of(self.estimator.estimators_)
         if self.target.kind == "regression":
-            return trees
+            return replace(trees, values=trees.values * np.float32(self.unit))
         shares = np.zeros((len(trees.values), max(self.target.width, 2)), dtype=np.float32)
         classes = self.estimator.classes_.astype(int)
         shares[:, classes] = trees.values / self.balance[classes]

@@ -25,6 +25,8 @@ Molecules: TypeAlias = "Sequence[Any] | np.ndarray | pd.Series | pd.DataFrame"
 DataFrame of one column."""
 
 _MAX_SEED = 2**31 - 1
+_ON_INVALID = {"raise": "fail", "nan": "skip"}
+"""The setting `data.on_invalid` for each value of `on_invalid`."""
 
 
 class _Graphormer(BaseEstimator):
@@ -73,6 +75,7 @@ class _Graphormer(BaseEstimator):
             sample_weight: as in `fit`.
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
+        self._require_on_invalid()
         if len(molecules) != len(labels):
             raise ConfigError(f"X has {len(molecules):,} molecules, and y has {len(labels):,} rows")
         seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
@@ -94,7 +97,7 @@ class _Graphormer(BaseEstimator):
             overrides={
                 "run.seed": seed,
                 "run.device": self.device,
-                "data.on_invalid": {"raise": "fail", "nan": "skip"}[self.on_invalid],
+                "data.on_invalid": _ON_INVALID[self.on_invalid],
                 **({} if self.start is None else {"finetune.start": self.start}),
                 **({} if self.epochs is None else {"run.epochs": self.epochs}),
                 **settings,
@@ -104,6 +107,10 @@ class _Graphormer(BaseEstimator):
         )
         assert result.model is not None
         self.model_ = result.model
+
+    def _require_on_invalid(self) -> None:
+        if self.on_invalid not in _ON_INVALID:
+            raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
 
     def _drawn(
         self, molecules: int, groups: np.ndarray | None, seed: int
@@ -135,6 +142,7 @@ class _Graphormer(BaseEstimator):
             DataError: a molecule is invalid, unless `on_invalid` is "nan".
         """
         check_is_fitted(self, "model_")
+        self._require_on_invalid()
         listed = _listed(X)
         outputs = self.model_.task.outputs
         if not listed:

@@ -180,7 +180,9 @@ class Predictor:
 
         Its columns are `smiles`, those that `predict_rows` adds, under the same names, and `error`.
         Rows that failed have missing values and the reason in `error`. Numbers are not rounded, and
-        `in_domain` is true or false.
+        `in_domain` is true or false. For a pandas Series the table has its index, so that
+        `df["p"] = predictor.to_frame(df["smiles"])["logS_pred"]` fits; otherwise the index counts
+        from 0.
 
         >>> predictor.to_frame(["CCO", "not a molecule"])                 # doctest: +SKIP
                    smiles  logS_pred                   error
@@ -215,6 +217,8 @@ class Predictor:
                 column = column.mask((column == "").to_numpy(), None)
             frame[name] = column.mask(failed)
         frame["error"] = pd.Series(errors, dtype=object)
+        if isinstance(smiles, pd.Series):
+            frame.index = smiles.index
         return frame
 
     def embed(

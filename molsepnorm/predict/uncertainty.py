@@ -70,7 +70,8 @@ def uncertainty_columns(
     transform, the standard deviation is that of the learned value, and the interval is given on
     both scales. Other targets have <target>_calibrated, the calibrated probability of class 1 or of
     the predicted class, and <target>_set, the classes that are possible at this level, separated
-    by |, or "none".
+    by |, or "none". As in a CSV file with this separator, a class that contains | or " is written
+    in quotation marks, and its own are doubled.
 
     Args:
         model: the model, with a calibration.
@@ -97,7 +98,7 @@ def uncertainty_columns(
                 own = {f"{target.name}_low": low, f"{target.name}_high": high} | own
             tables.append(own)
             continue
-        names = np.array(target.classes or ("0", "1"), dtype=object)
+        names = np.array([*map(_quoted, target.classes or ("0", "1"))], dtype=object)
         probabilities = calibration.probabilities(np.where(valid[:, None], values, 0.5))
         chosen = values.argmax(axis=1) if target.kind == "multiclass" else np.ones(len(values), int)
         calibrated = np.take_along_axis(probabilities, chosen[:, None], axis=1)[:, 0]
@@ -112,3 +113,14 @@ def uncertainty_columns(
             }
         )
     return tables
+
+
+def _quoted(name: str) -> str:
+    """Return a class as it is written in a set.
+
+    >>> print(_quoted("a"), _quoted("a|b"))
+    a "a|b"
+    """
+    if _SEPARATOR in name or '"' in name:
+        return '"' + name.replace('"', '""') + '"'
+    return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
@@ -77,6 +78,8 @@ class Guard:
 
         async def with_headers(message: Message) -> None:
             nonlocal started
+            if size > self._max_bytes and not started:
+                return  # the application's own answer to the error, which FastAPI catches
             if message["type"] == "http.response.start":
                 started = True
                 given = [*message.get("headers", [])]
@@ -85,11 +88,10 @@ class Guard:
                 message["headers"] = given
             await send(message)
 
-        try:
+        with suppress(_TooLarge):
             await self._app(scope, counted, with_headers)
-        except _TooLarge:
-            if not started:
-                await _refuse(send, 413, too_large)
+        if size > self._max_bytes and not started:
+            await _refuse(send, 413, too_large)
 
 
 def _split(address: str) -> SplitResult:

@@ -89,7 +89,7 @@ class Intervals:
             signals: [n] by name; a signal that is not finite everywhere is not used.
         """
         sizes = np.abs(residuals.astype(np.float64))
-        sizes = np.maximum(sizes, _SMALL * max(sizes.max(initial=0.0), _SMALL))
+        sizes = np.maximum(sizes, _SMALL * (sizes.max(initial=0.0) or _SMALL))
         usable: dict[str | None, np.ndarray] = {None: np.zeros(len(sizes))}
         if len(sizes) >= 2 * _FOLDS:
             usable |= {name: each for name, each in signals.items() if np.isfinite(each).all()}
@@ -242,18 +242,24 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
     """Return intercept and slope of the log standard deviation with the highest likelihood."""
     from scipy.optimize import minimize_scalar
 
-    def intercept(slope: float) -> float:
-        return math.log(np.mean((sizes / np.exp(slope * signal)) ** 2)) / 2 if len(sizes) else 0.0
+    if not len(sizes):
+        return 0.0, 0.0
+    center = float(signal.mean())
+
+    def at_center(slope: float) -> float:
+        spread = np.mean((sizes / largest / np.exp(slope * (signal - center))) ** 2)
+        return math.log(largest) + math.log(spread) / 2
 
     def loss(slope: float) -> float:
-        return intercept(slope) + slope * float(signal.mean()) + _PRIOR * slope**2
+        return at_center(slope) + _PRIOR * slope**2
 
-    if not len(sizes) or np.ptp(signal) == 0:
-        return intercept(0.0), 0.0
-    slope = float(minimize_scalar(loss, bounds=(0.0, _MAX_SLOPE), method="bounded").x)
+    largest = float(sizes.max())  # squares of very large or small errors would overflow
+    slope = 0.0
+    if np.ptp(signal) > 0:
+        slope = float(minimize_scalar(loss, bounds=(0.0, _MAX_SLOPE), method="bounded").x)
     if loss(0.0) <= loss(slope):
         slope = 0.0
-    return intercept(slope), slope
+    return at_center(slope) - slope * center, slope
 
 
 def _probabilities(predictions: np.ndarray, slope: float, offset: float) -> np.ndarray:  # (n, K)

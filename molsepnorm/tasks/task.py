@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -30,7 +31,8 @@ class Task:
     """T targets, and the metric that selects the best epoch.
 
     Raises:
-        ConfigError: the metric is unknown, or none of the targets has it.
+        ConfigError: the metric is unknown, none of the targets has it, or two targets have the
+            same name.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -41,6 +43,11 @@ class Task:
     """Absolute or squared error of standardised labels."""
 
     def __post_init__(self) -> None:
+        if repeated := [name for name, times in Counter(self.names).items() if times > 1]:
+            raise ConfigError(
+                f"{self.names.count(repeated[0])} targets are called '{repeated[0]}', and a "
+                "target's predictions are found by its name: give each target a name of its own"
+            )
         if self.metric not in METRICS:
             raise ConfigError(
                 f"unknown metric '{self.metric}'. {did_you_mean(self.metric, METRICS)}"

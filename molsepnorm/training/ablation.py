@@ -29,20 +29,26 @@ _DIFFERENT_NORMS = tuple(
 _FIXED = {
     "run.seed": "all variants are trained with the same seeds, see --seeds",
     **dict.fromkeys(
+        ("data.split", "data.split_seed", "data.split_type"), "all variants have the same split"
+    ),
+    **dict.fromkeys(
         ("data.fold", "data.folds"),
         "all variants are trained on the same folds. Set data.folds (--folds) for all variants",
     ),
 }
 """Settings that pair the runs of the variants, each with the reason why it cannot vary."""
 
+_ROUNDING = 1e-9  # relative size of a standard error that is rounding
+
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of a variant from the first one, over pairs of runs with equal seed and split."""
+    """Difference of a variant from the first one, over pairs of runs with equal seed and split, or
+    over folds, each with the mean over the seeds."""
 
     mean: float
     interval: tuple[float, float] | None
-    """95 % interval by Student's t; None for a single pair."""
+    """95 % interval by Student's t; None for a single pair, or equal differences."""
     p: float | None
     """p-value of a paired t-test; None if undefined: a single pair, or equal differences."""
     pairs: int
@@ -126,7 +132,7 @@ def ablate(
                 )
                 if not replicates[name].finished:
                     return result
-            result = _compared(folder, replicates, finished=count >= len(seeds))
+            result = _compared(folder, replicates, config.data.folds, finished=count >= len(seeds))
             write_json(folder / "ablation.json", result.to_json())
     return result
 
@@ -169,11 +175,18 @@ def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
     return value, {"model.norm": value} | dict.fromkeys(_DIFFERENT_NORMS)
 
 
-def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Difference:
+def paired_difference(
+    scores: Sequence[float], base: Sequence[float], folds: int | None = None
+) -> Difference:
     """Compare scores with others in pairs: mean difference, its interval, and a t-test.
 
     >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
     Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
+
+    Args:
+        scores, base: scores of as many pairs.
+        folds: number of folds, if each pair is one of them. Their training molecules overlap, so
+            the standard error is corrected as in `corrected_difference`.
     """
     from scipy import stats
 
@@ -181,23 +194,35 @@ def paired_difference(scores: Sequence[float], base: Sequence[float]) -> Differe
     count, mean = len(differences), float(differences.mean())
     if count < 2:
         return Difference(mean, None, None, count)
-    error = float(stats.sem(differences))
-    if not error:
-        return Difference(mean, (mean, mean), None, count)
+    overlap = 0.0 if folds is None else 1 / (folds - 1)
+    error = float(np.std(differences, ddof=1) * np.sqrt(1 / count + overlap))
+    if error <= _ROUNDING * max(np.abs(scores).max(), np.abs(base).max()):
+        return Difference(mean, None, None, count)
     low, high = stats.t.interval(0.95, count - 1, mean, error)
-    p = float(stats.ttest_1samp(differences, 0).pvalue)
+    p = 2 * float(stats.t.sf(abs(mean) / error, count - 1))
     return Difference(mean, (float(low), float(high)), p, count)
 
 
-def _compared(folder: Path, replicates: dict[str, Replicates], finished: bool) -> Ablation:
+def _compared(
+    folder: Path, replicates: dict[str, Replicates], folds: int | None, finished: bool
+) -> Ablation:
     base, *_ = replicates.values()
     metric = headline(base.summary)
     differences: dict[str, dict[str, Difference]] = {name: {} for name in list(replicates)[1:]}
     for name, split in product(differences, _SPLITS):
-        runs = replicates[name].runs.items()
-        pairs = [(run[split][metric], base.runs[seed][split][metric]) for seed, run in runs]
-        defined = [pair for pair in pairs if None not in pair]
-        if defined:
-            scores, others = zip(*defined, strict=True)
-            differences[name][split] = paired_difference(scores, others)
+        pairs: dict[str, list[tuple[float, float]]] = {}
+        for run, scores in replicates[name].runs.items():
+            pair = (scores[split][metric], base.runs[run][split][metric])
+            if None not in pair:
+                pairs.setdefault(_unit(run, folds), []).append(pair)
+        if pairs:  # seeds of a fold are not independent, so a fold has the mean of its seeds
+            means = np.array([np.mean(own, axis=0) for own in pairs.values()])
+            differences[name][split] = paired_difference(
+                means[:, 0].tolist(), means[:, 1].tolist(), folds
+            )
     return Ablation(folder, metric, replicates, differences, finished)
+
+
+def _unit(run: str, folds: int | None) -> str:
+    """Return the fold of a run with a name such as fold-0-seed-1; without folds the run itself."""
+    return run if folds is None else run.partition("-seed-")[0]

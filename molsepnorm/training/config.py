@@ -242,7 +242,8 @@ class TrainConfig(_Section):
     run: RunConfig = RunConfig()
 
     def resolved(self) -> TrainConfig:
-        """Return a copy with absolute paths, so that a run can be resumed from any folder."""
+        """Return a copy with absolute paths, so that a run can be resumed from any folder, and with
+        the folds of an ensemble by folds."""
         from molsepnorm.data.tables import is_stream
 
         paths: dict[str, Any] = {
@@ -255,6 +256,8 @@ class TrainConfig(_Section):
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
+        if self.run.ensemble_by == "folds":
+            paths["folds"] = self.run.ensemble
         data = self.data.model_copy(update=paths)
         return self.model_copy(update={"data": data, "finetune": finetune})
 

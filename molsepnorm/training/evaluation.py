@@ -118,7 +118,8 @@ def select(
     if not isinstance(model, PropertyModel):
         folder, model = resolve(model), PropertyModel.from_pretrained(model)
         if data.table is not None:
-            data, split, own_run = _own_split(RunFolder.of_model(folder), data, split, default)
+            run = RunFolder.of_model(folder)
+            data, split, own_run = _own_split(run, model, data, split, default)
     elif data.table is not None:
         split = split or "all"
     if labelled:
@@ -134,8 +135,6 @@ def select(
     if split == "all":
         data = data.model_copy(update={"split": None})
     dataset = datasets.load(data, model.encoding, labelled, for_training=False)
-    if own_run is not None and split != "all":
-        own_run.require_same_data(dataset)
     if model.task.targets and dataset.targets != model.task.names:
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
@@ -150,12 +149,16 @@ def select(
     if split == "all":
         dataset = replace(dataset, splits={"all": dataset.molecules})
     dataset = with_inputs(dataset, model.inputs)
+    if own_run is not None and split != "all":
+        own_run.require_same_data(dataset)
     graphs = dataset.splits[split]
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     leak = model.leak(data.dataset, allow=True)
     if own_run is not None:
         leak = _seen(own_run, split)
+    elif labelled and leak is None:
+        leak = _trained_on(model, dataset, graphs)
     return Selection(model, dataset, split, graphs, leak)
 
 
@@ -180,14 +183,26 @@ def _seen(run: RunFolder, split: str) -> str | None:
     return None
 
 
+def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
+    """Return how many of some molecules (n,) the model was trained on, as far as their SMILES are
+    written in the same way; None if there are none, or the model has no training molecules."""
+    smiles = dataset.written or dataset.smiles
+    if not model.structures or smiles is None:
+        return None
+    known = {*model.training_molecules().smiles}
+    count = sum(smiles[row] in known for row in dataset.store.rows[graphs].tolist())
+    return f"the model is trained on {count:,} of these molecules" if count else None
+
+
 def _own_split(
-    run: RunFolder | None, data: DataConfig, split: str | None, default: str
+    run: RunFolder | None, model: PropertyModel, data: DataConfig, split: str | None, default: str
 ) -> tuple[DataConfig, str, RunFolder | None]:
     """Return the table with the split of the run that was trained on it; otherwise all rows."""
     assert data.table is not None
     if run is not None:
         own = load_config(config=run.config).data
         if own.table is not None and own.table == data.table.resolve():
+            _require_same_columns(data, own, model, run)
             if own.splits_file is not None:  # the run folder has a copy
                 own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
             return own, split or default, run
@@ -197,6 +212,20 @@ def _own_split(
             "its molecules can be scored (--split all)"
         )
     return data, "all", None
+
+
+def _require_same_columns(
+    data: DataConfig, own: DataConfig, model: PropertyModel, run: RunFolder
+) -> None:
+    """Check that named columns of the table of a run are those that it was trained on."""
+    trained = {"smiles_column": own.smiles_column, "targets": [*model.task.names]}
+    for name, expected in trained.items():
+        given = getattr(data, name)
+        if given not in (expected, DataConfig.model_fields[name].default):
+            raise ConfigError(
+                f"{run.path} was trained on this table with data.{name} {expected}, and its split "
+                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
+            )
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:

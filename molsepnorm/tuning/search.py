@@ -177,6 +177,11 @@ def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> flo
         )
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
+    if config.data.folds is not None and not config.data.test_set:
+        raise ConfigError(
+            "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "
+            "would choose settings by molecules that score the best one later: leave it out"
+        )
     for path in (config.data.table, config.data.splits_file):
         if path is not None and is_stream(path):
             raise ConfigError(

@@ -16,12 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support import SMALL, far_from_initial
 
 from molsepnorm.cli import sources as module
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
 _MAIN = "from molsepnorm.cli import main; main()"
 
@@ -180,6 +182,69 @@ def test_a_table_on_standard_input_is_read_like_a_file(ok, workspace, tmp_path, 
     ]
     from_file = ok("predict", "--model", workspace / "model", "-i", tmp_path / "in.csv")
     assert piped.splitlines() == from_file.splitlines()
+
+
+@pytest.fixture(scope="module")
+def heated(workspace: Path) -> Path:
+    """A model that reads a column of temperatures."""
+    inputs = ExtraInputs((FeatureColumn("t"),))
+    config = GraphormerConfig(**SMALL | {"outputs": 1, "molecule_features": inputs.width})
+    task = Task((Target("y", "regression"),), "mae")
+    model = PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs)
+    model.save_pretrained(workspace / "heated")
+    return workspace / "heated"
+
+
+@pytest.mark.parametrize("command", ["predict", "embed", "explain"])
+def test_decimal_commas_on_standard_input_are_those_of_a_file(heated, tmp_path, command):
+    """Also what they mean is decided by cells further down."""
+    start = [sys.executable, "-c", _MAIN, command, "--model", heated, "--processes", "1"]
+    path = tmp_path / "in.csv"
+    out = tmp_path / ("out.json" if command == "explain" else "out.csv")
+    for table, part in (
+        ("smiles;t\nCCO;1,234\nCCN;12,5\n", "decimal commas are read as points, such as '12,5'"),
+        ("smiles;t\nCCO;1.234\nCCN;950\n", "column 't': '1.234' may be 1.234 or 1234"),
+        ("smiles\tt\r\nCCO\t1\r\nCCN\t2\r\n", ""),
+    ):
+        path.write_bytes(table.encode())
+        found = []
+        for source in ((), ("-i", path)):
+            out.unlink(missing_ok=True)
+            given = [*start, "-o", out, *source]
+            done = subprocess.run(given, input=table.encode(), capture_output=True)
+            errors = done.stderr.decode().replace(str(path), "standard input")
+            found.append((out.read_text() if out.exists() else None, errors))
+            assert part in errors
+            assert done.returncode == int("may be" in part)
+        assert found[0] == found[1]
+
+
+def test_lines_for_a_model_with_feature_columns_are_not_a_table(heated):
+    done = subprocess.run(
+        [sys.executable, "-c", _MAIN, "predict", "--model", heated],
+        input="CCO\nCCN\n",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2 and "standard input has no column t" in done.stderr
+
+
+def test_windows_line_ends_are_no_part_of_a_smiles(workspace):
+    """On Linux, Python does not replace them."""
+    done = subprocess.run(_command(workspace), input=b"CCO\r\n\r\nCCN\r\n", capture_output=True)
+    assert done.returncode == 0
+    lines = done.stdout.decode().split("\n")
+    assert [line.split(",")[0] for line in lines] == ["smiles", "CCO", "", "CCN", ""]
+    assert b"\r" not in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_the_output_may_be_a_link_to_a_pipe(workspace):
+    """/dev/stdout, and >(...) of a shell, lead to a pipe without a path."""
+    command = _command(workspace, "--smiles", "CCO", "-o", "/dev/stdout")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["smiles", "CCO"]
 
 
 def test_binary_input_gives_a_clear_error(workspace):

@@ -335,6 +335,20 @@ def test_the_root_folder_is_refused():
         pass
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_link_to_a_pipe_is_written_through(tmp_path):
+    """As /dev/stdout, whose target is pipe:[…]: no path."""
+    reader, writer = os.pipe()
+    link = tmp_path / "out"
+    link.symlink_to(f"/proc/self/fd/{writer}")
+    with open(reader, "rb") as received:
+        with replacing(link) as path:
+            path.write_text("new")
+        os.close(writer)
+        assert received.read() == b"new"
+    assert link.is_symlink() and [*tmp_path.iterdir()] == [link]
+
+
 def test_files_are_written_without_locks(tmp_path, tree, monkeypatch):
     """Leftovers are not removed then."""
     _killed(tmp_path / "target", "file")

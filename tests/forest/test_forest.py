@@ -157,3 +157,23 @@ def test_damaged_tensors_are_refused(forest, change, message):
     change(tensors)
     with pytest.raises((KeyError, ValueError), match=message):
         Forest.from_tensors(tensors)
+
+
+@pytest.mark.parametrize("power", [-40, -30, 40])
+def test_predictions_do_not_depend_on_the_unit(features, labels, power):
+    """Without scaling, scikit-learn would not split the nodes of labels such as 1e-9 mol/L."""
+    column = labels[:, :1]
+    found = []
+    for values in (column, column * np.float32(2.0**power)):
+        task = Task.fit(["y"], ["regression"], values, classes=[()])
+        found.append(Forest.fit(features, values, task, trees=10).predict(features))
+    assert np.unique(found[0]).size > 20
+    np.testing.assert_array_equal(found[1], found[0] * np.float32(2.0**power))
+
+
+def test_seeds_beyond_those_of_scikit_learn(features, labels):
+    task = Task.fit(["y"], ["regression"], labels[:, :1], classes=[()])
+    one, other = (
+        Forest.fit(features, labels[:, :1], task, trees=3, seed=seed) for seed in (7, 7 + 2**32)
+    )
+    np.testing.assert_array_equal(one.predict(features), other.predict(features))

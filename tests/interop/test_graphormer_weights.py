@@ -453,6 +453,18 @@ def test_unreadable_files_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         convert("hf", "model.safetensors")
 
 
+def test_the_command_refuses_repeated_targets(tmp_path: Path) -> None:
+    """The predictions of both would be in one column."""
+    checkpoint = lightning(tmp_path, v1_state(outputs=2))
+    given = ("--max-path-length", str(LENGTH), "--target", "a,a", "-o", str(tmp_path / "made"))
+    found = CliRunner().invoke(
+        main, ["convert", "--from", "graphormer-v1", str(checkpoint), *given]
+    )
+    assert found.exit_code == 2
+    assert "Error: 2 targets are called 'a'" in found.output
+    assert "Traceback" not in found.output and not (tmp_path / "made").exists()
+
+
 def test_the_command(tmp_path: Path) -> None:
     """It prints the report, keeps it, and writes a folder that predict takes."""
     checkpoint = lightning(tmp_path, v1_state())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -167,6 +168,15 @@ def test_invalid_molecules(fitted):
     named = classifier(on_invalid="nan").fit(SMILES, CLASSES)
     assert [type(each) for each in named.predict(row)] == [str, float, str]
     assert np.isnan(named.predict_proba(row)).all(axis=1).tolist() == [False, True, False]
+
+
+def test_an_unknown_value_of_on_invalid_is_refused(fitted):
+    message = "on_invalid must be 'raise' or 'nan'; got 'skip'"
+    with pytest.raises(ConfigError, match=message):
+        regressor(on_invalid="skip").fit(SMILES, Y)
+    wrong = copy.copy(fitted).set_params(on_invalid="skip")
+    with pytest.raises(ConfigError, match=message):
+        wrong.predict(["CCO", "C1CC"])
 
 
 def test_several_targets_with_missing_labels():

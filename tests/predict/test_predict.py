@@ -632,3 +632,29 @@ def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
     expected = predictor.predict(["CCO", "Nc1ccccc1"])
     assert [found[0].values, found[2].values] == [each.values for each in expected]
     assert found[1].error == "not a text value: None"
+
+
+def test_a_frame_has_the_index_of_a_series(predictor):
+    """Values of shuffled rows stay with their molecule; other inputs are counted from 0."""
+    table = pd.DataFrame({"smiles": [*DRUGS, "C1CC"]}).sample(frac=1, random_state=1)
+    assert table.index[0] != 0
+    found = predictor.to_frame(table["smiles"])
+    table["p"] = found["y_pred"]
+    wanted = predictor.to_frame(table["smiles"].tolist())
+    assert [*found.index] == [*table.index] and [*wanted.index] == [*range(len(table))]
+    np.testing.assert_array_equal(table["p"].astype(float), wanted["y_pred"].astype(float))
+    pd.testing.assert_frame_equal(found.reset_index(drop=True), wanted)
+
+
+def test_rdkit_molecules_that_stand_for_several_fail_with_the_reason(predictor):
+    """As the same structures in an SDF; they have a readable SMILES."""
+    asked = Chem.MolFromSmiles("CCO")
+    query = Chem.MolFromSmarts("[N,O]CO")
+    polymer = Chem.MolFromSmiles("CCO |Sg:n:1:n:ht|")
+    group = Chem.MolFromSmiles("*CO")
+    group.GetAtomWithIdx(0).SetUnsignedProp("_MolFileRLabel", 1)
+    found = predictor.predict([asked, query, polymer, group])
+    assert found[0].error is None
+    for one, what in zip(found[1:], ("a query atom", "a polymer", "an R group"), strict=True):
+        assert one.values is None
+        assert one.error.startswith(f"the structure describes {what}")

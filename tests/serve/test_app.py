@@ -213,6 +213,16 @@ def test_a_body_without_a_length_is_counted(address):
     assert response.status_code == 413
 
 
+def test_a_large_body_without_a_length_has_one_answer(client):
+    """FastAPI, which reads the body of these addresses, turns every error into its own."""
+    for path in ("/predict", "/api/explain", "/api/table?name=a.smi"):
+        parts = (b"C\n" * 1000 for _ in range(1000))
+        response = client.post(path, content=parts, headers=JSON)
+        assert response.status_code == 413, response.text
+        assert "larger than 0.5 MB: send fewer molecules" in response.json()["error"]
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
 def test_every_response_has_the_headers_of_security(client):
     for path in ("/", "/page.js", "/api/models", "/x", "/api/reference"):
         headers = client.get(path).headers

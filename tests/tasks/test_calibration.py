@@ -190,3 +190,16 @@ def test_they_survive_json():
 def test_a_changed_calibration_is_refused(content, problem):
     with pytest.raises(ConfigError, match=problem):
         calibration_from_json(content)
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e-9, 1e9, 1e18])
+def test_intervals_do_not_depend_on_the_unit_of_the_labels(unit):
+    """The signal may be the logarithm of a spread in that unit."""
+    residuals, x, _ = drawn(200, 3)
+    widths = []
+    for factor in (1.0, unit):
+        signals = {"log spread": 2 * x + np.log(factor)}
+        found = Intervals.fit(residuals * factor, signals)
+        widths.append(found.half_widths(found.sd(signals, len(x)), 0.9) / factor)
+    assert np.ptp(widths[0]) > 1
+    np.testing.assert_allclose(widths[1], widths[0], rtol=1e-3)

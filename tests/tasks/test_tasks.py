@@ -199,6 +199,15 @@ def test_invalid_labels_are_refused(target: Target, label: float, message: str) 
     check_labels([LOGP, target], labels[:3])
 
 
+def test_repeated_names_are_refused() -> None:
+    """The predictions of both would be in one column, and later ones in wrong columns."""
+    message = "2 targets are called 'toxic', .*: give each target a name of its own"
+    with pytest.raises(ConfigError, match=message):
+        Task((TOXIC, LOGP, TOXIC), "mae")
+    with pytest.raises(ConfigError, match="2 targets are called 'a'"):
+        Task.fit(["a", "a"], ["regression"] * 2, np.array([[0.0, 1.0], [1.0, 2.0]]))
+
+
 def test_an_unknown_metric_is_refused() -> None:
     """The message suggests the nearest name."""
     with pytest.raises(ConfigError, match=r"unknown metric 'roc-auc'\. Did you mean 'roc_auc'"):

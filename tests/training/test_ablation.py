@@ -15,6 +15,7 @@ from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
 from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.out_of_fold import corrected_difference
 from molsepnorm.training.replicates import Replicates
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -131,11 +132,42 @@ def test_the_paired_difference_equals_scipys(number):
 
 
 def test_undefined_intervals_and_p_values_are_none():
-    """A single pair has no interval; equal differences have no p-value."""
+    """A single pair has neither, and equal differences, also up to rounding, have neither."""
     one = paired_difference([0.5], [0.4])
     assert (one.mean, one.interval, one.p) == (pytest.approx(0.1), None, None)
     alike = paired_difference([0.5, 0.25], [0.5, 0.25])
-    assert (alike.mean, alike.interval, alike.p) == (0.0, (0.0, 0.0), None)
+    assert (alike.mean, alike.interval, alike.p) == (0.0, None, None)
+    shifted = paired_difference([0.31, 0.41, 0.51], [0.30, 0.40, 0.50])
+    assert (shifted.mean, shifted.interval, shifted.p) == (pytest.approx(0.01), None, None)
+
+
+def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
+    """More seeds with the same scores change neither interval nor p-value; those of folds are
+    corrected for the overlap of their training molecules."""
+    scores = {"shared": [1.0, 2.0, 3.0], "sep": [1.1, 2.3, 3.1], "sep-ln": [1.0, 2.0, 3.0]}
+
+    def series(config, folder, *, seeds, callback):
+        found = {
+            f"fold-{fold}-seed-{seed}": {key: {"mae": score} for key in SPLITS}
+            for fold, score in enumerate(scores[folder.name])
+            for seed in seeds
+        }
+        summary = {"chosen_by": "mae", **{key: {"mae": {"mean": 1.0}} for key in SPLITS}}
+        return Replicates(folder, found, summary, True)
+
+    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", series)
+    config = configure({**ONE, "data.folds": 3})
+    one, several = (
+        ablate(config, tmp_path / "norms", NORMS, seeds=range(count)).differences["sep"]["test"]
+        for count in (1, 4)
+    )
+    assert one == several and one.pairs == 3
+    expected = corrected_difference([0.1, 0.3, 0.1], folds=3)
+    assert one.mean == pytest.approx(expected["difference"])
+    assert one.interval == pytest.approx(tuple(expected["interval_95"]))
+    low, high = one.interval
+    t = one.mean / ((high - low) / 2 / stats.t.ppf(0.975, 2))
+    assert one.p == pytest.approx(2 * stats.t.sf(t, 2))
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,18 @@ def test_a_set_without_a_class_is_not_taken_for_a_class(run, name, empty):
     assert columns["grade_set"].tolist() == [empty]
 
 
+@pytest.mark.parametrize("classes", [("a", "b", "a|b"), ('"x"', "y|z", "n"), ("m", "k", "l")])
+def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classes):
+    """Also if a class contains the separator."""
+    task = Task((Target("grade", "multiclass", classes=classes),), "loss")
+    model = replace(PropertyModel.from_pretrained(run), task=task)
+    outcome = Outcome(np.float32([[0.4, 0.3, 0.3]]), [None])
+    for held in ([0, 1], [2], [0, 1, 2]):
+        sets = ClassSets(tuple((float(each in held),) * 9 for each in range(3)))
+        (columns,) = uncertainty_columns(replace(model, calibration=(sets,)), outcome, 0.5)
+        assert [*csv.reader(columns["grade_set"], delimiter="|")] == [[classes[i] for i in held]]
+
+
 def test_higher_levels_give_wider_intervals_and_larger_sets(run):
     model = PropertyModel.from_pretrained(run)
     width, classes = [], []

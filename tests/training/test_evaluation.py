@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task
-from molsepnorm.training import StopWhen, evaluate, load_config, train
+from molsepnorm.training import Callback, StopWhen, evaluate, load_config, train
 from molsepnorm.training.objectives.supervised import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -95,7 +95,7 @@ def test_a_model_in_memory_scores_all_rows_of_a_table(coloured):
         found = evaluate(result.model, data)
         assert (found.split, found.molecules) == ("all", 30)
         assert found.scores == pytest.approx(expected, nan_ok=True)
-        assert found.leak is None
+        assert found.leak == "the model is trained on 12 of these molecules"
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
@@ -116,8 +116,47 @@ def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
         "test": None,
         "all": "the model is trained on some of these molecules",
     }
-    other = _new_table(tmp_path / "new.csv", [("CCO", 1, 1, "red"), ("CCN", 0, 1, "blue")])
+    other = _new_table(tmp_path / "new.csv", [("CCSSC", 1, 1, "red"), ("CSSC", 0, 1, "blue")])
     assert evaluate(result.folder, other).leak is None
+    copied = config.data.model_copy(update={"table": tmp_path / "copy.csv"})
+    copied.table.write_bytes(config.data.table.read_bytes())
+    count = len(result.model.training_molecules().smiles)
+    found = evaluate(result.folder, copied).leak
+    assert found == f"the model is trained on {count} of these molecules"
+
+
+@pytest.mark.parametrize("settings", [{"targets": ["y"]}, {"smiles_column": "other"}])
+def test_other_columns_of_the_table_of_the_run_are_refused(coloured, settings):
+    """The split of the run is that of its own columns."""
+    config, result = coloured
+    data = DataConfig(table=config.data.table, **settings)
+    (name,) = settings
+    with pytest.raises(ConfigError, match=f"trained on this table with data.{name} "):
+        evaluate(result.folder, data)
+
+
+def test_rows_that_training_left_out_do_not_change_the_split(with_columns, tmp_path):
+    """A word of a feature column that only a test molecule has."""
+    words = ["water"] * 20 + ["rare"] + ["hexane"] * 9
+    config = with_columns(
+        {"y": NUMBERS, "solvent": words},
+        {"data.targets": ["y"], "data.feature_columns": ["solvent"], "data.split": [0.4, 0.3, 0.3]},
+    )
+    warnings = []
+
+    class Spy(Callback):
+        def on_start(self, config, dataset, *others):
+            warnings.extend(dataset.warnings)
+
+    for seed in range(20):
+        trained = config.changed({"data.split_seed": seed, "run.epochs": 1})
+        result = train(trained, tmp_path / f"run-{seed}", callback=Spy())
+        if any(line.startswith("Left out: 1 row") for line in warnings):
+            break
+    else:
+        pytest.fail("the rare word was always in the training split")
+    found = evaluate(result.folder, trained.data)
+    assert found.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
 
 
 def _new_table(path, rows, header="smiles,y,a,c"):

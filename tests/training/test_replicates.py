@@ -394,3 +394,11 @@ def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, tabl
     assert {name: run["test"] for name, run in series.runs.items()} == {
         name: run["test"] for name, run in expected.runs.items()
     }
+
+
+def test_ensembles_by_folds_are_continued(configure, tmp_path):
+    """Their saved configuration has the number of folds, which the given one lacks."""
+    config = configure({"run.epochs": 1, "run.ensemble": 2, "run.ensemble_by": "folds"})
+    train_replicates(config, tmp_path / "runs", seeds=[0])
+    both = train_replicates(config, tmp_path / "runs", seeds=[0, 1])
+    assert both.finished and len(both.runs) == 2

@@ -287,3 +287,10 @@ def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path)
     states = [each.state for each in tuning.trials]
     assert states == ["complete", "interrupted", *["complete"] * 4]
     assert sorted([0, *done[0], *done[1]]) == [0, 2, 3, 4, 5]
+
+
+def test_folds_that_are_all_test_splits_are_refused(configure, tmp_path):
+    """Other folds would train and validate on the molecules that score the best configuration."""
+    config = configure({"data.folds": 3, "data.test_set": False})
+    with pytest.raises(ConfigError, match=r"data.test_set: false \(--no-test\) makes each fold a"):
+        tune(config, tmp_path / "tune", trials=1, space=SPACE)

@@ -192,10 +192,11 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     groups = [group(scan, str(scan.canonical[rows[0]]), rows) for rows in largest]
     count = len(scan.repeated)
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
+    equal = ["feature columns"] * bool(scan.config.feature_columns)
+    equal += ["times"] * (scan.config.time_column is not None)
     text = (
         f"duplicates: {counted(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows"
-        f"{' with equal feature columns' if scan.config.feature_columns else ''}; "
-        f"{unlike:,} with different SMILES"
+        f"{' with equal ' * bool(equal)}{' and '.join(equal)}; {unlike:,} with different SMILES"
     )
     if not (kept := scan.config.duplicates == "keep"):
         text += "; training merges them (--duplicates mean)"

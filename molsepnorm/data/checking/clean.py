@@ -73,12 +73,12 @@ def clean_scan(scan: Scan) -> CleanTable:
     - Rows with an invalid SMILES are removed.
     - Invalid labels of configured targets, such as "high", are emptied, that is, missing.
     - Duplicate rows of a molecule are merged into the first one, unless they differ in a feature
-      column. Its blank cells are filled from
-      the next row that has them. Conflicting numbers are replaced by their median if they are
-      within half a standard deviation of their column, as repeated measurements are. If they are
-      further apart, at least one is wrong, and the cell is emptied. Conflicting classes and yes/no
-      are emptied too. Bounds, such as ">10", count only if a molecule has no other number; then the
-      tightest one is used, and lower and upper bounds together are emptied.
+      column or in the time of a split by time. Its blank cells are filled from the next row that
+      has them. Conflicting numbers are replaced by their median if they are within half a standard
+      deviation of their column, as repeated measurements are. If they are further apart, at least
+      one is wrong, and the cell is emptied. Conflicting classes and yes/no are emptied too. Bounds,
+      such as ">10", count only if a molecule has no other number; then the tightest one is used,
+      and lower and upper bounds together are emptied.
 
     The order of columns and rows is preserved, and rows without labels remain.
 

@@ -17,6 +17,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.molecules import featurize
@@ -76,20 +77,26 @@ class Scan:
 
     @cached_property
     def inputs(self) -> np.ndarray:  # int64 (R,)
-        """Index of each row's molecule with its feature columns, numbered as `molecules`."""
+        """Index of each row's molecule with its feature columns and its time, numbered as
+        `molecules`. Training refuses to merge rows of different times, see `data.duplicates`."""
         cells = [self.molecules]
         for name in self.config.feature_columns:
             numbers, bounds, _ = parse_cells(self.table[name])
             plain = np.isfinite(numbers) & (bounds == 0)
             texts = self.table[name].str.strip().to_numpy(dtype=object)
             cells.append(np.where(plain, numbers.astype(str), texts))  # 25 and 25.0 are equal
+        if self.config.time_column is not None:
+            column = self.table[self.config.time_column]
+            times, _ = read_times(column.tolist())
+            texts = column.str.strip().to_numpy(dtype=object)
+            cells.append(np.where(np.isnan(times), texts, times.astype(str)))  # 2021 is 2021-01-01
         found = pd.factorize(pd.MultiIndex.from_arrays(cells))[0] if cells[1:] else cells[0]
         return np.where(self.molecules < 0, -1, found).astype(np.int64)
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
         """Rows (int64, ascending) of each of the D molecules that have several with the same
-        feature columns."""
+        feature columns and the same time."""
         rows = self.readable
         rows = rows[np.bincount(self.inputs[rows])[self.inputs[rows]] > 1]
         if not len(rows):

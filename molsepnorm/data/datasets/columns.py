@@ -29,6 +29,7 @@ _NUMBERING = re.compile(
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _WITH_COMMA = r"[<>≤≥]?=?\s*[-+]?[\d.]*,\d[\d.,]*"
+_MAX_ROUNDING = 1e-3  # of labels, as a share of their range
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
@@ -67,6 +68,7 @@ class ParsedColumn:
         """Row and text of the first cell that is written as a bound."""
         self._first_yes_no: tuple[int, str] | None = None
         self._few: set[float] | None = set()
+        self._lowest, self._highest, self._rounding = np.inf, -np.inf, 0.0
         self._finite = self._plain = self._words = self._bounded = self._yes_no = 0
         self._bounds_where = bounds
         self._binary = binary
@@ -107,6 +109,7 @@ class ParsedColumn:
         self._yes_no += int(yes_no.sum())
         self._finite += int(np.isfinite(numbers).sum())
         self._plain += int(plain.sum())
+        self._measure(numbers[np.isfinite(numbers)])
         if self._few is not None:
             self._few.update(np.unique(numbers[plain])[: _MAX_CODES + 1].tolist())
             if len(self._few) > _MAX_CODES:
@@ -122,6 +125,23 @@ class ParsedColumn:
         else:
             self._codes.clear()
             self._distinct.clear()
+
+    def _measure(self, numbers: np.ndarray) -> None:
+        """Update the range of the numbers, and their largest error in single precision."""
+        if len(numbers):
+            self._lowest = min(self._lowest, float(numbers.min()))
+            self._highest = max(self._highest, float(numbers.max()))
+            error = np.abs(numbers - numbers.astype(np.float32)).max()
+            self._rounding = max(self._rounding, float(error))
+
+    @property
+    def offset(self) -> float | None:
+        """The middle of the numbers if single precision, the type of labels, does not hold their
+        differences, as with 100000001 and 100000002; otherwise None."""
+        spread = self._highest - self._lowest
+        if spread > 0 and self._rounding > _MAX_ROUNDING * spread:
+            return (self._highest + self._lowest) / 2
+        return None
 
     @property
     def bounded(self) -> int:

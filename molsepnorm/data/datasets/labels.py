@@ -106,6 +106,12 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
         kinds.append(kind)
         classes.append(of_column)
         column = table.column(name)
+        if kind == "regression" and (offset := column.offset) is not None:
+            raise DataError(
+                f"{table.source}, column '{name}': the labels are too large for their differences, "
+                f"which single precision does not hold. Subtract a constant such as {offset:.9g} "
+                "from all of them"
+            )
         if kind == "regression" and column.bounded:
             bounds = np.zeros(values.shape, dtype=np.int8) if bounds is None else bounds
             bounds[:, number] = column.bounds()

@@ -101,10 +101,15 @@ def memory_dataset(
         DataError: a molecule cannot be read, or a label does not fit its target; the message has
             the index of the molecule.
     """
+    for name, argument in (("splits_column", "splits"), ("weight_column", "weights")):
+        if getattr(config, name) is not None:
+            raise ConfigError(
+                f"data.{name} is a column of a file: for molecules in memory, pass the argument "
+                f"{argument} instead"
+            )
     require_several(molecules, "molecules")
     listed = list(molecules)
     kind = kind_of(listed)
-    weighted = config.model_copy(update={"weight_column": None})
     table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
     _require_length("y", len(table), len(listed))
     if weights is not None:
@@ -124,8 +129,8 @@ def memory_dataset(
         _require_length(f"feature column '{name}'", len(features[name]), len(listed))
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
-    columns = parse_columns([table], weighted, np.float32)
-    inputs, found = read_features(columns, config), read_labels(columns, weighted)
+    columns = parse_columns([table], config, np.float32)
+    inputs, found = read_features(columns, config), read_labels(columns, config)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor
+from rdkit.Chem import rdCoordGen, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import (
@@ -22,6 +22,7 @@ __all__ = ["atoms_in_smiles", "drawn", "mol_to_smiles", "smiles_of", "written"]
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 
+_FLAT = Chem.ChiralType.CHI_UNSPECIFIED
 _STAR = "AtomNull"  # RDKit's query of a plain *
 _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR"}
 """Types of bracketed groups that change the molecule; others, such as DAT and SUP, are notes."""
@@ -44,8 +45,6 @@ def smiles_of(block: str) -> str:
         mol = Chem.MolFromMolBlock(block)
         if mol is None:
             return _as_drawn(block)
-        if what := _variable_part(mol):
-            return Unwritten(f"the structure describes {what}, which a model cannot read")
         return mol_to_smiles(mol)
 
 
@@ -53,7 +52,8 @@ def drawn(smiles: str, title: str = "") -> str:
     """Return a molfile of a SMILES, drawn in two dimensions, with this title.
 
     A SMILES that RDKit cannot read becomes a molfile without atoms. Molecules with more than 999
-    atoms or bonds become V3000.
+    atoms or bonds become V3000. If the wedges of RDKit's layout do not tell the handedness of each
+    stereocentre, as in some cages, CoordGen draws the molecule.
 
     >>> drawn("C1CC", "a ring").split("\\n")[3]
     '  0  0  0  0  0  0  0  0  0  0999 V2000'
@@ -65,13 +65,26 @@ def drawn(smiles: str, title: str = "") -> str:
         except InvalidMolecule:
             mol = Chem.Mol()
         mol.SetProp("_Name", title)
-        return Chem.MolToMolBlock(mol)
+        block: str = Chem.MolToMolBlock(mol)
+        if any(atom.GetChiralTag() != _FLAT for atom in mol.GetAtoms()):
+            text = Chem.MolToSmiles(mol)
+            if smiles_of(block) != text:
+                rdCoordGen.AddCoords(mol)
+                other = Chem.MolToMolBlock(mol)
+                return other if smiles_of(other) == text else block
+        return block
 
 
 def mol_to_smiles(mol: Chem.Mol) -> str:
-    """Return the SMILES of an RDKit molecule; if it is too large, a blank with the reason."""
+    """Return the SMILES of an RDKit molecule.
+
+    If it is too large, or describes a polymer, an R group or a query atom, the result is an empty
+    string that holds the reason.
+    """
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
+    if what := _variable_part(mol):
+        return Unwritten(f"the structure describes {what}, which a model cannot read")
     return Chem.MolToSmiles(mol)
 
 

@@ -164,13 +164,19 @@ class Manifest:
                 f"{self.folder} holds a screen with {'; '.join(differences)}. Start it again as it "
                 "was begun, or choose another folder"
             )
+        ranked = self._ranking is not None
         for number, (old, its) in enumerate(zip(begun.inputs, now.inputs, strict=True)):
-            prefix = task_name(number, 0).partition("-")[0] + "-"
+            prefix = "" if ranked else task_name(number, 0).partition("-")[0] + "-"
             if old != its and any(name.startswith(prefix) for name in self._present()):
+                what = "delete its parts ({}) to screen the file again"
+                if ranked:
+                    what = (
+                        "rows of other files may have been left out because of its old rows. "
+                        "Delete the parts of all files ({}) to screen again"
+                    )
                 raise ConfigError(
-                    f"{its.file} has changed since {self.folder} was begun: delete its parts "
-                    f"({self.folder / PARTS / prefix}*) to screen the file again, or choose "
-                    "another folder"
+                    f"{its.file} has changed since {self.folder} was begun: "
+                    f"{what.format(self.folder / PARTS / f'{prefix}*')}, or choose another folder"
                 )
 
     def _present(self) -> list[str]:

@@ -117,12 +117,14 @@ class Library:
     def tasks(self, rows: int) -> Iterator[Task]:
         """Yield the tasks, of up to so many rows, in the order of files and rows.
 
-        They do not depend on anything but the files and `rows`. A Parquet file without rows has a
-        task without rows, so that its part has the columns.
+        They do not depend on anything but the files and `rows`. Files without rows have none. If no
+        file has rows, there is one task without rows, whose part has the columns.
         """
         for source in self.sources:
             if source.is_parquet:
-                starts = range(0, max(source.rows, 1), rows)
+                starts = range(0, source.rows, rows)
+                if not self.rows and source is self.sources[0]:
+                    starts = range(1)
                 for number, start in enumerate(starts):
                     yield Task(source, number, start, min(start + rows, source.rows))
                 continue

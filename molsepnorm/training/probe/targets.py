@@ -111,7 +111,8 @@ def _logits(
         indicators = indicators[:, 1:]
     model, left_out = solve(indicators, weights, molecules)
     scale = left_out.std() or 1.0
-    logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, weights)
+    relative = weights * (len(weights) / weights.sum())  # the penalty has a fixed weight
+    logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)
     factors = logistic.coef_ / scale
     offsets = factors @ model.offsets + logistic.intercept_
     return model._replace(slopes=factors @ model.slopes, offsets=offsets)

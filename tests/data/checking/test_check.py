@@ -594,6 +594,25 @@ def test_rows_that_differ_in_a_feature_column_are_no_duplicates(write):
     assert report.molecules == 20
 
 
+def test_rows_of_different_times_are_no_duplicates(write):
+    """2021 is its first day. The molecules that are in several splits are reported."""
+    rows = [
+        (smiles, i + t, f"{2000 + i + t}", i % 2)
+        for i, smiles in enumerate(ALKANES)
+        for t in (0, 1)
+    ]
+    path = write([*rows, ("C" * 5, 90, "2004-01-01", 1)], "smiles,y,date,pH")
+    settings = {"targets": ["y"], "split_type": "time", "time_column": "date"}
+    assert _found(_check(path, targets=["y"]), "duplicates").count == 20
+    report = _check(path, **settings)
+    found = _found(report, "duplicates")
+    assert _rows(found) == [[7, 40]] and "2 rows with equal times; 0" in found.text
+    assert _found(report, "conflicts").count == 1
+    assert "time, column 'date'" in _found(report, "leak").text
+    found = _found(_check(path, **settings, feature_columns=["pH"]), "duplicates")
+    assert _rows(found) == [[7, 40]] and "equal feature columns and times" in found.text
+
+
 def test_a_feature_column_that_training_refuses_is_a_problem(write):
     path = write([(*row, "" if i == 3 else 25) for i, row in enumerate(FINE)], "smiles,y,t")
     report = _check(path, targets=["y"], feature_columns=["t"])

@@ -190,6 +190,20 @@ def test_molecules_on_both_sides_of_a_column_s_split_are_on_that_of_the_first(wr
     assert _merged(clean, "part") == "test"
 
 
+def test_rows_of_different_times_are_not_merged(write):
+    """The label of an old row would contain the measurement of a later one."""
+    rows = [(*row, f"{2000 + i}-01-01") for i, row in enumerate(FINE)]
+    last = [("CCO", "1", "2001"), ("OCC", "3", "2019-05-03"), ("OCC", "1.2", "2001-01-01")]
+    path = write([*rows, *last, ("CCO", "", "2019-05-03")], "smiles,y,date")
+    clean = _clean(path, targets=["y"], split_type="time", time_column="date")
+    assert clean.table.iloc[-2:].to_numpy().tolist() == [
+        ["CCO", "1.1", "2001"],
+        ["OCC", *last[1][1:]],
+    ]
+    assert [change.where for change in clean.changes] == ["line 22", "line 24", "line 25"]
+    assert len(_clean(path, targets=["y"]).table) == len(FINE) + 1
+
+
 def test_a_file_of_row_numbers_would_not_follow(write, tmp_path):
     """Not even one that cannot be read: the copy has other numbers."""
     file = tmp_path / "splits.json"

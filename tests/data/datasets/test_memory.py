@@ -87,3 +87,22 @@ def test_repeated_targets_are_refused(y, targets):
         label_table(y, targets)
     free = pd.DataFrame([[1, 2, 3]] * 10, columns=["a", "b", "b"])
     assert label_table(free, ["a"]).columns.tolist() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), [("splits_column", "splits"), ("weight_column", "weights")]
+)
+def test_columns_of_a_file_are_refused(name, argument):
+    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", **{name: "part"})
+    table = label_table(np.arange(10.0), ["y"])
+    with pytest.raises(ConfigError, match=f"data.{name} .* pass the argument {argument} instead"):
+        memory_dataset(ALKANES, table, config, ZINC)
+
+
+def test_labels_that_single_precision_cannot_hold_are_refused():
+    """They would all be equal."""
+    numbers = np.arange(10.0)
+    with pytest.raises(DataError, match=r"column 'y': .*Subtract a constant such as 1000000\d\d"):
+        _dataset(1e8 + numbers)
+    np.testing.assert_array_equal(_dataset(1e4 + numbers).labels[:, 0], 1e4 + numbers)
+    assert (_dataset(np.full(10, 123456789.0)).labels == np.float32(123456789)).all()

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
-from rdkit.Chem import AllChem
+from rdkit.Chem import AllChem, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.sdf import smiles_of
+from molsepnorm.molecules.featurize.sdf import drawn, mol_to_smiles, smiles_of
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, canonical_smiles
 
 MOLECULES = (
@@ -68,6 +68,23 @@ def test_the_drawn_structure_is_read(smiles, version):
         assert smiles_of(_block(smiles, kekulize=False, version=version)) == expected
     if smiles != "C[C@H](N)C(=O)[O-].[Na+]":
         assert smiles_of(_block(smiles, "3D", version=version)) == expected
+
+
+@pytest.mark.parametrize(
+    "smiles",
+    [*MOLECULES, "C[C@@H]1CC[C@H]2[C@@H](C)C(=O)O[C@@H]3O[C@@]4(C)CC[C@@H]1[C@@]32OO4"],
+)
+def test_a_molecule_that_is_drawn_is_read_again(smiles):
+    """The last one, artemisinin, is a cage: RDKit's layout leaves a stereocentre open."""
+    block = drawn(smiles, "a title")
+    assert block.startswith("a title\n")
+    assert smiles_of(block) == Chem.CanonSmiles(smiles)
+    assert not rdDepictor.GetPreferCoordGen()
+
+
+def test_a_molecule_that_no_layout_can_tell_is_drawn_all_the_same(monkeypatch):
+    monkeypatch.setattr("molsepnorm.molecules.featurize.sdf.smiles_of", lambda _: "")
+    assert smiles_of(drawn("C[C@H](N)O")) == "C[C@H](N)O"
 
 
 def test_positions_in_space_count_whatever_the_block_calls_them():
@@ -171,6 +188,16 @@ def test_atoms_of_a_list_or_a_query_are_never_guessed():
         assert _refusal(block) == "the structure describes a query atom, which a model cannot read"
     with pytest.raises(InvalidMolecule, match="not a SMILES character"):
         featurize.get("ogb")(smiles_of(_raw(["C", "C"], [(1, 2, 8)])))
+
+
+def test_molecules_of_rdkit_are_refused_as_their_blocks():
+    chain = _raw(["L", "C", "O"], [(1, 2, 1), (2, 3, 1)])
+    listed = chain.replace("M  END", "M  ALS   1  2 F N   O   \nM  END")
+    polymer = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO |Sg:n:1:n:ht|"))
+    for block in (listed, polymer):
+        smiles = mol_to_smiles(Chem.MolFromMolBlock(block))
+        assert smiles == "" and smiles.reason == smiles_of(block).reason
+    assert mol_to_smiles(Chem.MolFromSmiles("*CO")) == "*CO"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,13 @@ def test_files_without_rows_have_no_tasks(molecules, tmp_path):
     ]
 
 
+def test_a_library_without_rows_has_one_task(molecules, tmp_path):
+    paths = [write(molecules(0), tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    (task,) = library_of(*paths).tasks(2)
+    assert (task.name, task.start, task.stop) == ("00000-0000000", 0, 0)
+    assert task.read("smiles", ["smiles", "price"]).shape == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [

@@ -104,7 +104,10 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
             assert found[name].tolist() == wanted[name].tolist()
 
 
-@pytest.mark.parametrize("options", [{}, {"top": 5, "by": "y"}, {"filter": "price > 1 and y > 0"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"top": 5, "by": "y"}, {"filter": "price > 1 and y > -100", "columns": ["price"]}],
+)
 def test_an_empty_parquet_library_has_the_columns_and_no_rows(
     small_model, molecules, tmp_path, options
 ):
@@ -454,6 +457,34 @@ def test_a_file_that_changed_is_refused_once_it_has_parts(
         *(58, 25, 40)
     ]
     screened(library)
+
+
+def test_a_changed_file_among_the_best_rows_is_screened_again_with_all_others(
+    predictor, screened, molecules, tmp_path
+):
+    """Rows of the second file were left out because of rows of the first that no longer exist."""
+    table = molecules(40)
+    order = predictor.to_frame(table["smiles"].tolist())["y_pred"].argsort()[::-1]
+    table = table.iloc[order].reset_index(drop=True)
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    table[:10].to_csv(files[0], index=False)
+    table[10:35].to_csv(files[1], index=False)
+    out = tmp_path / "out"
+    screened(files, top=5)
+    table[35:].to_csv(files[0], index=False)
+    message = r"a.csv has changed .* Delete the parts of all files \(.*out/parts/\*\) to screen"
+    for deleted in ([], out.glob("parts/00000-*"), [*out.glob("parts/00001-*")][1:]):
+        for path in deleted:
+            path.unlink()
+        with pytest.raises(ConfigError, match=message):
+            screened(files, top=5)
+    for path in out.glob("parts/*"):
+        path.unlink()
+    screened(files, top=5)
+    screened(files, top=5, into="fresh")
+    best, wanted = (pd.read_parquet(tmp_path / each / "top.parquet") for each in ("out", "fresh"))
+    pd.testing.assert_frame_equal(best, wanted)
+    assert best["y_pred"].iloc[0] > predictor.to_frame(table["smiles"][35:])["y_pred"].max()
 
 
 def test_rejected_rows_of_deleted_parts_are_deleted(screened, library, molecules, tmp_path):

@@ -128,3 +128,13 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
             embedded.inputs[rows], own[:, None], np.ones(rows.sum()), TRAIN[rows]
         )
         np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
+
+
+def test_logits_do_not_depend_on_the_scale_of_the_weights(random):
+    features = random.normal(size=(200, 5))
+    classes = (features[:, 0] + 0.5 * random.normal(size=200) > 0).astype(int)
+    solve = partial(ridge_of, features)
+    one, small = (
+        _logits(solve, classes, np.full(200, weight), np.arange(200)) for weight in (1.0, 1e-4)
+    )
+    np.testing.assert_allclose(small.slopes, one.slopes, rtol=1e-3)
