@@ -89,6 +89,7 @@ class _Graphormer(BaseEstimator):
                 sample_weight = np.concatenate([np.ravel(sample_weight), np.ones(len(others))])
             molecules = molecules + others
             labels = pd.concat([labels, table], ignore_index=True)
+        warm = self.model_ if self.warm_start and hasattr(self, "model_") else None
         result = fit(
             molecules,
             labels,
@@ -98,12 +99,12 @@ class _Graphormer(BaseEstimator):
                 "run.seed": seed,
                 "run.device": self.device,
                 "data.on_invalid": _ON_INVALID[self.on_invalid],
-                **({} if self.start is None else {"finetune.start": self.start}),
+                **({} if self.start is None or warm else {"finetune.start": self.start}),
                 **({} if self.epochs is None else {"run.epochs": self.epochs}),
                 **settings,
                 **(self.overrides or {}),
             },
-            model=self.model_ if self.warm_start and hasattr(self, "model_") else None,
+            model=warm,
         )
         assert result.model is not None
         self.model_ = result.model

@@ -34,6 +34,7 @@ __all__ = [
     "network_alone",
     "open_start",
     "require_fit",
+    "settings_of",
     "with_start",
 ]
 
@@ -196,6 +197,14 @@ def with_start(
     if wrong:
         raise _other_architecture(start, wrong)
     return content
+
+
+def settings_of(model: PropertyModel) -> dict[str, Any]:
+    """Return the settings that a run takes from the model that it starts from, by dotted names."""
+    architecture = asdict(_trained(model.network.config))
+    found = {f"model.{key}": each for key, each in architecture.items() if key not in FROM_DATA}
+    own = {} if model.standardize == "none" else {"data.standardize": model.standardize}
+    return {**found, **own, "data.featurizer": model.featurizer}
 
 
 def _trained(config: GraphormerConfig) -> GraphormerConfig:

@@ -11,6 +11,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
+from molsepnorm.training.finetuning import NO_START, settings_of
 from molsepnorm.training.recipes import load_config, table_recipe
 from molsepnorm.training.run import train_on
 
@@ -93,10 +94,13 @@ def fit(
         fixed["data.feature_columns"] = list(map(str, feature_columns))
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
+    start: dict[str, Any] = {}
+    if model is not None:  # in place of the start of the recipe
+        start = {"finetune.start": NO_START, **({} if preset else settings_of(model))}
     settings = load_config(
         config=table_recipe(overrides or {}, preset) if config is None else config,
         preset=preset,
-        overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
+        overrides={"data.on_invalid": "fail", **start, **(overrides or {}), **fixed},
     )
     dataset = memory_dataset(
         molecules,
