@@ -13,6 +13,8 @@ from molsepnorm.errors import DataError
 __all__ = ["MISSING", "NO_INPUTS", "ExtraInputs", "FeatureColumn"]
 
 _MAX_WORDS = 1000
+_MAX_NUMBER = 3.4e38
+_TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
 MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
 words."""
@@ -55,7 +57,11 @@ class FeatureColumn:
                 f"{len(texts):,} are). An input needs a value in every row: fill it in, or remove "
                 "the row"
             )
-        is_number = [_number(text) is not None for text in texts]
+        values = [_number(text) for text in texts]
+        for row, value in enumerate(values):
+            if value is not None and not abs(value) < _MAX_NUMBER:
+                raise DataError(f"{where(row)}: '{texts[row]}' {_TOO_LARGE}")
+        is_number = [value is not None for value in values]
         numbers = sum(is_number)
         if 0 < numbers < len(texts):
             few, many = ("a", "words") if numbers <= len(texts) / 2 else ("not a", "numbers")
@@ -65,7 +71,7 @@ class FeatureColumn:
                 "feature column holds either numbers or words"
             )
         words = tuple(sorted(set(texts)))
-        if len(words if not numbers else {_number(text) for text in texts}) < 2:
+        if len({*values} if numbers else words) < 2:
             raise DataError(
                 f"{where(0)}: every row has '{words[0]}', so it cannot be an input: leave it out"
             )
@@ -96,6 +102,8 @@ class FeatureColumn:
                 )
             elif number is None:
                 errors[row] = f"'{text}' in column '{self.name}' is not a number"
+            elif not abs(number) < _MAX_NUMBER:
+                errors[row] = f"'{text}' in column '{self.name}' {_TOO_LARGE}"
             else:
                 values[row, 0] = number
         return values, errors
@@ -173,9 +181,9 @@ def _text(cell: object) -> str:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a text is, if it is one that is finite in float32."""
+    """Return the number that a text is; None if it is none."""
     try:
         number = float(text)
     except ValueError:
         return None
-    return number if "_" not in text and abs(number) < 3.4e38 else None
+    return None if "_" in text or np.isnan(number) else number

@@ -44,7 +44,7 @@ def test_a_column_holds_numbers_or_words(cells, words):
         (["1", "2", "Na"], "line 2: 'Na' is not a number"),
         (["1", "2", "RT"], "line 2: 'RT' is not a number, and most other cells are numbers"),
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
-        (["1", "2", "1e39"], "line 2: '1e39' is not a number"),
+        (["1", "2", "1e39"], "line 2: '1e39' is beyond single precision"),
         (["1", "2", "1_0"], "line 2: '1_0' is not a number"),
         (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
         (["1", "1.0"], "every row has '1'"),
