@@ -63,9 +63,9 @@ def check(
     conflicting labels, train/test leakage, invalid labels, and constant targets. Everything else is
     listed for information. The exit status is 0 unless --strict is given.
 
-    FILE is never changed. The copy that --fix writes has no invalid SMILES and one row per
-    molecule (several if they differ in --feature-columns or --time-column); empty cells are filled
-    from its duplicates. Conflicting numbers are replaced by their median if they differ by at most half a
+    FILE is never changed. The copy that --fix writes has no invalid SMILES and one row per molecule
+    (several if they differ in --feature-columns or --time-column); empty cells are filled from its
+    duplicates. Conflicting numbers are replaced by their median if they differ by at most half a
     standard deviation of their column, otherwise by an empty cell, as are conflicting classes.
     Bounds such as >10 are kept.
 
