@@ -56,8 +56,8 @@ def evaluate(
     molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
     molsepnorm evaluate --model runs/logS --data new.csv
     """
-    from molsepnorm.cli.display import label_notes, scores_table
     from molsepnorm.cli.sources import announce_unfinished
+    from molsepnorm.cli.tables import label_notes, scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
 

@@ -64,7 +64,8 @@ def benchmark(
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
-    from molsepnorm.cli.display import SeriesDisplay, folds_table, label_notes, series_table
+    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.tables import folds_table, label_notes, series_table
     from molsepnorm.training import train_replicates
     from molsepnorm.training.conclusion import conclusion_of_folds
 
@@ -144,7 +145,8 @@ def ablate(
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
     molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
     """
-    from molsepnorm.cli.display import SeriesDisplay, ablation_tables
+    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.tables import ablation_tables
     from molsepnorm.training import ablate as run
     from molsepnorm.training.ablation import variants_of
     from molsepnorm.training.finetuning import is_architecture

@@ -78,7 +78,8 @@ class Task:
             names, kinds: of the targets.
             labels: labels of the training split, on the scale that is learned.
             metric: metric that selects the best epoch; by default the usual one of the
-                targets' kind, or the loss if they are of several kinds.
+                targets' kind, or the loss if they are of several kinds or several numbers, whose
+                units may differ.
             classes: names of each target's classes; () if no target is multi-class.
             class_weight: balanced weights each class in inverse proportion to its frequency.
             regression_loss: mse, which goes with RMSE, or l1, which goes with MAE.
@@ -105,8 +106,8 @@ class Task:
                 "are regression targets"
             )
         if metric is None:
-            single = len(set(kinds)) == 1
-            metric = _usual_metrics(regression_loss)[kinds[0]] if single else "loss"
+            alike = len(names) == 1 or {*kinds} in ({"binary"}, {"multiclass"})
+            metric = _usual_metrics(regression_loss)[kinds[0]] if alike else "loss"
         return Task(targets, metric, regression_loss)
 
     @property

@@ -159,7 +159,9 @@ class RunConfig(_Section):
     is split, which bounds memory (about 2 kB per pair for 12 layers of 32 heads)."""
     metric: Annotated[str | None, "--metric"] = None
     """Validation metric that selects the best epoch: mae, rmse, roc_auc, … By default the usual
-    metric of the targets."""
+    metric of the targets, or the loss for targets of several kinds and for several numbers.
+
+    The loss does not depend on the units of the numbers."""
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement. Off by default."""
     baseline: Annotated[bool, "--no-baseline"] = True

@@ -104,7 +104,7 @@ def test_fit_standardises_by_the_training_labels() -> None:
 @pytest.mark.parametrize(
     ("kinds", "metric"),
     [
-        (["regression"] * 2, "mae"),
+        (["regression"] * 2, "loss"),
         (["binary"] * 2, "roc_auc"),
         (["multiclass"] * 2, "accuracy"),
         (["regression", "binary"], "loss"),
@@ -112,7 +112,8 @@ def test_fit_standardises_by_the_training_labels() -> None:
     ],
 )
 def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
-    """Targets of several kinds are compared by the loss, unless a metric is given."""
+    """Several kinds, and numbers whose units may differ, are compared by the loss, unless a metric
+    is given."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0]])
     classes = [("x", "y") if kind == "multiclass" else () for kind in kinds]
     task = Task.fit(["a", "b"], kinds, labels, classes=classes)

@@ -11,6 +11,7 @@ from molsepnorm.training import Callback, train
 
 COLUMNS = {
     "y": [0.5, 2, -1.5, 3, 1, -0.2, 0.7],
+    "z": [300, -200, 900, 0, 1500],  # in other units
     "a": [0, 1, 0, 0, 1],
     "c": ["red", "blue", "green", "red"],
 }
@@ -28,6 +29,8 @@ class _Remarks(Callback):
         (["a"], None, "roc_auc"),
         (["c"], None, "accuracy"),
         (["y", "a"], None, "loss"),
+        (["y", "z"], None, "loss"),
+        (["y", "z"], "rmse", "rmse"),
         (["y"], "mae", "mae"),
         (["y"], "r2", "r2"),
         (["y"], "loss", "loss"),

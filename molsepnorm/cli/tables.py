@@ -1,0 +1,196 @@
+"""Tables of data, scores and trials for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from molsepnorm.cli.console import make_table
+from molsepnorm.data.datasets import SPLITS, Dataset
+from molsepnorm.errors import counted
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.ablation import Ablation
+from molsepnorm.training.conclusion import headline, significant
+
+if TYPE_CHECKING:
+    from molsepnorm.tuning import TrialRecord, Tuning
+
+MAX_TARGETS = 12
+"""Maximum number of targets that are listed one by one."""
+
+
+def tuning_table(tuning: Tuning, count: int = 5) -> Table:
+    """Return the recipe and the best trials of a search, with their settings."""
+    recipe, ranked = tuning.recipe, tuning.ranked
+    early = sum(each.state == "stopped early" for each in tuning.trials)
+    title = (
+        f"Best of {len(ranked) + early} trials, {early} of them stopped early: mean validation "
+        f"{tuning.metric.label} of {counted(tuning.splits, 'split')}"
+    )
+    names = list(ranked[0].settings) if ranked else []
+    table = make_table(
+        title, "trial", f">val {tuning.metric.name}", *(f">{n.rpartition('.')[2]}" for n in names)
+    )
+
+    def add(each: TrialRecord) -> None:
+        values = (each.settings[name] for name in names)
+        cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+        table.add_row("recipe" if each.recipe else str(each.number), number(each.score), *cells)
+
+    for each in ranked[:count]:
+        add(each)
+    if recipe is not None and recipe not in ranked[:count]:
+        add(recipe)
+    return table
+
+
+def sizes(dataset: Dataset) -> str:
+    """Return the number of molecules of each split, for a data set without labels."""
+    sizes = (f"{len(dataset.splits[split]):,} {split}" for split in SPLITS)
+    return f"Molecules: {', '.join(sizes)}"
+
+
+def splits_table(dataset: Dataset) -> Table:
+    """Return the number of molecules and labels of each split, and the labels' distribution."""
+    headings = ("split", ">molecules", "target", ">labels", ">missing", "distribution")
+    table = make_table("Splits", *headings)
+    for split in SPLITS:
+        labels = dataset.labels[dataset.splits[split]]
+        for i, name in enumerate(dataset.targets[:MAX_TARGETS]):
+            present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
+            first = (split, f"{len(labels):,}") if i == 0 else ("", "")
+            counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
+            classes = dataset.classes[i] if dataset.classes else ()
+            shape = _distribution(present, dataset.kinds[i], classes)
+            table.add_row(*first, name, *counts, shape)
+    return table
+
+
+def _distribution(labels: np.ndarray, kind: str, classes: Sequence[str]) -> str:
+    if not len(labels):
+        return "-"
+    if kind == "binary":
+        return f"{labels.mean():.1%} yes"
+    if kind == "multiclass":
+        shares = np.bincount(labels.astype(int), minlength=len(classes)) / len(labels)
+        return ", ".join(f"{share:.0%} {name}" for name, share in zip(classes, shares, strict=True))
+    return f"{significant(labels.mean())} ± {significant(labels.std())}"
+
+
+def scores_table(
+    scores: Mapping[str, Mapping[str, float | None]],
+    intervals: Mapping[str, Sequence[float]] | None = None,
+) -> Table:
+    """Return a table with a row for each metric and a column for each title.
+
+    With many targets, only the means over all targets are shown. The intervals are 95 % intervals
+    of the test scores; their column is that after `test`.
+    """
+    table = make_table("Scores", "metric")
+    for title in scores:
+        table.add_column(title, justify="right", no_wrap=" " not in title)  # titles wrap at spaces
+        if title == "test" and intervals:
+            table.add_column("95 % interval", justify="right", no_wrap=True)
+    metrics = list(next(iter(scores.values())))
+    if len(metrics) > MAX_TARGETS * 4:
+        metrics = [name for name in metrics if "/" not in name]
+    for metric in metrics:
+        cells = []
+        for title, column in scores.items():
+            cells.append(number(column[metric]))
+            if title == "test" and intervals:
+                ends = intervals.get(metric)
+                cells.append(f"{number(ends[0])} to {number(ends[1])}" if ends else "")
+        table.add_row(metric, *cells)
+    return table
+
+
+def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a reader of scores needs to know about the labels, from `Dataset.about_labels`."""
+    for name, about in labels.items():
+        if "scale" in about:
+            yield f"{name}: the scores are those of {about['scale']}."
+        if "bounds" in about:
+            counts = ", ".join(f"{count:,} {split}" for split, count in about["bounds"].items())
+            yield f"{name}: bounds are not scored ({counts})."
+        if "replicates" in about:
+            molecules, sd = about["replicates"]["molecules"], about["replicates"]["sd"]
+            yield (
+                f"{name}: the labels of {counted(molecules, 'molecule')} with several rows have a "
+                f"pooled standard deviation of {sd:.3g}, about the lowest RMSE of any model."
+            )
+
+
+def series_table(summary: Mapping[str, Any]) -> Table:
+    """Return the mean and standard deviation over several runs or folds, a row for each metric."""
+    pooled = summary.get("out_of_fold")
+    what = counted(len(summary["runs"]), "run")
+    columns = {"val": summary["val"], "test": summary["test"]}
+    if pooled is not None:
+        what = counted(len(pooled["molecules"]), "fold")
+        columns = {"out of fold": summary["test"]}
+    if "test_constant" in summary:
+        columns["trivial baseline"] = summary["test_constant"]
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    headings = [f">{name}" for name in columns] + [">all rows"] * (pooled is not None)
+    table = make_table(f"{summary['data']}: mean ± sd of {what}", "metric", *headings)
+    for metric in summary["test"]:
+        if "/" not in metric:
+            cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
+            if pooled is not None:
+                cells.append(number(pooled["scores"][metric]))
+            table.add_row(metric, *cells)
+    return table
+
+
+def folds_table(summary: Mapping[str, Any]) -> Table:
+    """Return the score of each fold, from a summary with out-of-fold predictions."""
+    metric = headline(summary)
+    columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    title = f"{METRICS[metric].label} of each fold"
+    table = make_table(title, "fold", ">molecules", *(f">{name}" for name in columns))
+    for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
+        cells = (number(column[metric]["values"][fold]) for column in columns.values())
+        table.add_row(str(fold), f"{count:,}", *cells)
+    return table
+
+
+def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
+    """Return the scores of each variant, and the differences from the first one on each split."""
+    first, *_ = ablation.replicates
+    label = METRICS[ablation.metric].label
+    title = f"{label}: mean ± sd of {counted(len(ablation.replicates[first].runs), 'run')}"
+    scores = make_table(title, "variant", ">val", ">test", ">parameters")
+    for name, series in ablation.replicates.items():
+        spreads = _spreads(series.summary, ablation.metric)
+        scores.add_row(name, *spreads, f"{series.summary['parameters']:,}")
+    title = f"{label}: difference from {first}, by pairs of runs"
+    differences = make_table(title, "variant", "split", ">mean", ">95 % interval", ">p")
+    for name, by_split in ablation.differences.items():
+        for split, each in by_split.items():
+            ends = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}" if each.interval else ""
+            p = "" if each.p is None else f"{each.p:.2g}"
+            differences.add_row(name, split, f"{each.mean:+.4f}", ends, p)
+    return scores, differences
+
+
+def _spreads(summary: Mapping[str, Any], metric: str) -> Iterator[str]:
+    for split in ("val", "test"):
+        yield _mean_and_sd(summary[split][metric])
+
+
+def _mean_and_sd(figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return ""
+    sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
+    return f"{number(figures['mean'])}{sd}"
+
+
+def number(value: float | None) -> str:
+    return "undefined" if value is None else significant(value)
