@@ -14,7 +14,7 @@ from molsepnorm import doctor
 from molsepnorm.doctor import describe, run_checks
 from molsepnorm.molecules.featurize import registry
 from molsepnorm.predict import Predictor
-from molsepnorm.training import config
+from molsepnorm.training import recipes
 from molsepnorm.training.steps import trial
 
 
@@ -102,10 +102,10 @@ def test_fast_paths_of_a_gpu_are_checked_and_timed(tmp_path, monkeypatch):
         "_checks",
         lambda: {"against": doctor._on_gpu("cpu")["cpu against the CPU"], **steps},
     )
-    recipe, seconds = config.load_config, trial.step_seconds
+    recipe, seconds = recipes.load_config, trial.step_seconds
     small = {"model.width": 16, "model.ffn_width": 16, "model.heads": 2}
     monkeypatch.setattr(
-        config,
+        recipes,
         "load_config",
         lambda name, overrides: recipe(name, overrides={**overrides, **small}),
     )
