@@ -109,7 +109,7 @@ class ParsedColumn:
         self._yes_no += int(yes_no.sum())
         self._finite += int(np.isfinite(numbers).sum())
         self._plain += int(plain.sum())
-        self._measure(numbers[np.isfinite(numbers)])
+        self._measure(numbers[np.isfinite(numbers) & ~cells.bad])
         if self._few is not None:
             self._few.update(np.unique(numbers[plain])[: _MAX_CODES + 1].tolist())
             if len(self._few) > _MAX_CODES:

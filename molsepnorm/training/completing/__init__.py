@@ -1,4 +1,4 @@
-"""What a model gets after its networks are trained and chosen.
+"""The parts of a model beside its networks, which are fitted once these are chosen.
 
 - `refit`: a second fit of kernel regressions, to the training and validation molecules;
 - `complete`: all that follows, in the order of the next lines;
