@@ -223,9 +223,14 @@ def _require_same_columns(
         given = getattr(data, name)
         if given not in (expected, DataConfig.model_fields[name].default):
             raise ConfigError(
-                f"{run.path} was trained on this table with data.{name} {expected}, and its split "
-                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
+                f"{run.path} was trained on this table with data.{name} {_listed(expected)}, and its "
+                f"split is scored with the same; got {_listed(given)}: leave it out, or use a copy "
+                "of the table"
             )
+
+
+def _listed(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
