@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -223,13 +224,13 @@ def _require_same_columns(
         given = getattr(data, name)
         if given not in (expected, DataConfig.model_fields[name].default):
             raise ConfigError(
-                f"{run.path} was trained on this table with data.{name} {_listed(expected)}, and its "
-                f"split is scored with the same; got {_listed(given)}: leave it out, or use a copy "
-                "of the table"
+                f"{run.path} was trained on this table with data.{name} {_listed(expected)}, and "
+                f"its split is scored with the same; got {_listed(given)}: leave it out, or use a "
+                "copy of the table"
             )
 
 
-def _listed(value: str | list[str]) -> str:
+def _listed(value: str | Sequence[str]) -> str:
     return value if isinstance(value, str) else ", ".join(value)
 
 
