@@ -245,6 +245,7 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
     if not len(sizes):
         return 0.0, 0.0
     center = float(signal.mean())
+    largest = float(sizes.max())  # squares of very large or small errors would overflow
 
     def at_center(slope: float) -> float:
         spread = np.mean((sizes / largest / np.exp(slope * (signal - center))) ** 2)
@@ -253,7 +254,6 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
     def loss(slope: float) -> float:
         return at_center(slope) + _PRIOR * slope**2
 
-    largest = float(sizes.max())  # squares of very large or small errors would overflow
     slope = 0.0
     if np.ptp(signal) > 0:
         slope = float(minimize_scalar(loss, bounds=(0.0, _MAX_SLOPE), method="bounded").x)

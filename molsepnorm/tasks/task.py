@@ -43,11 +43,12 @@ class Task:
     """Absolute or squared error of standardised labels."""
 
     def __post_init__(self) -> None:
-        if repeated := [name for name, times in Counter(self.names).items() if times > 1]:
-            raise ConfigError(
-                f"{self.names.count(repeated[0])} targets are called '{repeated[0]}', and a "
-                "target's predictions are found by its name: give each target a name of its own"
-            )
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise ConfigError(
+                    f"{times} targets are called '{name}', and a target's predictions are found by "
+                    "its name: give each target a name of its own"
+                )
         if self.metric not in METRICS:
             raise ConfigError(
                 f"unknown metric '{self.metric}'. {did_you_mean(self.metric, METRICS)}"

@@ -17,6 +17,7 @@ from molsepnorm.nn.config import NORMS
 from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.conclusion import headline
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.out_of_fold import standard_error
 from molsepnorm.training.replicates import Replicates, train_replicates
 
 __all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
@@ -185,8 +186,7 @@ def paired_difference(
 
     Args:
         scores, base: scores of as many pairs.
-        folds: number of folds, if each pair is one of them. Their training molecules overlap, so
-            the standard error is corrected as in `corrected_difference`.
+        folds: number of folds, if each pair is one of them, see `standard_error`.
     """
     from scipy import stats
 
@@ -194,8 +194,7 @@ def paired_difference(
     count, mean = len(differences), float(differences.mean())
     if count < 2:
         return Difference(mean, None, None, count)
-    overlap = 0.0 if folds is None else 1 / (folds - 1)
-    error = float(np.std(differences, ddof=1) * np.sqrt(1 / count + overlap))
+    error = standard_error(differences.tolist(), folds)
     if error <= _ROUNDING * max(np.abs(scores).max(), np.abs(base).max()):
         return Difference(mean, None, None, count)
     low, high = stats.t.interval(0.95, count - 1, mean, error)

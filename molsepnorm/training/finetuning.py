@@ -181,11 +181,13 @@ def with_start(
     if finetune.get("weights_sha256") is None:
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
-        architecture = asdict(_trained(model.network.config))
-        content["model"] = {k: v for k, v in architecture.items() if k not in FROM_DATA}
+        content["model"] = _architecture(model)
         if is_table:
-            own = {} if model.standardize == "none" else {"standardize": model.standardize}
-            data = content["data"] = {**own, **data, "featurizer": model.featurizer}
+            data = content["data"] = {
+                **_standardization(model),
+                **data,
+                "featurizer": model.featurizer,
+            }
     expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in _FREE}
     if is_table:
         expected["data.featurizer"] = data.get("featurizer")
@@ -201,10 +203,22 @@ def with_start(
 
 def settings_of(model: PropertyModel) -> dict[str, Any]:
     """Return the settings that a run takes from the model that it starts from, by dotted names."""
-    architecture = asdict(_trained(model.network.config))
-    found = {f"model.{key}": each for key, each in architecture.items() if key not in FROM_DATA}
-    own = {} if model.standardize == "none" else {"data.standardize": model.standardize}
-    return {**found, **own, "data.featurizer": model.featurizer}
+    data = {**_standardization(model), "featurizer": model.featurizer}
+    return {
+        **{f"model.{name}": value for name, value in _architecture(model).items()},
+        **{f"data.{name}": value for name, value in data.items()},
+    }
+
+
+def _architecture(model: PropertyModel) -> dict[str, Any]:
+    """Return the section `model` of a run that starts from a model."""
+    settings = asdict(_trained(model.network.config))
+    return {name: value for name, value in settings.items() if name not in FROM_DATA}
+
+
+def _standardization(model: PropertyModel) -> dict[str, Any]:
+    """Return the setting of the section `data` that a model without standardisation lacks."""
+    return {} if model.standardize == "none" else {"standardize": model.standardize}
 
 
 def _trained(config: GraphormerConfig) -> GraphormerConfig:
