@@ -217,7 +217,7 @@ def _architecture(model: PropertyModel) -> dict[str, Any]:
 
 
 def _standardization(model: PropertyModel) -> dict[str, Any]:
-    """Return the setting of the section `data` that a model without standardisation lacks."""
+    """Return the setting `standardize` of a model; nothing if it reads structures as they are."""
     return {} if model.standardize == "none" else {"standardize": model.standardize}
 
 
