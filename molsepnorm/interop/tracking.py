@@ -7,7 +7,6 @@ several processes, pass the callback in one of them.
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import math
 import re
@@ -64,6 +63,14 @@ class TensorBoard(Callback):
         if self._writer is not None:
             for name, value in _test_scores(result).items():
                 self._writer.add_scalar(name, value, result.metrics["best_epoch"])
+            self._close()
+
+    def on_failure(self, error: BaseException) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Write what is in memory, and close the file."""
+        if self._writer is not None:
             self._writer.close()
             self._writer = None
 
@@ -75,9 +82,8 @@ class MLflow(Callback):
     MLflow refuses are replaced: `val/mae.IC50 _nM_`. Targets that would have the same name are
     numbered.
 
-    If training fails, its MLflow run gets the status FAILED when the next run starts, or at the end
-    of the process. A resumed run is logged as another MLflow run. The option `run_id` continues an
-    earlier one, whose settings are kept.
+    If training fails, its MLflow run gets the status FAILED. A resumed run is logged as another
+    MLflow run. The option `run_id` continues an earlier one, whose settings are kept.
 
     Args:
         options: arguments of `mlflow.start_run`, such as `run_name`.
@@ -90,12 +96,10 @@ class MLflow(Callback):
         self._run: Any = None
         self._targets: dict[str, str] = {}
         self._mlflow, self._options = _installed("mlflow"), options
-        atexit.register(self._end, "FAILED")  # runs before that of MLflow, which sets FINISHED
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self._end("FAILED")  # a run that raised an error was not ended
         self._run = self._mlflow.start_run(**self._options)
         self._targets = _distinct(target.name for target in model.task.targets)
         logged = self._run.data.params  # MLflow refuses to change them
@@ -109,6 +113,9 @@ class MLflow(Callback):
         if self._run is not None:
             self._mlflow.log_metrics(self._renamed(_test_scores(result)))
             self._end("FINISHED" if result.finished else "KILLED")
+
+    def on_failure(self, error: BaseException) -> None:
+        self._end("FAILED")
 
     def _end(self, status: str) -> None:
         """End the run that this object started, unless the caller has ended it."""
@@ -157,7 +164,14 @@ class WandB(Callback):
     def on_end(self, result: TrainingResult) -> None:
         if self._run is not None:
             self._run.summary.update(_test_scores(result))
-            self._run.finish()
+            self._finish(0)
+
+    def on_failure(self, error: BaseException) -> None:
+        self._finish(1)
+
+    def _finish(self, exit_code: int) -> None:
+        if self._run is not None:
+            self._run.finish(exit_code)
             self._run = None
 
 

@@ -104,6 +104,9 @@ class Callback:
     def on_end(self, result: TrainingResult) -> None:
         """Called when the run is finished or stopped."""
 
+    def on_failure(self, error: BaseException) -> None:
+        """Called in place of `on_end` when an error or Ctrl-C ends the run; it is then raised."""
+
 
 class StopWhen(Callback):
     """Stops the run after the first step at which a condition holds."""
@@ -142,6 +145,9 @@ class Callbacks(Callback):
 
     def on_end(self, result: TrainingResult) -> None:
         self._call("on_end", result)
+
+    def on_failure(self, error: BaseException) -> None:
+        self._call("on_failure", error)
 
     def _call(self, event: str, *args: Any) -> bool:
         stops = [getattr(each, event)(*args) for each in self.callbacks]  # every one is called

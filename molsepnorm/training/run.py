@@ -168,11 +168,15 @@ def _train(
             world.on_main_process(lambda: run.begin(*begun))
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
-        callback.on_start(began, prepared.dataset, prepared.model, run.path)
-        stopped = not resume and trainer.start()
-        finished = not stopped and trainer.fit()
-        result = _result(trainer, prepared, finished, score)
-        callback.on_end(result)
+        try:
+            callback.on_start(began, prepared.dataset, prepared.model, run.path)
+            stopped = not resume and trainer.start()
+            finished = not stopped and trainer.fit()
+            result = _result(trainer, prepared, finished, score)
+            callback.on_end(result)
+        except BaseException as error:
+            callback.on_failure(error)
+            raise
         return result
 
 

@@ -71,6 +71,19 @@ def test_tensorboard_has_the_curves(tmp_path):
     assert b"| run.epochs | 2 |" in text.tensor_proto.string_val[0]
 
 
+def test_tensorboard_has_the_settings_of_a_failed_run(tmp_path):
+    """They are in memory until the file is closed."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    callback = TensorBoard(tmp_path)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        _fit(Callbacks([callback, _Fail()]))
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert events.Tensors("settings/text_summary")
+    assert events.Scalars("val/mae")[0].step == 1
+
+
 def test_tensorboard_without_any_folder_is_refused():
     pytest.importorskip("tensorboard")
     with pytest.raises(ConfigError, match="no folder for the event files"):
@@ -152,31 +165,25 @@ def test_mlflow_accepts_the_name_of_every_target(strict_mlflow):
 
 
 @pytest.mark.parametrize("resume", [True, False])
-def test_mlflow_ends_a_failed_run_before_the_next(strict_mlflow, tmp_path, resume):
+def test_mlflow_ends_a_failed_run(strict_mlflow, tmp_path, resume):
     callback = MLflow()
     with pytest.raises(RuntimeError, match="the disk is full"):
         _fit(Callbacks([callback, _Fail()]), tmp_path / "run")
+    assert [run.info.status for run in strict_mlflow.runs] == ["FAILED"]
     result = _fit(callback, tmp_path / ("run" if resume else "other"), resume=resume)
     assert [run.info.status for run in strict_mlflow.runs] == ["FAILED", "FINISHED"]
     assert strict_mlflow.runs[1].data.metrics["test/mae"] == result.metrics["test"]["mae"]
 
 
-def test_mlflow_ends_a_failed_run_with_the_process(strict_mlflow, monkeypatch):
-    at_exit = []
-    monkeypatch.setattr("atexit.register", lambda *call: at_exit.append(call))
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([MLflow(), _Fail()]))
-    ((end, *args),) = at_exit
-    end(*args)
-    assert [run.info.status for run in strict_mlflow.runs] == ["FAILED"]
-    end(*args)  # nothing is active
-
-
 def test_mlflow_leaves_a_run_that_the_caller_ended(strict_mlflow):
+    class End(_Fail):
+        def on_epoch(self, record, epochs):
+            strict_mlflow.end_run("KILLED")
+            super().on_epoch(record, epochs)
+
     callback = MLflow()
     with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, _Fail()]))
-    strict_mlflow.end_run("KILLED")
+        _fit(Callbacks([callback, End()]))
     _fit(callback)
     assert [run.info.status for run in strict_mlflow.runs] == ["KILLED", "FINISHED"]
 
@@ -207,6 +214,17 @@ def test_weights_and_biases_has_the_curves(tmp_path, monkeypatch):
     assert kept["summary"]["test/mae"] == pytest.approx(result.metrics["test"]["mae"])
     last = _history(tmp_path / "run")[-1]
     assert kept["summary"]["val/mae"] == pytest.approx(float(last["val_mae"]), rel=1e-3)
+
+
+def test_weights_and_biases_ends_a_failed_run(monkeypatch):
+    """Its exit code is 1, so that the page shows the run as failed."""
+    codes = []
+    run = SimpleNamespace(log=lambda values: None, finish=codes.append)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run))
+    callback = WandB()
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        _fit(Callbacks([callback, _Fail()]))
+    assert codes == [1]
 
 
 @pytest.mark.parametrize(
