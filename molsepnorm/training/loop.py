@@ -20,13 +20,13 @@ from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.finetuning import Body
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.memory import RunInMemory
+from molsepnorm.training.start import Body
 from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.steps.schedule import Schedule
 from molsepnorm.training.steps.statistics import estimate_statistics

@@ -22,16 +22,11 @@ from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.finetuning import (
-    LoadedWeights,
-    load_weights,
-    network_alone,
-    open_start,
-    require_fit,
-)
+from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.start import LoadedWeights, load_weights, network_alone
 
 __all__ = ["Prepared", "prepare", "require_same_targets", "starting_model"]
 

@@ -17,7 +17,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
-from molsepnorm.training.finetuning import network_alone
+from molsepnorm.training.start import network_alone
 
 ONE = {"run.epochs": 1}
 

@@ -17,7 +17,8 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import ablate, load_config, train, train_replicates
 from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.finetuning import Body, FinetuneConfig, load_weights
+from molsepnorm.training.finetuning import FinetuneConfig
+from molsepnorm.training.start import Body, load_weights
 from molsepnorm.training.steps.optim import make_optimizer
 
 SMALL = {"layers": 3, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}

@@ -19,7 +19,7 @@ from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ModelError
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.finetuning import LoadedWeights
+from molsepnorm.training.start import LoadedWeights
 
 __all__ = ["environment_record", "recorded_fingerprint", "recorded_start"]
 

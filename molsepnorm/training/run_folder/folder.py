@@ -51,7 +51,6 @@ from molsepnorm.model import README, PropertyModel, require_replaceable
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.finetuning import LoadedWeights
 from molsepnorm.training.objectives import Objective, Results
 from molsepnorm.training.run_folder.environment import (
     environment_record,
@@ -62,6 +61,7 @@ from molsepnorm.training.run_folder.history import append_epoch, read_history
 from molsepnorm.training.run_folder.metrics_file import read_metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table
 from molsepnorm.training.run_folder.target_table import targets_table
+from molsepnorm.training.start import LoadedWeights
 
 __all__ = ["LOG", "RunFolder"]
 
