@@ -124,9 +124,12 @@ class Intervals:
             available = f"the model was calibrated with {found:,}"
             if needed > _MAX_SCORES:  # more validation molecules would not help
                 available = f"a model is calibrated with {_MAX_SCORES:,} at most"
+            advice = f"choose a level of {1000 * found // (found + 1) / 1000:g} or less"
+            if not found:
+                advice = "train again with labels of this target in the validation split"
             raise ConfigError(
                 f"an interval at level {level} needs {needed:,} labelled validation molecules, and "
-                f"{available}: choose a level of {1000 * found // (found + 1) / 1000:g} or less"
+                f"{available}: {advice}"
             )
         return factor * sd
 

@@ -46,7 +46,9 @@ def test_a_level_that_few_molecules_cannot_give_is_refused():
     with pytest.raises(ConfigError, match=message):
         found.half_widths(np.ones(1), 0.95)
     assert found.highest_level == 0.9
-    with pytest.raises(ConfigError, match="needs 9 labelled .* with 0"):
+    with pytest.raises(
+        ConfigError, match="needs 9 .* with 0: train again with labels of this target"
+    ):
         Intervals.fit(np.empty(0), {}).half_widths(np.ones(1), 0.9)
 
 
