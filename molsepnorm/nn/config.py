@@ -33,7 +33,16 @@ class Range(NamedTuple):
     le: int
 
 
-FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "centers", "counts", "outputs")
+FROM_DATA = (
+    "atom_sizes",
+    "bond_sizes",
+    "molecule_features",
+    "centers",
+    "counts",
+    "compares_counts",
+    "descriptors",
+    "outputs",
+)
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
 
 
@@ -147,8 +156,13 @@ class GraphormerConfig:
     centers: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of training molecules in a kernel head."""
     counts: Annotated[int, Range(0, 1_000_000)] = 0
-    """Number of the molecule-level features that a kernel head compares as fingerprint counts; they
-    are the last ones."""
+    """Number of the molecule-level features of a kernel head that are fingerprint counts; they are
+    the last ones but the descriptors."""
+    compares_counts: bool = True
+    """False if a kernel head leaves its fingerprint counts out."""
+    descriptors: Annotated[int, Range(0, 1_000_000)] = 0
+    """Number of the molecule-level features that a kernel head compares as descriptors; they are
+    the last ones."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 

@@ -32,46 +32,62 @@ class KernelHead(KeepsFloat32):
     .. math::
 
         y_o = b_o + \sum_m w_{om} k(z, c_m), \qquad
-        k(z, c) = (1 + d) e^{-d} + \tfrac{1}{2} t, \qquad
-        d = \sqrt{3 \gamma / R} \, |z - c|
+        k(z, c) = m(z, c) + \tfrac{1}{2} m(x, x_c) + \tfrac{1}{2} t, \qquad
+        m(z, c) = (1 + d) e^{-d}, \quad d = \sqrt{3 \gamma / R} \, |z - c|
 
-    with z the standardised embedding of R channels, c that of a training molecule, and t the
-    Tanimoto similarity of their fingerprint counts, if the head reads counts. The numbers are
-    buffers, since they are solved for, not trained. They stay in float32: the weights of hundreds
-    of centres cancel each other, so rounding them would shift the outputs.
+    with z the standardised embedding of R channels, c that of a training molecule, x and x_c their
+    standardised descriptors, and t the Tanimoto similarity of their fingerprint counts. The last
+    two terms are there if the head compares descriptors or counts. The numbers are buffers, since
+    they are solved for, not trained. They stay in float32: the weights of hundreds of centres
+    cancel each other, so rounding them would shift the outputs.
 
     Source: the Matérn kernel of smoothness 3/2, Rasmussen and Williams, "Gaussian Processes for
     Machine Learning", 2006, eq. 4.17; the similarity of counts (MinMax kernel), Ralaivola et al.,
     "Graph kernels for chemical informatics", Neural Networks 2005, 18, 1093.
 
     Args:
-        width: number of channels of the input, counts included.
+        width: number of channels of the input, counts and descriptors included.
         centers: number of training molecules that are compared.
         outputs: number of outputs.
-        counts: number of counts, which are the last channels of the input.
+        counts: number of counts, which follow the embedding in the input.
+        descriptors: number of standardised descriptors, the last channels of the input.
+        compares_counts: False to leave the counts out of the kernel.
     """
 
     mean: Tensor
     scale: Tensor
     centers: Tensor
     counts: Tensor
+    descriptors: Tensor
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, width: int, centers: int, outputs: int, counts: int = 0) -> None:
+    def __init__(
+        self,
+        width: int,
+        centers: int,
+        outputs: int,
+        counts: int = 0,
+        descriptors: int = 0,
+        compares_counts: bool = True,
+    ) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(width - counts))
-        self.register_buffer("scale", torch.ones(width - counts))
-        self.register_buffer("centers", torch.zeros(centers, width - counts))
-        if counts:
+        embedded = width - counts - descriptors
+        self.register_buffer("mean", torch.zeros(embedded))
+        self.register_buffer("scale", torch.ones(embedded))
+        self.register_buffer("centers", torch.zeros(centers, embedded))
+        self.compares_counts = compares_counts and counts > 0
+        if self.compares_counts:
             self.register_buffer("counts", torch.zeros(centers, counts, dtype=torch.uint8))
-        self.num_counts = counts
+        if descriptors:
+            self.register_buffer("descriptors", torch.zeros(centers, descriptors))
+        self.sizes = embedded, counts, descriptors
         self._known: tuple[Tensor, int, TanimotoTo] | None = None
         self.register_buffer("weight", torch.zeros(outputs, centers))
         self.register_buffer("bias", torch.zeros(outputs))
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs for the embeddings and counts (B, R + counts)."""
+        """Return the outputs for the embeddings, counts and descriptors (B, width)."""
         return self._compare(read) @ self.weight.T + self.bias
 
     def with_distance(self, read: Tensor) -> Tensor:  # (B, outputs + 1)
@@ -82,14 +98,16 @@ class KernelHead(KeepsFloat32):
         """
         kernel = self._compare(read)
         nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
-        own = 1.5 if self.num_counts else 1.0
+        own = 1 + (self.compares_counts + (self.sizes[2] > 0)) / 2
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
-        embedded, counts = read.split([len(self.mean), self.num_counts], dim=1)
+        embedded, counts, descriptors = read.split(self.sizes, dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
-        if self.num_counts:
+        if self.compares_counts:
             kernel = kernel + self._similarities(counts) / 2
+        if self.sizes[2]:
+            kernel = kernel + matern(descriptors, self.descriptors) / 2
         return kernel
 
     def _similarities(self, counts: Tensor) -> Tensor:  # (B, centers)

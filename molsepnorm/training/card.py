@@ -123,13 +123,15 @@ def revealed(model: PropertyModel) -> Iterator[str]:
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
         kept = "its embedding"
-        if head.num_counts:
-            kept += f" and its {head.num_counts:,} Morgan counts"
+        _, counts, descriptors = head.sizes
+        features = [f"its {counts:,} Morgan counts"] * head.compares_counts
+        features += [f"{descriptors} descriptors"] * (descriptors > 0)
+        kept = " and ".join([", ".join([kept, *features[:-1]]), *features[-1:]])
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
             f"(a kernel head): for each of them {kept}, and a weight for each target. Anyone with "
             "the file can test whether a known molecule is among them and estimate their labels"
-            + (", and can reconstruct parts of their structures." if head.num_counts else ".")
+            + (", and can reconstruct parts of their structures." if head.compares_counts else ".")
         )
     if model.forests:
         yield (

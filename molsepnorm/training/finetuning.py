@@ -179,11 +179,19 @@ def _standardization(model: PropertyModel) -> dict[str, Any]:
 
 def _trained(config: GraphormerConfig) -> GraphormerConfig:
     """Return the architecture that is trained from a model: a kernel head is replaced, and the
-    fingerprint counts that it compares are not read."""
+    fingerprint counts and descriptors that it compares are not read."""
     if config.head != "kernel":
         return config
-    features = config.molecule_features - config.counts
-    return replace(config, head="linear", centers=0, counts=0, molecule_features=features)
+    features = config.molecule_features - config.counts - config.descriptors
+    return replace(
+        config,
+        head="linear",
+        centers=0,
+        counts=0,
+        compares_counts=True,
+        descriptors=0,
+        molecule_features=features,
+    )
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:

@@ -62,8 +62,8 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
 
 
 def probe_inputs(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs that the probe of fine-tuning may read: Morgan counts too, if the network
-    reads nothing beside atoms and bonds.
+    """Return the inputs that the probe of fine-tuning may read: Morgan counts and fast descriptors
+    too, if the network reads nothing beside atoms and bonds.
 
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
     large tables, for which the probe uses a sample of the molecules.
@@ -73,9 +73,9 @@ def probe_inputs(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> 
         return inputs
     if dataset.smiles is None or dataset.store.features is not None or molecules > _MAX_MOLECULES:
         return inputs
-    from molsepnorm.molecules.featurize.descriptors import COUNTS
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
-    return ExtraInputs(morgan=COUNTS)
+    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS)
 
 
 def _in_training(name: str) -> Callable[[int], str]:

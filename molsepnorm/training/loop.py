@@ -17,6 +17,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -50,6 +51,7 @@ class Trainer:
         callback: receives the events of training.
         world: the processes that train together.
         new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
+        features: the features of the molecules that the probe may read.
         probe: the fitted probe, of a run that is resumed.
     """
 
@@ -62,6 +64,7 @@ class Trainer:
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
         new_targets: Sequence[str] = (),
+        features: ExtraInputs = NO_INPUTS,
         probe: PropertyModel | None = None,
     ) -> None:
         self.config, self.dataset = config, dataset
@@ -82,7 +85,7 @@ class Trainer:
             if model.inputs.columns:  # a kernel of a thousand channels would not notice a column
                 probe = replace(model, network=deepcopy(self.network).eval())
             else:
-                probe = fit_kernel(model, self.examples, train)
+                probe = fit_kernel(model, self.examples, train, features)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network

@@ -41,6 +41,8 @@ class Prepared(NamedTuple):
     """Its weights from the model that the run starts from."""
     new_targets: tuple[str, ...]
     """Targets whose outputs are fitted before training."""
+    features: ExtraInputs
+    """The features of the molecules: those of the model, or more that the probe may read."""
     probe: PropertyModel | None
     """The kernel regression of a resumed run, which is not fitted again."""
     leaked: int | None
@@ -136,7 +138,7 @@ def prepare(
         )
     dataset = replace(dataset, warnings=tuple(warnings))
     new_targets = loaded.new_targets if loaded and _is_probed(config) else ()
-    return Prepared(dataset, model, loaded, new_targets, probe, leaked, trained_on)
+    return Prepared(dataset, model, loaded, new_targets, read, probe, leaked, trained_on)
 
 
 def _new_model(

@@ -197,7 +197,7 @@ def _trainer(
         )
     return Trainer(
         *(config, prepared.dataset, prepared.model, run, callback, world),
-        *(prepared.new_targets, prepared.probe),
+        *(prepared.new_targets, prepared.features, prepared.probe),
     )
 
 

@@ -10,6 +10,7 @@ from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.predict.inference import infer
 from molsepnorm.training import Callback, load_config, train, train_on
 from molsepnorm.training.inputs import with_inputs
@@ -219,7 +220,9 @@ def test_a_model_with_a_kernel_head_is_a_start(
             )
         first = configure({"finetune.start": pretrained, "run.epochs": 0})
         start = train(first, tmp_path / "first")
-    assert start.model.network.config.counts == (2048 if "counts" in compared else 0)
+    found = start.model.network.config
+    assert (found.counts, found.descriptors) == (COUNTS, len(FAST_DESCRIPTORS))
+    assert found.compares_counts == ("counts" in compared)
     start = start.folder
     config = configure({"finetune.start": str(start), "data.targets": targets, "run.epochs": 1})
     assert (config.model.readout, config.model.head) == ("layers", "linear")

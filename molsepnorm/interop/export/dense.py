@@ -226,13 +226,19 @@ class DenseGraphormer(nn.Module):
         if not isinstance(head, KernelHead):
             return head(read)
         width, read = len(head.mean), read.to(head.mean.dtype)
-        z = (read[:, :width] - head.mean) / head.scale
-        centers = head.centers
-        squares = z.square().sum(1, keepdim=True) + centers.square().sum(1) - 2 * z @ centers.T
-        kernel = matern_at(squares.clamp(min=0).sqrt(), width)
-        if head.num_counts:
-            kernel = kernel + tanimoto(read[:, width:], head.counts) / 2
+        kernel = _matern((read[:, :width] - head.mean) / head.scale, head.centers)
+        _, counts, descriptors = read.split(head.sizes, dim=1)
+        if head.compares_counts:
+            kernel = kernel + tanimoto(counts, head.counts) / 2
+        if head.sizes[2]:
+            kernel = kernel + _matern(descriptors, head.descriptors) / 2
         return kernel @ head.weight.T + head.bias
+
+
+def _matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
+    """Return `kernel_head.matern` without `torch.cdist`, which cannot be exported."""
+    squares = one.square().sum(1, keepdim=True) + other.square().sum(1) - 2 * one @ other.T
+    return matern_at(squares.clamp(min=0).sqrt(), one.shape[1])
 
 
 def _require(name: str, value: Tensor | None, is_read: bool) -> None:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
-from molsepnorm.tasks import Task
+from molsepnorm.nn.molecule_features import MoleculeFeatures
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.probe.embedded import Embedded
-from molsepnorm.training.probe.kernel import kernel_regression
+from molsepnorm.training.probe.kernel import Compared, kernel_regression
 from molsepnorm.training.probe.targets import ridge_of_targets
 
 __all__ = ["fit_kernel", "fit_linear", "refit_kernels"]
@@ -48,11 +49,16 @@ def fit_linear(
                 head.bias[rows] = torch.from_numpy(offsets).to(head.bias)
 
 
-def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
+def fit_kernel(
+    model: PropertyModel,
+    examples: Examples,
+    train: np.ndarray,
+    inputs: ExtraInputs = NO_INPUTS,
+) -> PropertyModel:
     """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
-    If the molecules have fingerprint counts, which the model's network does not read, the head
-    compares them too, unless the leave-one-out error is smaller without.
+    If the molecules have descriptors that the model's network does not read, the head compares
+    them; likewise fingerprint counts, unless the leave-one-out error is smaller without.
 
     `kernel_regression` says for how many training molecules the head is the exact solution, and for
     how many it is an approximation.
@@ -60,13 +66,16 @@ def fit_kernel(model: PropertyModel, examples: Examples, train: np.ndarray) -> P
     Args:
         model: the model, on the device of the examples; it is not changed.
         examples, train: as in `fit_linear`.
+        inputs: the features of the molecules. If they are not those of the model, they are counts
+            and descriptors, and the network reads no features.
     """
-    features, choices = examples.graphs.features, [0]
-    if features is not None and not model.network.config.molecule_features:
-        choices.append(features.shape[1])
-    network = _with_kernel(model.network, model.task, examples, train, choices)
-    inputs = replace(model.inputs, morgan=network.config.counts or model.inputs.morgan)
-    return replace(model, network=network, inputs=inputs)
+    counts = descriptors = 0
+    if inputs != model.inputs:
+        counts, descriptors = inputs.morgan, len(inputs.descriptors)
+        model = replace(model, inputs=inputs)
+    choices = [False, True] if counts else [False]
+    network = _with_kernel(model.network, model.task, examples, train, counts, descriptors, choices)
+    return replace(model, network=network)
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
@@ -80,12 +89,18 @@ def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -
         examples, train: as in `fit_linear`.
     """
     network, *partners = (
-        _with_kernel(each, model.task, examples, train, [each.config.counts])
-        if each.config.head == "kernel"
-        else each
+        _fitted_again(each, model.task, examples, train) if each.config.head == "kernel" else each
         for each in model.networks
     )
     return replace(model, network=network, partners=tuple(partners))
+
+
+def _fitted_again(
+    network: Graphormer, task: Task, examples: Examples, train: np.ndarray
+) -> Graphormer:
+    own = network.config
+    features = own.counts, own.descriptors, [own.compares_counts and own.counts > 0]
+    return _with_kernel(network, task, examples, train, *features)
 
 
 def _with_kernel(
@@ -93,7 +108,9 @@ def _with_kernel(
     task: Task,
     examples: Examples,
     train: np.ndarray,
-    choices: Sequence[int],
+    counts: int,
+    descriptors: int,
+    choices: Sequence[bool],
 ) -> Graphormer:
     """Return a network with the same body and the best kernel regression.
 
@@ -101,20 +118,31 @@ def _with_kernel(
         network: the network, whose head is replaced.
         task: the targets.
         examples, train: as in `fit_linear`.
-        choices: numbers of fingerprint counts that the head may compare; they are the first of the
-            features of the examples.
+        counts: number of fingerprint counts, the first of the features of the examples.
+        descriptors: number of descriptors, which follow them.
+        choices: whether the head compares the counts; both may be tried.
     """
-    body, features = _read_by_layer(network), examples.graphs.features
+    body = _read_by_layer(network)
     embedded = Embedded.of(body, examples, train)
-    rows = torch.from_numpy(embedded.molecules).to(examples.labels.device)
-    counts = [
-        features[rows, :each].cpu() if each and features is not None else None for each in choices
-    ]
-    found = kernel_regression(embedded, task, counts)
-    if found.counts is not None:
-        body = _read_by_layer(network, found.counts.shape[1])
-    width = len(embedded.mean) + body.config.counts
-    head = KernelHead(width, len(found.centers), task.outputs, body.config.counts)
+    every = Compared()
+    if features := counts + descriptors:
+        body = _read_by_layer(network, counts, descriptors)
+        assert examples.graphs.features is not None
+        rows = torch.from_numpy(embedded.molecules).to(examples.labels.device)
+        values = examples.graphs.features[rows, :features]
+        scaled = body.molecule_features
+        assert isinstance(scaled, MoleculeFeatures)
+        scaled.mean[counts:], scaled.sd[counts:] = _robust_scaling(values[:, counts:].cpu())
+        parts = values[:, :counts].cpu(), scaled.standardised(values)[:, counts:].cpu()
+        every = Compared(*(each if each.shape[1] else None for each in parts))
+    found = kernel_regression(
+        *(embedded, task),
+        [every if compares else every._replace(counts=None) for compares in choices],
+    )
+    compares_counts = found.compared.counts is not None
+    width = len(embedded.mean) + features
+    shape = width, len(found.centers), task.outputs, counts, descriptors, compares_counts
+    head = KernelHead(*shape)
     content: dict[str, np.ndarray | Tensor] = {
         "mean": embedded.mean,
         "scale": embedded.scale,
@@ -122,17 +150,36 @@ def _with_kernel(
         "weight": found.weight,
         "bias": found.bias,
     }
-    if found.counts is not None:
-        content["counts"] = found.counts
+    for name, compared in found.compared._asdict().items():
+        if compared is not None:
+            content[name] = compared
     head.load_state_dict({name: torch.as_tensor(each) for name, each in content.items()})
-    body.config = replace(body.config, head="kernel", centers=len(found.centers))
+    body.config = replace(
+        body.config, head="kernel", centers=len(found.centers), compares_counts=compares_counts
+    )
     body.head = head.to(body.embedding.graph_token.device)
     return body
 
 
-def _read_by_layer(network: Graphormer, counts: int = 0) -> Graphormer:
-    """Return a copy of a network that reads out every layer, and fingerprint counts; its head is
-    still to be replaced."""
+def _robust_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return centre and scale of descriptors (n, D): the median, and the standard deviation of a
+    normal distribution with the same 5th and 95th percentile.
+
+    It is the standard deviation of the values where these are equal, and 1 for a constant. Values
+    that are missing do not count.
+    """
+    numbers = values.double().numpy()
+    numbers = np.where(np.isnan(numbers).all(axis=0), 0.0, numbers)
+    low, median, high = np.nanpercentile(numbers, [5, 50, 95], axis=0)
+    sd = np.nanstd(numbers, axis=0)
+    sd[sd <= 1e-6 * np.abs(median)] = 1.0
+    scale = np.where(high > low, (high - low) / 3.29, sd)
+    return torch.from_numpy(median).float(), torch.from_numpy(scale).float()
+
+
+def _read_by_layer(network: Graphormer, counts: int = 0, descriptors: int = 0) -> Graphormer:
+    """Return a copy of a network that reads out every layer, fingerprint counts and descriptors;
+    its head is still to be replaced."""
     device, own = network.embedding.graph_token.device, network.config
     config = replace(
         own,
@@ -140,11 +187,18 @@ def _read_by_layer(network: Graphormer, counts: int = 0) -> Graphormer:
         head="linear",
         centers=0,
         counts=counts,
-        molecule_features=own.molecule_features - own.counts + counts,
+        compares_counts=True,
+        descriptors=descriptors,
+        molecule_features=own.molecule_features
+        - own.counts
+        - own.descriptors
+        + counts
+        + descriptors,
     )
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(config)
-    replaced = ("head.", "molecule_features.") if own.counts else ("head.",)
+    is_replaced = own.counts or own.descriptors  # features that a kernel head compares
+    replaced = ("head.", "molecule_features.") if is_replaced else ("head.",)
     kept = {n: each for n, each in network.state_dict().items() if not n.startswith(replaced)}
     copied.load_state_dict({**copied.state_dict(), **kept})
     return copied.to(device).eval()

@@ -24,7 +24,7 @@ from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, kernel_ridge
 from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
 
-__all__ = ["MAX_EXACT", "Regression", "kernel_regression"]
+__all__ = ["MAX_EXACT", "Compared", "Regression", "kernel_regression"]
 
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
@@ -40,13 +40,26 @@ molecules, in an approximate kernel regression: with 59 or more of them it compa
 `_MAX_CENTERS` molecules."""
 
 
+class Compared(NamedTuple):
+    """The features of n molecules that a kernel compares beside their embeddings."""
+
+    counts: Tensor | None = None
+    """(n, F): fingerprint counts."""
+    descriptors: Tensor | None = None
+    """(n, D): standardised descriptors."""
+
+    def of(self, molecules: np.ndarray) -> Compared:
+        """Return the features of some of the molecules, given by their indices."""
+        return Compared(*(each if each is None else each[molecules] for each in self))
+
+
 class Regression(NamedTuple):
     """A kernel regression of all targets."""
 
     centers: np.ndarray
     """int64 (m,): which of the embedded molecules are compared."""
-    counts: Tensor | None
-    """uint8 (m, F): their fingerprint counts, if they are compared too."""
+    compared: Compared
+    """Their features that are compared too; counts are uint8."""
     weight: np.ndarray
     """float64 (O, m)."""
     bias: np.ndarray
@@ -57,9 +70,7 @@ class Regression(NamedTuple):
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
 
 
-def kernel_regression(
-    embedded: Embedded, task: Task, choices: Sequence[Tensor | None]
-) -> Regression:
+def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared]) -> Regression:
     """Return the kernel regression with the smallest leave-one-out error.
 
     With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
@@ -69,31 +80,30 @@ def kernel_regression(
     Args:
         embedded: the molecules.
         task: the targets.
-        choices: the kernels to choose from: fingerprint counts (n, F) that are compared beside the
-            embeddings, or None for the embeddings alone.
+        choices: the kernels to choose from, by the features that they compare.
     """
-    each = ((_approximate(embedded, task, counts), counts) for counts in choices)
-    found, counts = min(each, key=lambda pair: pair[0].error)
+    each = ((_approximate(embedded, task, compared), compared) for compared in choices)
+    found, compared = min(each, key=lambda pair: pair[0].error)
     if len(found.centers) < len(embedded.inputs) <= MAX_EXACT:
-        found = _exact(found, embedded, task, counts)
+        found = _exact(found, embedded, task, compared)
     return found
 
 
-def _approximate(embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
-    """Return the regression by the kernel of the embeddings, and of fingerprint counts (n, F), on
-    at most `_num_centers` molecules. The penalties are chosen."""
+def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regression:
+    """Return the regression by one kernel on at most `_num_centers` molecules. The penalties are
+    chosen."""
     every = np.arange(len(embedded.inputs))
     chosen, most = every, _num_centers(embedded, task)
     if len(every) > most:
         chosen = np.random.default_rng(0).choice(every, most, replace=False)
-    kernel = _kernel(embedded, counts, chosen)
+    kernel = _kernel(embedded, compared, chosen)
     values, vectors = np.linalg.eigh(kernel[chosen])
     large = values > SMALL * values[-1]
     basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
     models = ridge_of_targets(kernel @ basis, task, embedded)
     return Regression(
         chosen,
-        None if counts is None else _stored(counts[chosen]),
+        _stored(compared.of(chosen)),
         np.concatenate([model.slopes for model in models]) @ basis.T,
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
@@ -111,7 +121,7 @@ def _num_centers(embedded: Embedded, task: Task) -> int:
     return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / (len(labelled) + weighted))))
 
 
-def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | None) -> Regression:
+def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared) -> Regression:
     """Return the regression on all molecules, with the kernel and the penalties of `found`.
 
     It is `found` itself where the targets are so many that this would take many minutes.
@@ -120,7 +130,7 @@ def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | N
     if (labelled**3).sum() > _MAX_OPERATIONS:
         return found
     every = np.arange(len(embedded.inputs))
-    kernel = _kernel(embedded, counts, every)
+    kernel = _kernel(embedded, compared, every)
 
     def solver(number: int, rows: np.ndarray) -> Solve:
         return partial(kernel_ridge, kernel, rows, found.penalties[number])
@@ -128,21 +138,27 @@ def _exact(found: Regression, embedded: Embedded, task: Task, counts: Tensor | N
     models = fit_targets(solver, len(every), task, embedded)
     return found._replace(
         centers=every,
-        counts=None if counts is None else _stored(counts),
+        compared=_stored(compared),
         weight=np.concatenate([model.slopes for model in models]),
         bias=np.concatenate([model.offsets for model in models]),
     )
 
 
-def _stored(counts: Tensor) -> Tensor:
+def _stored(compared: Compared) -> Compared:
     """Return counts as uint8. Those above 255 become 255; the kernel compares smaller ones only."""
-    return counts.clamp(max=255).to(torch.uint8)
+    counts = compared.counts
+    if counts is not None:
+        counts = counts.clamp(max=255).to(torch.uint8)
+    return compared._replace(counts=counts)
 
 
-def _kernel(embedded: Embedded, counts: Tensor | None, centers: np.ndarray) -> np.ndarray:
-    """Return the kernel between all molecules and the centres, float64 (n, m)."""
+def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.ndarray:
+    """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`."""
     inputs = torch.from_numpy(embedded.inputs)
     kernel = matern(inputs, inputs[centers])
+    counts, descriptors = (each if each is None else each.double() for each in compared)
     if counts is not None:
-        kernel += tanimoto(counts.double(), counts[centers].double()) / 2
+        kernel += tanimoto(counts, counts[centers]) / 2
+    if descriptors is not None:
+        kernel += matern(descriptors, descriptors[centers]) / 2
     return kernel.numpy()

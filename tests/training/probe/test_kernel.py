@@ -12,8 +12,9 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
 from molsepnorm.model import PropertyModel
+from molsepnorm.nn import Graphormer
 from molsepnorm.predict.inference import infer
-from molsepnorm.tasks import Target
+from molsepnorm.tasks import ExtraInputs, Target
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import fit_kernel
 from molsepnorm.training.probe import kernel as kernels
@@ -140,9 +141,9 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
     np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
 
 
-def with_counts(given: Examples, counts: np.ndarray) -> Examples:
-    features = torch.from_numpy(counts.astype(np.float32))
-    return replace(given, graphs=replace(given.graphs, features=features))
+def with_features(given: Examples, *features: np.ndarray) -> Examples:
+    values = torch.from_numpy(np.concatenate(features, axis=1).astype(np.float32))
+    return replace(given, graphs=replace(given.graphs, features=values))
 
 
 def similarity(one: np.ndarray, other: np.ndarray) -> float:
@@ -151,10 +152,30 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
     return np.minimum(one, other).sum() / np.maximum(one, other).sum()
 
 
+INPUTS = ExtraInputs(morgan=30, descriptors=("MolWt", "TPSA", "NumHDonors", "RingCount"))
+
+
+def some_descriptors(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return four descriptors of each molecule, and the same standardised on the training rows."""
+    values = random.normal(size=(len(SMILES), 4)) * [1, 30, 1, 1] + [0, 300, 0, 2]
+    values[TRAIN[1], 0] = 1e6  # is limited to 10
+    values[:, 2] = 7  # all the same, like the number of rings of alkanes
+    values[TRAIN[2:6], 3] = np.nan
+    own = values[TRAIN]
+    low, median, high = np.nanpercentile(own, [5, 50, 95], axis=0)
+    scale = (high - low) / 3.29  # that of a normal distribution
+    scale[2] = 1
+    standardised = ((values - median) / scale).clip(-10, 10)
+    standardised[TRAIN[2:6], 3] = 0
+    return values, standardised
+
+
 @pytest.mark.parametrize(("centers", "exact"), [(40, True), (12, True), (12, False)])
-def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, centers, exact):
-    """The kernel is the sum of both; labels of two groups of counts have a smaller error with them,
-    labels that the embeddings determine do not."""
+def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
+    random, monkeypatch, centers, exact
+):
+    """The kernel is the sum of the parts; labels of two groups of counts have a smaller error with
+    counts, labels that the embeddings determine do not."""
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     monkeypatch.setattr(kernels, "_MAX_CENTERS", centers)
     monkeypatch.setattr(kernels, "MAX_EXACT", 40 if exact else 39)
@@ -163,32 +184,48 @@ def test_fingerprint_counts_are_compared_where_they_help(random, monkeypatch, ce
     counts[:, :12] *= 1 - group[:, None]
     counts[:, 12:24] *= group[:, None]
     counts[TRAIN[0], 24:26] = 256, 300  # as in a long chain
-    labels = group + 0.1 * random.normal(size=len(SMILES))
+    descriptors, described = some_descriptors(random)
+    in_groups = group + 0.1 * random.normal(size=len(SMILES))
+    carbons = np.array([text.count("C") for text in SMILES]) + 0.0
+    for labels, compares in ((in_groups, True), (carbons, False)):
+        model = start(regression("t", labels))
+        given = with_features(examples(model, labels), counts, descriptors)
+        kernel = fit_kernel(model, given, TRAIN, INPUTS)
+        assert kernel.inputs == INPUTS
+        config, head = kernel.network.config, kernel.network.head
+        assert (config.molecule_features, config.counts, config.descriptors) == (34, 30, 4)
+        assert (config.compares_counts, config.centers) == (compares, 40 if exact else 12)
+        read = infer(
+            kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed
+        )
+        assert read.shape[1] == 2 * 2 * 8 + 34
+        embedded = ((read[:, :-34] - head.mean) / head.scale).double().numpy()
+        assert not exact or (head.descriptors.numpy() == read[TRAIN, -4:].numpy()).all()
+        np.testing.assert_allclose(read[:, -4:].numpy(), described, rtol=1e-4, atol=1e-4)
+        asked = kernel_of(embedded, head.centers.double().numpy())
+        asked += kernel_of(described, head.descriptors.double().numpy()) / 2
+        if compares:
+            known = head.counts.numpy()
+            assert not exact or (known == counts[TRAIN].clip(max=255)).all()
+            tanimoto = [[similarity(one, other) for other in known] for one in counts]
+            asked += np.array(tanimoto) / 2
+        expected = asked @ head.weight[0].double().numpy() + head.bias.item()
+        np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
+        if exact:
+            among, centre = asked[TRAIN], np.eye(40) - 1 / 40
+            plain = KernelRidge(alpha=0.01, kernel="precomputed")
+            plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
+            fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+            found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+            np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
+
+
+def test_features_that_the_network_reads_are_part_of_its_embedding(random):
+    """The kernel then compares embeddings alone."""
+    labels, inputs = some_labels(random), ExtraInputs(descriptors=("MolWt", "TPSA"))
     model = start(regression("t", labels))
-    given = with_counts(examples(model, labels), counts)
-    kernel = fit_kernel(model, given, TRAIN)
-    config, head = kernel.network.config, kernel.network.head
-    assert (config.molecule_features, config.counts, config.centers) == (
-        *(30, 30),
-        40 if exact else 12,
-    )
-    read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
-    assert read.shape[1] == 2 * 2 * 8 + 30
-    embedded = ((read[:, :-30] - head.mean) / head.scale).double().numpy()
-    known = head.counts.numpy()
-    assert not exact or (known == counts[TRAIN].clip(max=255)).all()
-    tanimoto = np.array([[similarity(one, other) for other in known] for one in counts])
-    asked = kernel_of(embedded, head.centers.double().numpy()) + tanimoto / 2
-    expected = asked @ head.weight[0].double().numpy() + head.bias.item()
-    np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
-    if exact:
-        among, centre = asked[TRAIN], np.eye(40) - 1 / 40
-        plain = KernelRidge(alpha=0.01, kernel="precomputed")
-        plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
-        fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
-        found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
-        np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
-    labels = np.array([text.count("C") for text in SMILES]) + 0.0
-    model = start(regression("t", labels))
-    kernel = fit_kernel(model, with_counts(examples(model, labels), counts), TRAIN)
-    assert kernel.network.config.counts == kernel.network.config.molecule_features == 0
+    given = with_features(examples(model, labels), random.normal(size=(len(SMILES), 2)))
+    network = Graphormer(replace(model.network.config, molecule_features=2))
+    model = replace(model, network=network, inputs=inputs)
+    config = fit_kernel(model, given, TRAIN, inputs).network.config
+    assert (config.molecule_features, config.counts, config.descriptors) == (2, 0, 0)
