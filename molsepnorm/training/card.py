@@ -122,14 +122,13 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         yield _NO_STRUCTURES
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
-        kept = "its embedding"
         _, counts, descriptors = head.sizes
-        features = [f"its {counts:,} Morgan counts"] * head.compares_counts
-        features += [f"{descriptors} descriptors"] * (descriptors > 0)
-        kept = " and ".join([", ".join([kept, *features[:-1]]), *features[-1:]])
+        kept = "its embedding"
+        kept += f", {counts:,} Morgan counts" * head.compares_counts
+        kept += f", {descriptors:,} descriptors" * (descriptors > 0)
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
-            f"(a kernel head): for each of them {kept}, and a weight for each target. Anyone with "
+            f"(a kernel head): for each of them {kept} and a weight for each target. Anyone with "
             "the file can test whether a known molecule is among them and estimate their labels"
             + (", and can reconstruct parts of their structures." if head.compares_counts else ".")
         )

@@ -247,14 +247,22 @@ def test_the_card_says_what_the_model_holds_of_its_training_molecules():
     forest = Forest(tree.thresholds, (tree,))
     plain = model()
     kernel = model(head="kernel", centers=1234, readout="layers")
-    counts = model(head="kernel", centers=7, readout="layers", molecule_features=2048, counts=2048)
+    counts = model(
+        head="kernel",
+        centers=7,
+        readout="layers",
+        molecule_features=2120,
+        counts=2048,
+        descriptors=72,
+    )
     assert "network weights only, without molecules and labels" in " ".join(revealed(plain))
     text = " ".join(revealed(kernel))
     assert "holds 1,234 training molecules in encoded form" in text
-    assert "Morgan" not in text and "weights only" not in text
+    assert "its embedding and a weight for each target" in text and "weights only" not in text
     text = " ".join(revealed(counts))
     assert "holds 7 training molecules in encoded form" in text
-    assert "2,048 Morgan counts" in text and "reconstruct parts of their structures" in text
+    assert "its embedding, 2,048 Morgan counts, 72 descriptors and a weight" in text
+    assert "reconstruct parts of their structures" in text
     both = replace(plain, partners=(kernel.network,), weights=(0.5, 0.5))
     assert "holds 1,234 training molecules" in " ".join(revealed(both))
     text = " ".join(revealed(replace(plain, forests=(forest,), forest_share=0.5)))
