@@ -60,9 +60,9 @@ class FinetuneConfig(BaseModel):
     """Fit the head to the embeddings of the start before the first epoch.
 
     Training then begins with the output weights of a linear regression. A kernel regression of the
-    same embeddings, of descriptors, and of fingerprint counts where they help, is validated as
-    epoch 0. From epoch 1 on the model is the mean of this regression and the trained network (see
-    `molsepnorm.training.probe`)."""
+    same embeddings, of fingerprint counts where they help, and of descriptors if the model may have
+    a random forest, which reads them, too, is validated as epoch 0. From epoch 1 on the model is
+    the mean of this regression and the trained network (see `molsepnorm.training.probe`)."""
     freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
     """Number of epochs at the beginning that train only the output weights.
 

@@ -61,12 +61,21 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     )
 
 
-def probe_inputs(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs that the probe of fine-tuning may read: Morgan counts and fast descriptors
-    too, if the network reads nothing beside atoms and bonds.
+def probe_inputs(
+    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, described: bool
+) -> ExtraInputs:
+    """Return the inputs that the probe of fine-tuning may read: Morgan counts and descriptors too,
+    if the network reads nothing beside atoms and bonds.
 
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
     large tables, for which the probe uses a sample of the molecules.
+
+    Args:
+        config: the configuration of the run.
+        dataset: its data.
+        inputs: the inputs of the network beside the atoms and bonds.
+        described: whether the model may have a random forest, which reads descriptors. Otherwise
+            they would make predictions slower, so the probe does not read them.
     """
     molecules = len(dataset.store)
     if inputs.width or (config.data.table is None and not config.data.in_memory):
@@ -75,7 +84,7 @@ def probe_inputs(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> 
         return inputs
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
-    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS)
+    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS if described else ())
 
 
 def _in_training(name: str) -> Callable[[int], str]:

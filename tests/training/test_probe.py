@@ -228,3 +228,17 @@ def test_a_model_with_a_kernel_head_is_a_start(
     assert (config.model.readout, config.model.head) == ("layers", "linear")
     train(config, tmp_path / "second")
     assert len(rows_of(tmp_path / "second" / "history.csv")) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "descriptors"),
+    [({}, FAST_DESCRIPTORS), ({"run.blend": "none"}, ()), ({"run.baseline": False}, ())],
+)
+def test_descriptors_are_compared_if_the_model_may_have_a_forest(
+    configure, pretrained, tmp_path, settings, descriptors
+):
+    """They would make the predictions of other models slower."""
+    settings = {"finetune.start": pretrained, "run.epochs": 0, **settings}
+    model = train(configure(settings), tmp_path / "run").model
+    assert model.network.config.descriptors == len(descriptors)
+    assert model.inputs.descriptors == descriptors

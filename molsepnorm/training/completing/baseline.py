@@ -27,6 +27,7 @@ __all__ = [
     "Baseline",
     "fit_baseline",
     "forest_inputs",
+    "may_blend",
     "refit_parts",
     "require_blendable",
     "with_baseline",
@@ -81,6 +82,15 @@ def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str 
             "the same)"
         )
     return None
+
+
+def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
+    """Return whether a forest may become a part of the model; arguments as of `require_blendable`.
+
+    The validation molecules may still leave it out.
+    """
+    allowed = config.run.baseline and config.run.blend != "none"
+    return allowed and _problem(config, dataset, inputs) is None
 
 
 def _can_blend(

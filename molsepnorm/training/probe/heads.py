@@ -72,10 +72,11 @@ def fit_kernel(
     counts = descriptors = 0
     if inputs != model.inputs:
         counts, descriptors = inputs.morgan, len(inputs.descriptors)
-        model = replace(model, inputs=inputs)
     choices = [False, True] if counts else [False]
     network = _with_kernel(model.network, model.task, examples, train, counts, descriptors, choices)
-    return replace(model, network=network)
+    if inputs != model.inputs:
+        inputs = replace(inputs, morgan=network.config.counts)
+    return replace(model, network=network, inputs=inputs)
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
@@ -122,25 +123,27 @@ def _with_kernel(
         descriptors: number of descriptors, which follow them.
         choices: whether the head compares the counts; both may be tried.
     """
-    body = _read_by_layer(network)
-    embedded = Embedded.of(body, examples, train)
-    every = Compared()
-    if features := counts + descriptors:
-        body = _read_by_layer(network, counts, descriptors)
+    embedded = Embedded.of(_read_by_layer(network), examples, train)
+    scaled, every = MoleculeFeatures(counts + descriptors), Compared()
+    if len(scaled.mean):
         assert examples.graphs.features is not None
         rows = torch.from_numpy(embedded.molecules).to(examples.labels.device)
-        values = examples.graphs.features[rows, :features]
-        scaled = body.molecule_features
-        assert isinstance(scaled, MoleculeFeatures)
-        scaled.mean[counts:], scaled.sd[counts:] = _robust_scaling(values[:, counts:].cpu())
-        parts = values[:, :counts].cpu(), scaled.standardised(values)[:, counts:].cpu()
+        values = examples.graphs.features[rows, : len(scaled.mean)].cpu()
+        if descriptors:
+            scaled.mean[counts:], scaled.sd[counts:] = _robust_scaling(values[:, counts:])
+        parts = values[:, :counts], scaled.standardised(values)[:, counts:]
         every = Compared(*(each if each.shape[1] else None for each in parts))
     found = kernel_regression(
         *(embedded, task),
         [every if compares else every._replace(counts=None) for compares in choices],
     )
     compares_counts = found.compared.counts is not None
-    width = len(embedded.mean) + features
+    if not (compares_counts or descriptors):
+        counts = 0  # they need not be read
+    body = _read_by_layer(network, counts, descriptors)
+    if counts + descriptors:
+        body.molecule_features.load_state_dict(scaled.state_dict())
+    width = len(embedded.mean) + counts + descriptors
     shape = width, len(found.centers), task.outputs, counts, descriptors, compares_counts
     head = KernelHead(*shape)
     content: dict[str, np.ndarray | Tensor] = {

@@ -16,9 +16,10 @@ from molsepnorm.nn import Graphormer
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import ExtraInputs, Target
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import fit_kernel
+from molsepnorm.training.probe import fit_kernel, heads
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
+from molsepnorm.training.probe.kernel import kernel_regression
 
 
 def kernel_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -218,6 +219,24 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
             fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
             found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
             np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
+
+
+@pytest.mark.parametrize("compares", [False, True])
+def test_without_descriptors_counts_are_read_only_where_they_are_compared(
+    random, monkeypatch, compares
+):
+    labels, inputs = some_labels(random), ExtraInputs(morgan=30)
+    model = start(regression("t", labels))
+    given = with_features(examples(model, labels), random.poisson(2, size=(len(SMILES), 30)))
+    monkeypatch.setattr(
+        heads,
+        "kernel_regression",
+        lambda embedded, task, choices: kernel_regression(embedded, task, [choices[compares]]),
+    )
+    kernel = fit_kernel(model, given, TRAIN, inputs)
+    config, expected = kernel.network.config, 30 * compares
+    assert (config.molecule_features, config.counts, config.descriptors) == (expected, expected, 0)
+    assert kernel.inputs == ExtraInputs(morgan=expected)
 
 
 def test_features_that_the_network_reads_are_part_of_its_embedding(random):
