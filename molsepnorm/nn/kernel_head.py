@@ -36,10 +36,10 @@ class KernelHead(KeepsFloat32):
         m(z, c) = (1 + d) e^{-d}, \quad d = \sqrt{3 \gamma / R} \, |z - c|
 
     with z the standardised embedding of R channels, c that of a training molecule, x and x_c their
-    standardised descriptors, and t the Tanimoto similarity of their fingerprint counts. The last
-    two terms are there if the head compares descriptors or counts. The numbers are buffers, since
-    they are solved for, not trained. They stay in float32: the weights of hundreds of centres
-    cancel each other, so rounding them would shift the outputs.
+    standardised descriptors (whose number then replaces R), and t the Tanimoto similarity of their
+    fingerprint counts. Without descriptors or counts, their terms are left out. The numbers are
+    buffers, since they are solved for, not trained. They stay in float32: the weights of hundreds
+    of centres cancel each other, so rounding them would shift the outputs.
 
     Source: the Matérn kernel of smoothness 3/2, Rasmussen and Williams, "Gaussian Processes for
     Machine Learning", 2006, eq. 4.17; the similarity of counts (MinMax kernel), Ralaivola et al.,
@@ -79,7 +79,8 @@ class KernelHead(KeepsFloat32):
         self.compares_counts = compares_counts and counts > 0
         if self.compares_counts:
             self.register_buffer("counts", torch.zeros(centers, counts, dtype=torch.uint8))
-        if descriptors:
+        self.compares_descriptors = descriptors > 0
+        if self.compares_descriptors:
             self.register_buffer("descriptors", torch.zeros(centers, descriptors))
         self.sizes = embedded, counts, descriptors
         self._known: tuple[Tensor, int, TanimotoTo] | None = None
@@ -98,7 +99,7 @@ class KernelHead(KeepsFloat32):
         """
         kernel = self._compare(read)
         nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
-        own = 1 + (self.compares_counts + (self.sizes[2] > 0)) / 2
+        own = 1 + (self.compares_counts + self.compares_descriptors) / 2
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
@@ -106,7 +107,7 @@ class KernelHead(KeepsFloat32):
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.compares_counts:
             kernel = kernel + self._similarities(counts) / 2
-        if self.sizes[2]:
+        if self.compares_descriptors:
             kernel = kernel + matern(descriptors, self.descriptors) / 2
         return kernel
 

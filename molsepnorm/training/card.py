@@ -125,7 +125,7 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         _, counts, descriptors = head.sizes
         kept = "its embedding"
         kept += f", {counts:,} Morgan counts" * head.compares_counts
-        kept += f", {descriptors:,} descriptors" * (descriptors > 0)
+        kept += f", {descriptors:,} descriptors" * head.compares_descriptors
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
             f"(a kernel head): for each of them {kept} and a weight for each target. Anyone with "

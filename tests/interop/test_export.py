@@ -75,6 +75,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "molecule_features": 11,
         "counts": 11,
     },
+    "descriptors": {
+        **SMALL,
+        "readout": "layers",
+        "head": "kernel",
+        "centers": 9,
+        "molecule_features": 11,
+        "counts": 7,
+        "descriptors": 4,
+        "compares_counts": False,
+    },
     "features": {"molecule_features": 5, "readout": "sum"},
     "post": {**SMALL, "norm_order": "post"},
     "post-token": {"norm_order": "post"},
@@ -124,11 +134,15 @@ def model_of(*networks: Graphormer, task: Task | None = None, **changes: Any) ->
     return PropertyModel(first, "ogb", task, **named)
 
 
+WITHOUT_FEATURES = {
+    **{"molecule_features": 0, "counts": 0, "descriptors": 0},
+    **{"head": "linear", "centers": 0},
+}
+
+
 def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
     """Inputs of a dense network; molecule-level features are random."""
-    bare = Graphormer(
-        replace(network.config, molecule_features=0, counts=0, head="linear", centers=0)
-    )
+    bare = Graphormer(replace(network.config, **WITHOUT_FEATURES))
     arrays = dense_inputs(model_of(bare), smiles).arrays
     inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if count := network.config.molecule_features:
@@ -140,9 +154,7 @@ def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
 
 def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> Tensor:
     """The outputs of the network itself."""
-    bare = Graphormer(
-        replace(network.config, molecule_features=0, counts=0, head="linear", centers=0)
-    )
+    bare = Graphormer(replace(network.config, **WITHOUT_FEATURES))
     outputs = torch.empty(len(smiles), network.config.outputs, dtype=network.embedding.atoms.dtype)
     for rows, group in Prepare(model_of(bare), torch.device("cpu"))(smiles).groups:
         batch = GraphTensors.of(group).cut(list(range(len(rows))))

@@ -50,6 +50,24 @@ def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
     assert kernel[-1] < 1e-10
 
 
+@pytest.mark.parametrize("counts", [0, 6])
+@pytest.mark.parametrize("descriptors", [0, 3])
+def test_the_distance_is_0_at_a_training_molecule_and_1_far_away(counts, descriptors) -> None:
+    head = KernelHead(4 + counts + descriptors, 5, 1, counts, descriptors)
+    head.centers.fill_(1)
+    if counts:
+        head.counts.fill_(2)
+    if descriptors:
+        head.descriptors.fill_(3)
+    near = torch.cat(
+        [torch.full((4,), 1.0), torch.full((counts,), 2.0), torch.full((descriptors,), 3.0)]
+    )
+    far = near + 1000
+    far[4 : 4 + counts] = 0
+    distances = head.with_distance(torch.stack([near, far]))[:, 1]
+    torch.testing.assert_close(distances, torch.tensor([0.0, 1.0]), atol=1e-5, rtol=0)
+
+
 def test_a_kernel_head_has_no_parameters_to_train() -> None:
     config = GraphormerConfig(
         layers=2, width=8, heads=2, readout="layers", head="kernel", centers=3

@@ -225,12 +225,11 @@ class DenseGraphormer(nn.Module):
         head = self.network.head
         if not isinstance(head, KernelHead):
             return head(read)
-        width, read = len(head.mean), read.to(head.mean.dtype)
-        kernel = _matern((read[:, :width] - head.mean) / head.scale, head.centers)
-        _, counts, descriptors = read.split(head.sizes, dim=1)
+        embedded, counts, descriptors = read.to(head.mean.dtype).split(head.sizes, dim=1)
+        kernel = _matern((embedded - head.mean) / head.scale, head.centers)
         if head.compares_counts:
             kernel = kernel + tanimoto(counts, head.counts) / 2
-        if head.sizes[2]:
+        if head.compares_descriptors:
             kernel = kernel + _matern(descriptors, head.descriptors) / 2
         return kernel @ head.weight.T + head.bias
 
