@@ -135,8 +135,11 @@ def model_of(*networks: Graphormer, task: Task | None = None, **changes: Any) ->
 
 
 WITHOUT_FEATURES = {
-    **{"molecule_features": 0, "counts": 0, "descriptors": 0},
-    **{"head": "linear", "centers": 0},
+    "molecule_features": 0,
+    "counts": 0,
+    "descriptors": 0,
+    "head": "linear",
+    "centers": 0,
 }
 
 
