@@ -125,8 +125,8 @@ class Embeddings:
     """Embeddings of n molecules, in the order of their SMILES."""
 
     molecules: np.ndarray
-    """float32 [n, R]: the input of the network's head, or the read-out of the layer that was named;
-    NaN in rows that failed."""
+    """float32 [n, R]: the input of the network's head, without the counts and descriptors that a
+    kernel head compares, or the read-out of the layer that was named; NaN in rows that failed."""
     errors: list[str | None]
     """For each molecule the reason why its row failed, or None: it is invalid, or its embedding is
     not finite."""
@@ -327,7 +327,9 @@ class Embed:
     def width(self) -> int:
         """Width R of a molecule's embedding."""
         network = self.model.network
-        return network.embedding_width if self.layer is None else network.layer_width
+        if self.layer is not None:
+            return network.layer_width
+        return network.embedding_width - network.config.counts - network.config.descriptors
 
     def __call__(self, prepared: Prepared) -> Embeddings:
         errors = list(prepared.errors)
@@ -347,17 +349,17 @@ class Embed:
 
     def _infer(self, encoded: EncodedGraphs) -> np.ndarray:  # float32 (G, R) or (G, R + N C)
         """Return each molecule's embedding, followed by those of its atoms, padded."""
-        network, largest = self.model.network, int(encoded.sizes.max())
+        network, largest, width = self.model.network, int(encoded.sizes.max()), self.width
 
         def molecules_alone(batch: GraphBatch) -> Tensor:  # (B, R)
-            return network.embed_with_atoms(batch, layer=self.layer)[0]
+            return network.embed_with_atoms(batch, layer=self.layer)[0][:, :width]
 
         def with_atoms(batch: GraphBatch) -> Tensor:  # (B, R + N C)
             molecules, slots = network.embed_with_atoms(batch, layer=self.layer)
             (group,) = batch.groups
             atoms = slots.unflatten(0, (group.graphs, group.slots))[batch.order, 1:]
             atoms = F.pad(atoms, (0, 0, 0, largest + 1 - group.slots))
-            return torch.cat([molecules, atoms.flatten(1)], dim=1)
+            return torch.cat([molecules[:, :width], atoms.flatten(1)], dim=1)
 
         tensors, every = GraphTensors.of(encoded, self.device), np.arange(len(encoded))
         call = with_atoms if self.atoms else molecules_alone
