@@ -123,14 +123,14 @@ def revealed(model: PropertyModel) -> Iterator[str]:
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
         _, counts, descriptors = head.sizes
-        kept = "its embedding"
-        kept += f", {counts:,} Morgan counts" * head.compares_counts
-        kept += f", {descriptors:,} descriptors" * head.compares_descriptors
+        features = f", {counts:,} Morgan counts" * head.compares_counts
+        features += f", {descriptors:,} descriptors" * head.compares_descriptors
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
-            f"(a kernel head): for each of them {kept} and a weight for each target. Anyone with "
-            "the file can test whether a known molecule is among them and estimate their labels"
-            + (", and can reconstruct parts of their structures." if head.compares_counts else ".")
+            f"(a kernel head): for each of them its embedding{features} and a weight for each "
+            "target. Anyone with the file can test whether a known molecule is among them and "
+            "estimate their labels"
+            + (", and can reconstruct parts of their structures." if features else ".")
         )
     if model.forests:
         yield (
