@@ -17,7 +17,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs
+from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -51,7 +51,7 @@ class Trainer:
         callback: receives the events of training.
         world: the processes that train together.
         new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
-        features: the features of the molecules that the probe may read.
+        features: the features of the molecules that the probe may read; those of the model if None.
         probe: the fitted probe, of a run that is resumed.
     """
 
@@ -64,7 +64,7 @@ class Trainer:
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
         new_targets: Sequence[str] = (),
-        features: ExtraInputs = NO_INPUTS,
+        features: ExtraInputs | None = None,
         probe: PropertyModel | None = None,
     ) -> None:
         self.config, self.dataset = config, dataset

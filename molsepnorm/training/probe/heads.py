@@ -53,7 +53,7 @@ def fit_kernel(
     model: PropertyModel,
     examples: Examples,
     train: np.ndarray,
-    inputs: ExtraInputs = NO_INPUTS,
+    inputs: ExtraInputs | None = None,
 ) -> PropertyModel:
     """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
@@ -66,17 +66,16 @@ def fit_kernel(
     Args:
         model: the model, on the device of the examples; it is not changed.
         examples, train: as in `fit_linear`.
-        inputs: the features of the molecules. If they are not those of the model, they are counts
-            and descriptors, and the network reads no features.
+        inputs: the features of the molecules: those of the model (None), or counts and descriptors
+            beside a network that reads no features.
     """
-    counts = descriptors = 0
-    if inputs != model.inputs:
-        counts, descriptors = inputs.morgan, len(inputs.descriptors)
+    read = NO_INPUTS if inputs is None or inputs == model.inputs else inputs
+    counts, descriptors = read.morgan, len(read.descriptors)
     choices = [False, True] if counts else [False]
     network = _with_kernel(model.network, model.task, examples, train, counts, descriptors, choices)
-    if inputs != model.inputs:
-        inputs = replace(inputs, morgan=network.config.counts)
-    return replace(model, network=network, inputs=inputs)
+    if read.width:
+        model = replace(model, inputs=replace(read, morgan=network.config.counts))
+    return replace(model, network=network)
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:

@@ -246,5 +246,8 @@ def test_features_that_the_network_reads_are_part_of_its_embedding(random):
     given = with_features(examples(model, labels), random.normal(size=(len(SMILES), 2)))
     network = Graphormer(replace(model.network.config, molecule_features=2))
     model = replace(model, network=network, inputs=inputs)
-    config = fit_kernel(model, given, TRAIN, inputs).network.config
-    assert (config.molecule_features, config.counts, config.descriptors) == (2, 0, 0)
+    for given_inputs in (inputs, None):
+        kernel = fit_kernel(model, given, TRAIN, given_inputs)
+        config = kernel.network.config
+        assert (config.molecule_features, config.counts, config.descriptors) == (2, 0, 0)
+        assert kernel.inputs == inputs
