@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from molsepnorm.errors import ConfigError
@@ -165,6 +165,23 @@ class GraphormerConfig:
     the last ones."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
+
+    @property
+    def compared_features(self) -> int:
+        """Number of the molecule-level features that only a kernel head reads."""
+        return self.counts + self.descriptors
+
+    def with_linear_head(self) -> GraphormerConfig:
+        """Return the configuration with a linear head, without the features of a kernel head."""
+        return replace(
+            self,
+            head="linear",
+            centers=0,
+            counts=0,
+            compares_counts=True,
+            descriptors=0,
+            molecule_features=self.molecule_features - self.compared_features,
+        )
 
     @property
     def norms(self) -> Norms:

@@ -329,7 +329,7 @@ class Embed:
         network = self.model.network
         if self.layer is not None:
             return network.layer_width
-        return network.embedding_width - network.config.counts - network.config.descriptors
+        return network.embedding_width - network.config.compared_features
 
     def __call__(self, prepared: Prepared) -> Embeddings:
         errors = list(prepared.errors)

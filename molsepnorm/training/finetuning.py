@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -180,18 +180,7 @@ def _standardization(model: PropertyModel) -> dict[str, Any]:
 def _trained(config: GraphormerConfig) -> GraphormerConfig:
     """Return the architecture that is trained from a model: a kernel head is replaced, and the
     fingerprint counts and descriptors that it compares are not read."""
-    if config.head != "kernel":
-        return config
-    features = config.molecule_features - config.counts - config.descriptors
-    return replace(
-        config,
-        head="linear",
-        centers=0,
-        counts=0,
-        compares_counts=True,
-        descriptors=0,
-        molecule_features=features,
-    )
+    return config.with_linear_head() if config.head == "kernel" else config
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:

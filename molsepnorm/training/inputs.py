@@ -62,7 +62,7 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
 
 
 def probe_inputs(
-    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, described: bool
+    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_descriptors: bool
 ) -> ExtraInputs:
     """Return the inputs that the probe of fine-tuning may read: Morgan counts and descriptors too,
     if the network reads nothing beside atoms and bonds.
@@ -74,8 +74,8 @@ def probe_inputs(
         config: the configuration of the run.
         dataset: its data.
         inputs: the inputs of the network beside the atoms and bonds.
-        described: whether the model may have a random forest, which reads descriptors. Otherwise
-            they would make predictions slower, so the probe does not read them.
+        with_descriptors: whether the model may have a random forest, which reads descriptors, too.
+            Without one they would make predictions slower, so the probe does not read them.
     """
     molecules = len(dataset.store)
     if inputs.width or (config.data.table is None and not config.data.in_memory):
@@ -84,7 +84,7 @@ def probe_inputs(
         return inputs
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
-    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS if described else ())
+    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS if with_descriptors else ())
 
 
 def _in_training(name: str) -> Callable[[int], str]:

@@ -84,7 +84,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
-    if start.network.config.counts or start.network.config.descriptors:  # of the kernel head alone
+    if start.network.config.compared_features:  # the kernel head alone reads them
         theirs = {
             name: each for name, each in theirs.items() if not name.startswith("molecule_features.")
         }

@@ -134,18 +134,9 @@ def model_of(*networks: Graphormer, task: Task | None = None, **changes: Any) ->
     return PropertyModel(first, "ogb", task, **named)
 
 
-WITHOUT_FEATURES = {
-    "molecule_features": 0,
-    "counts": 0,
-    "descriptors": 0,
-    "head": "linear",
-    "centers": 0,
-}
-
-
 def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
     """Inputs of a dense network; molecule-level features are random."""
-    bare = Graphormer(replace(network.config, **WITHOUT_FEATURES))
+    bare = Graphormer(replace(network.config.with_linear_head(), molecule_features=0))
     arrays = dense_inputs(model_of(bare), smiles).arrays
     inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if count := network.config.molecule_features:
@@ -157,7 +148,7 @@ def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
 
 def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> Tensor:
     """The outputs of the network itself."""
-    bare = Graphormer(replace(network.config, **WITHOUT_FEATURES))
+    bare = Graphormer(replace(network.config.with_linear_head(), molecule_features=0))
     outputs = torch.empty(len(smiles), network.config.outputs, dtype=network.embedding.atoms.dtype)
     for rows, group in Prepare(model_of(bare), torch.device("cpu"))(smiles).groups:
         batch = GraphTensors.of(group).cut(list(range(len(rows))))

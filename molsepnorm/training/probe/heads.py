@@ -183,24 +183,17 @@ def _read_by_layer(network: Graphormer, counts: int = 0, descriptors: int = 0) -
     """Return a copy of a network that reads out every layer, fingerprint counts and descriptors;
     its head is still to be replaced."""
     device, own = network.embedding.graph_token.device, network.config
+    plain = own.with_linear_head()
     config = replace(
-        own,
+        plain,
         readout="layers",
-        head="linear",
-        centers=0,
         counts=counts,
-        compares_counts=True,
         descriptors=descriptors,
-        molecule_features=own.molecule_features
-        - own.counts
-        - own.descriptors
-        + counts
-        + descriptors,
+        molecule_features=plain.molecule_features + counts + descriptors,
     )
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(config)
-    is_replaced = own.counts or own.descriptors  # features that a kernel head compares
-    replaced = ("head.", "molecule_features.") if is_replaced else ("head.",)
+    replaced = ("head.", "molecule_features.") if own.compared_features else ("head.",)
     kept = {n: each for n, each in network.state_dict().items() if not n.startswith(replaced)}
     copied.load_state_dict({**copied.state_dict(), **kept})
     return copied.to(device).eval()
