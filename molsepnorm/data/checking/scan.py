@@ -16,7 +16,7 @@ from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.splits import make_splits, with_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
@@ -294,5 +294,7 @@ def _parts(
         return {}
     assert config.table is not None
     column = table[config.column_of_split].tolist() if config.column_of_split else None
-    splits = make_splits(config, readable, smiles, column, config.table, table.index.to_numpy())
+    splits = with_validation(
+        make_splits(config, readable, smiles, column, config.table, table.index.to_numpy()), config
+    )
     return {name: readable[indices] for name, indices in splits.items()}

@@ -201,7 +201,8 @@ class DataConfig(BaseModel):
     """Random seed for the split."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
-    left out."""
+    left out. If no row is named val, the validation rows are drawn from the training rows at
+    random, one in nine by default."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
     """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
 

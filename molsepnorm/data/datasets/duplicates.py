@@ -11,6 +11,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
 from molsepnorm.data.datasets.leaks import same_molecules
+from molsepnorm.data.datasets.splits import with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
 __all__ = ["merge_and_split", "used_labels"]
@@ -39,7 +40,7 @@ def merge_and_split(
     """
     rows = dataset.store.rows
     if config.duplicates == "keep":
-        return replace(dataset, splits=split(rows))
+        return _with_splits(dataset, split(rows), config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     split_of = np.zeros(len(rows), dtype=int)
@@ -60,7 +61,7 @@ def merge_and_split(
     dataset = _merged(dataset, groups, location)
     kept = dataset.molecules
     splits = {name: kept[part] for name, part in split(rows[kept]).items()}
-    return replace(dataset, splits=splits)
+    return _with_splits(dataset, splits, config)
 
 
 def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
@@ -81,6 +82,16 @@ def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (
     if (directions != directions[0]).any():
         return np.zeros(len(values), dtype=bool)
     return present & (values * directions[0] == np.max(values[present] * directions[0]))
+
+
+def _with_splits(dataset: Dataset, splits: dict[str, np.ndarray], config: DataConfig) -> Dataset:
+    """Return the data set with the splits. Validation molecules are drawn if there are none."""
+    complete = with_validation(splits, config)
+    if complete is not splits:
+        count = counted(len(complete["val"]), "molecule")
+        line = f"Validation: {count} drawn from the training split, since no row is named val."
+        dataset = replace(dataset, warnings=(*dataset.warnings, line))
+    return replace(dataset, splits=complete)
 
 
 class _Label(NamedTuple):

@@ -12,13 +12,13 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits
+from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["WORDS", "make_splits", "named_splits"]
+__all__ = ["WORDS", "make_splits", "named_splits", "with_validation"]
 
 WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -58,7 +58,8 @@ def make_splits(
     Raises:
         ConfigError: there is no such fold.
         DataError: the column or the file does not name a split, a cell is not a time, or a split
-            has too few molecules: it needs 2 for training, 1 for validation and 1 for the test.
+            has too few molecules: it needs 2 for training, 1 for validation and 1 for the test. A
+            column or file may name no validation rows; see `with_validation`.
     """
     if config.split is None:
         return {}
@@ -86,7 +87,8 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     """Return the molecules of splits that are given as rows of the source.
 
     Args:
-        splits: rows under the name of each split, one of `WORDS`. The test split may be missing.
+        splits: rows under the name of each split, one of `WORDS`. The test split may be missing,
+            and so may the validation split; see `with_validation`.
         rows: row in the source of each of the G molecules in the store.
         num_rows: number of rows of the source.
 
@@ -101,6 +103,18 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     words = {WORDS.get(name.strip().lower()) for name in listed}
     needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
     return _look_up(named, rows, num_rows, "splits", "splits", needed)
+
+
+def with_validation(splits: _Splits, config: DataConfig) -> _Splits:
+    """Return the splits, with validation molecules drawn from the training molecules if there are
+    none.
+
+    They are a random share of them, in the ratio of the first two shares of `config.split`.
+    """
+    if not splits or len(splits["val"]):
+        return splits
+    train, val = draw_validation(splits["train"], config)
+    return {**splits, "train": train, "val": val}
 
 
 def _read_column(
@@ -209,6 +223,8 @@ def _look_up(
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
     splits = {split: found[found >= 0] for split, found in splits.items()}
+    if not named["val"]:  # they are drawn from the training molecules
+        needed = {**needed, "train": needed["train"] + needed["val"], "val": 0}
     for split, minimum in needed.items():
         if len(splits[split]) < minimum:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.times import split_by_time
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["MIN_SIZES", "draw_splits"]
+__all__ = ["MIN_SIZES", "draw_splits", "draw_validation"]
 
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
@@ -75,6 +75,18 @@ def draw_splits(
             f"least 2, 1 and 1{advice}"
         )
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
+
+
+def draw_validation(molecules: np.ndarray, config: DataConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Draw validation molecules at random. Returns the sorted training and validation molecules.
+
+    Args:
+        molecules: int64 (n,), n ≥ 2.
+        config: the seed, and the ratio of the two splits.
+    """
+    order = np.random.default_rng(config.split_seed).permutation(molecules)
+    num_train, _ = _inner_sizes(len(molecules), config)
+    return np.sort(order[:num_train]), np.sort(order[num_train:])
 
 
 def _draw_molecules(count: int, config: DataConfig) -> Parts:
@@ -258,7 +270,7 @@ def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
 
 
 def _inner_sizes(count: int, config: DataConfig) -> tuple[int, int]:
-    """Return the sizes of the training and validation splits of the molecules outside a fold."""
+    """Return the sizes of the training and validation splits of so many molecules."""
     assert config.split is not None
     train, val, _ = config.split
     num_val = max(1, round(count * val / (train + val)))

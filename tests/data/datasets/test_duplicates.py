@@ -135,6 +135,25 @@ def test_rows_of_a_molecule_in_several_named_splits_are_refused(read):
     read(rows, "smiles,y,part", splits_column="part", duplicates="keep")
 
 
+def test_validation_molecules_are_drawn_after_merging(read):
+    """Rows of a molecule in the training split do not become training and validation rows."""
+    smiles = [*ALKANES, *ALKANES]
+    splits = {"train": [*range(18), *range(20, 38)], "test": [18, 19, 38, 39]}
+    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", duplicates="mean")
+    y = label_table([*range(40)], ["y"])
+    dataset = memory_dataset(smiles, y, config, ZINC, splits=splits)
+    assert shared_molecules(dataset) == 0
+    sizes = {name: len(part) for name, part in dataset.splits.items()}
+    assert sizes == {"train": 16, "val": 2, "test": 2}
+    assert dataset.warnings[-1] == (
+        "Validation: 2 molecules drawn from the training split, since no row is named val."
+    )
+    config = config.model_copy(update={"duplicates": "keep"})
+    dataset = memory_dataset(smiles, y, config, ZINC, splits=splits)
+    sizes = {name: len(part) for name, part in dataset.splits.items()}
+    assert sizes == {"train": 32, "val": 4, "test": 4}
+
+
 def test_rows_in_no_split_are_not_merged(read):
     rows = [("CCO", 1, ""), ("OCC", 3, "test"), ("C(O)C", 5, "test")]
     dataset = read(rows, "smiles,y,part", splits_column="part")

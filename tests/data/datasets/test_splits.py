@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.datasets import DataConfig, clusters, load
 from molsepnorm.data.datasets.clusters import butina_clusters
-from molsepnorm.data.datasets.splits import make_splits, named_splits
+from molsepnorm.data.datasets.splits import make_splits, named_splits, with_validation
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import scaffold
@@ -535,6 +535,21 @@ def test_a_column_goes_before_a_file_and_a_draw():
     assert listed(make(alkanes(9), None, WORDS, **settings)) == listed(by_column(WORDS))
 
 
+def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_named():
+    column = ["train"] * 18 + ["test"] * 6
+    named = by_column(column)
+    assert {name: len(part) for name, part in named.items()} == {"train": 18, "val": 0, "test": 6}
+    splits = with_validation(named, DataConfig(table=Path("my.csv")))
+    assert {name: len(part) for name, part in splits.items()} == {"train": 16, "val": 2, "test": 6}
+    assert sorted([*splits["train"], *splits["val"]]) == list(range(18))
+    assert splits["test"].tolist() == list(range(18, 24))
+    larger = DataConfig(table=Path("my.csv"), split=(0.5, 0.25, 0.25), split_seed=3)
+    drawn = [with_validation(named, larger)["val"].tolist() for _ in range(2)]
+    assert len(drawn[0]) == 6 and drawn[0] == drawn[1] != [*range(12, 18)]
+    complete = by_column(WORDS)
+    assert with_validation(complete, larger) is complete
+
+
 def test_another_word_in_the_column():
     with pytest.raises(
         DataError,
@@ -548,9 +563,9 @@ def test_another_word_in_the_column():
     ("column", "message"),
     [
         (
-            ["train"] * 8 + ["test"] * 2,
-            r"0 val molecules that can be read; its rows are 8 train, 0 val, 2 test. val "
-            r"needs 1 or more, as the best epoch is chosen by them: name them there, or leave "
+            ["train"] * 2 + ["test"] * 2,
+            r"2 train molecules that can be read; its rows are 2 train, 0 val, 2 test. train "
+            r"needs 3 or more, as the model is fitted to them: name them there, or leave "
             r"data.splits_column out to have the split drawn",
         ),
         (["train", "train", "val", ""], r"0 test .* 2 train, 1 val, 0 test.*model is scored on"),
@@ -655,8 +670,8 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
         ([GOOD | {"test": [3, 0]}], "entry 0, 'test': row 0 is in 'train' already; a row belongs"),
         ([GOOD | {"test": [3, 3]}], "entry 0, 'test': row 3 is in 'test' already; a row belongs"),
         (
-            [{"train": "0-8", "test": [9]}],
-            "entry 0: 0 val molecule.* 9 train, 0 val, 1 test.*leave",
+            [{"train": "0-1", "test": [9]}],
+            "entry 0: 2 train molecule.* 2 train, 0 val, 1 test.*needs 3 or more.*leave",
         ),
     ],
 )
