@@ -1,0 +1,1 @@
+"""The 30 activity tables of MoleculeACE; run.py says how."""
