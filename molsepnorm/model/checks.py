@@ -64,10 +64,9 @@ def require_forests(forests: Sequence[Forest], task: Task, inputs: ExtraInputs) 
     for forest in forests:
         if [trees.values.shape[1] for trees in forest.targets] != widths:
             raise ConfigError("a forest has other targets than the network")
-        if len(forest.medians) != inputs.width:
+        if len(forest.medians) != (read := inputs.width - inputs.pairs):
             raise ConfigError(
-                f"a forest reads {len(forest.medians):,} features, and the model has "
-                f"{inputs.width:,}"
+                f"a forest reads {len(forest.medians):,} features, and the model has {read:,}"
             )
 
 

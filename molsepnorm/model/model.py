@@ -72,7 +72,8 @@ class PropertyModel:
     """How far structures are standardised before the networks read them; see
     `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
     forests: tuple[Forest, ...] = ()
-    """Random forests of all `inputs`, whose mean is blended with that of the networks."""
+    """Random forests of all `inputs` but the atom pairs, whose mean is blended with that of the
+    networks."""
     forest_share: float = 0.0
     """Weight of the forests in the prediction; 0 without forests."""
     calibration: tuple[Calibration, ...] = ()
@@ -123,7 +124,8 @@ class PropertyModel:
         if not self.forests:
             return predictions
         assert features is not None
-        inputs = features[:, features.shape[1] - self.inputs.width :]
+        own = features.shape[1] - self.inputs.width
+        inputs = features[:, own : features.shape[1] - self.inputs.pairs]
         forests = np.mean([forest.predict(inputs) for forest in self.forests], axis=0)
         return (1 - self.forest_share) * predictions + self.forest_share * forests
 

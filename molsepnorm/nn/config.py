@@ -41,6 +41,7 @@ FROM_DATA = (
     "counts",
     "compares_counts",
     "descriptors",
+    "pairs",
     "outputs",
 )
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
@@ -156,20 +157,23 @@ class GraphormerConfig:
     centers: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of training molecules in a kernel head."""
     counts: Annotated[int, Range(0, 1_000_000)] = 0
-    """Number of the molecule-level features of a kernel head that are fingerprint counts; they are
-    the last ones but the descriptors."""
+    """Number of the molecule-level features of a kernel head that are Morgan counts; they are the
+    last ones but the descriptors and pairs."""
     compares_counts: bool = True
-    """False if a kernel head leaves its fingerprint counts out."""
+    """False if a kernel head leaves its Morgan counts out."""
     descriptors: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of the molecule-level features that a kernel head compares as descriptors; they are
-    the last ones."""
+    the last ones but the pairs."""
+    pairs: Annotated[int, Range(0, 1_000_000)] = 0
+    """Number of the molecule-level features that a kernel head compares as atom-pair counts; they
+    are the last ones."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 
     @property
     def compared_features(self) -> int:
         """Number of the molecule-level features that only a kernel head reads."""
-        return self.counts + self.descriptors
+        return self.counts + self.descriptors + self.pairs
 
     def with_linear_head(self) -> GraphormerConfig:
         """Return the configuration with a linear head, without the features of a kernel head."""
@@ -180,6 +184,7 @@ class GraphormerConfig:
             counts=0,
             compares_counts=True,
             descriptors=0,
+            pairs=0,
             molecule_features=self.molecule_features - self.compared_features,
         )
 

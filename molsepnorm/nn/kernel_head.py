@@ -32,26 +32,27 @@ class KernelHead(KeepsFloat32):
     .. math::
 
         y_o = b_o + \sum_m w_{om} k(z, c_m), \qquad
-        k(z, c) = m(z, c) + \tfrac{1}{2} m(x, x_c) + \tfrac{1}{2} t, \qquad
+        k(z, c) = m(z, c) + \tfrac{1}{2} m(x, x_c) + \tfrac{1}{2} t + \tfrac{1}{2} p, \qquad
         m(z, c) = (1 + d) e^{-d}, \quad d = \sqrt{3 \gamma / R} \, |z - c|
 
     with z the standardised embedding of R channels, c that of a training molecule, x and x_c their
-    standardised descriptors (whose number then replaces R), and t the Tanimoto similarity of their
-    fingerprint counts. Without descriptors or counts, their terms are left out. The numbers are
-    buffers, since they are solved for, not trained. They stay in float32: the weights of hundreds
-    of centres cancel each other, so rounding them would shift the outputs.
+    standardised descriptors (whose number then replaces R), and t and p the Tanimoto similarities
+    of their Morgan and atom-pair counts. Without descriptors or counts, their terms are left out.
+    The numbers are buffers, since they are solved for, not trained. They stay in float32: the
+    weights of hundreds of centres cancel each other, so rounding them would shift the outputs.
 
     Source: the Matérn kernel of smoothness 3/2, Rasmussen and Williams, "Gaussian Processes for
     Machine Learning", 2006, eq. 4.17; the similarity of counts (MinMax kernel), Ralaivola et al.,
     "Graph kernels for chemical informatics", Neural Networks 2005, 18, 1093.
 
     Args:
-        width: number of channels of the input, counts and descriptors included.
+        width: number of channels of the input, counts, descriptors and pairs included.
         centers: number of training molecules that are compared.
         outputs: number of outputs.
-        counts: number of counts, which follow the embedding in the input.
-        descriptors: number of standardised descriptors, the last channels of the input.
-        compares_counts: False to leave the counts out of the kernel.
+        counts: number of Morgan counts, which follow the embedding in the input.
+        descriptors: number of standardised descriptors, which follow them.
+        pairs: number of atom-pair counts, the last channels of the input.
+        compares_counts: False to leave the Morgan counts out of the kernel.
     """
 
     mean: Tensor
@@ -59,6 +60,7 @@ class KernelHead(KeepsFloat32):
     centers: Tensor
     counts: Tensor
     descriptors: Tensor
+    pairs: Tensor
     weight: Tensor
     bias: Tensor
 
@@ -69,10 +71,11 @@ class KernelHead(KeepsFloat32):
         outputs: int,
         counts: int = 0,
         descriptors: int = 0,
+        pairs: int = 0,
         compares_counts: bool = True,
     ) -> None:
         super().__init__()
-        embedded = width - counts - descriptors
+        embedded = width - counts - descriptors - pairs
         self.register_buffer("mean", torch.zeros(embedded))
         self.register_buffer("scale", torch.ones(embedded))
         self.register_buffer("centers", torch.zeros(centers, embedded))
@@ -82,13 +85,16 @@ class KernelHead(KeepsFloat32):
         self.compares_descriptors = descriptors > 0
         if self.compares_descriptors:
             self.register_buffer("descriptors", torch.zeros(centers, descriptors))
-        self.sizes = embedded, counts, descriptors
-        self._known: tuple[Tensor, int, TanimotoTo] | None = None
+        self.compares_pairs = pairs > 0
+        if self.compares_pairs:
+            self.register_buffer("pairs", torch.zeros(centers, pairs, dtype=torch.uint8))
+        self.sizes = embedded, counts, descriptors, pairs
+        self._known: dict[str, tuple[Tensor, int, TanimotoTo]] = {}
         self.register_buffer("weight", torch.zeros(outputs, centers))
         self.register_buffer("bias", torch.zeros(outputs))
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs for the embeddings, counts and descriptors (B, width)."""
+        """Return the outputs for the embeddings, counts, descriptors and pairs (B, width)."""
         return self._compare(read) @ self.weight.T + self.bias
 
     def with_distance(self, read: Tensor) -> Tensor:  # (B, outputs + 1)
@@ -99,26 +105,34 @@ class KernelHead(KeepsFloat32):
         """
         kernel = self._compare(read)
         nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
-        own = 1 + (self.compares_counts + self.compares_descriptors) / 2
+        own = 1 + (self.compares_counts + self.compares_descriptors + self.compares_pairs) / 2
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
-        embedded, counts, descriptors = read.split(self.sizes, dim=1)
+        embedded, counts, descriptors, pairs = read.split(self.sizes, dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.compares_counts:
-            kernel = kernel + self._similarities(counts) / 2
+            kernel = kernel + self._similarities(counts, "counts") / 2
         if self.compares_descriptors:
             kernel = kernel + matern(descriptors, self.descriptors) / 2
+        if self.compares_pairs:
+            kernel = kernel + self._similarities(pairs, "pairs") / 2
         return kernel
 
-    def _similarities(self, counts: Tensor) -> Tensor:  # (B, centers)
-        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once."""
-        own = self.counts
+    def _similarities(self, counts: Tensor, name: str) -> Tensor:  # (B, centers)
+        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once.
+
+        Args:
+            counts: counts of the molecules.
+            name: the buffer with those of the training molecules.
+        """
+        own = getattr(self, name)
         if own.device.type != "cpu":
             return tanimoto(counts, own)
-        if self._known is None or self._known[0] is not own or self._known[1] != own._version:
-            self._known = own, own._version, TanimotoTo(own, _LEVELS)
-        return self._known[2](counts)
+        known = self._known.get(name)
+        if known is None or known[0] is not own or known[1] != own._version:
+            known = self._known[name] = own, own._version, TanimotoTo(own, _LEVELS)
+        return known[2](counts)
 
 
 def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)

@@ -66,7 +66,7 @@ def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     if config.head == "linear":
         return _output_layer(width, config.outputs)
     if config.head == "kernel":
-        features = config.counts, config.descriptors, config.compares_counts
+        features = config.counts, config.descriptors, config.pairs, config.compares_counts
         return KernelHead(width, config.centers, config.outputs, *features)
     return nn.Sequential(
         nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)

@@ -296,8 +296,8 @@ class Predictor:
         self.model.require_targets()
         if self.model.inputs.width:
             raise ConfigError(
-                "the model reads feature columns, Morgan counts or descriptors, which a graph does "
-                "not have: predict from SMILES"
+                "the model reads feature columns, fingerprint counts or descriptors, which a graph "
+                "does not have: predict from SMILES"
             )
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(Prepared([None] * len(graphs), groups)).values

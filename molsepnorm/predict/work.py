@@ -225,10 +225,10 @@ class Prepare:
     def _read(
         self, smiles: Sequence[str]
     ) -> tuple[list[MolGraph | InvalidMolecule], np.ndarray]:  # float32 (R, w)
-        """Return a graph or an error for each SMILES, and the Morgan counts and descriptors that
-        the model reads; those of errors are 0."""
-        counted, names = self._inputs.morgan > 0, self._inputs.descriptors
-        if not (counted or names):
+        """Return a graph or an error for each SMILES, and the fingerprint counts and descriptors
+        that the model reads; those of errors are 0."""
+        read = self._inputs.morgan > 0, self._inputs.descriptors, self._inputs.pairs > 0
+        if not any(read):
             return self._graphs(smiles), np.zeros((len(smiles), 0), dtype=np.float32)
         from molsepnorm.molecules.featurize.descriptors import structure_inputs
         from molsepnorm.molecules.featurize.smiles import RECENT
@@ -239,7 +239,7 @@ class Prepare:
             part = smiles[start : start + RECENT]
             graphs = self._graphs(part)
             valid = [not isinstance(graph, InvalidMolecule) for graph in graphs]
-            found = structure_inputs(list(compress(part, valid)), counted, names)
+            found = structure_inputs(list(compress(part, valid)), *read)
             values = np.zeros((len(part), found.shape[1]), dtype=np.float32)
             values[valid] = found
             made += graphs

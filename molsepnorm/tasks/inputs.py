@@ -1,4 +1,4 @@
-"""Inputs beside the atoms and bonds: columns of the table, Morgan counts and descriptors."""
+"""Inputs beside the atoms and bonds: columns of the table, fingerprint counts and descriptors."""
 
 from __future__ import annotations
 
@@ -121,6 +121,8 @@ class ExtraInputs:
     """Number of Morgan counts; 0 for none."""
     descriptors: tuple[str, ...] = ()
     """Names of RDKit's descriptors."""
+    pairs: int = 0
+    """Number of atom-pair counts; 0 for none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,12 +132,17 @@ class ExtraInputs:
     @property
     def width(self) -> int:
         """Number of inputs."""
-        return sum(each.width for each in self.columns) + self.morgan + len(self.descriptors)
+        columns = sum(each.width for each in self.columns)
+        return columns + self.morgan + len(self.descriptors) + self.pairs
 
     def is_start_of(self, other: ExtraInputs) -> bool:
         """Return whether these are the first of the other inputs, in the same order."""
         own, all_ = (
-            [*each.columns, *["morgan"] * each.morgan, *each.descriptors] for each in (self, other)
+            [
+                *(*each.columns, *["morgan"] * each.morgan),
+                *(*each.descriptors, *["pair"] * each.pairs),
+            ]
+            for each in (self, other)
         )
         return own == all_[: len(own)]
 
@@ -163,7 +170,7 @@ class ExtraInputs:
             FeatureColumn(**{**each, "words": tuple(each["words"])}) for each in content["columns"]
         )
         descriptors = tuple(content["descriptors"])
-        return ExtraInputs(tuple(columns), content["morgan"], descriptors)
+        return ExtraInputs(tuple(columns), content["morgan"], descriptors, content.get("pairs", 0))
 
 
 NO_INPUTS = ExtraInputs()

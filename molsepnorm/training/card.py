@@ -122,9 +122,10 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         yield _NO_STRUCTURES
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
-        _, counts, descriptors = head.sizes
+        _, counts, descriptors, pairs = head.sizes
         features = f", {counts:,} Morgan counts" * head.compares_counts
         features += f", {descriptors:,} descriptors" * head.compares_descriptors
+        features += f", {pairs:,} atom-pair counts" * head.compares_pairs
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
             f"(a kernel head): for each of them its embedding{features} and a weight for each "
@@ -219,6 +220,8 @@ def _inputs(model: PropertyModel) -> Iterator[str]:
         yield f"- Morgan fingerprint of radius 2: {inputs.morgan:,} counts"
     if inputs.descriptors:
         yield f"- RDKit descriptors: {len(inputs.descriptors)}"
+    if inputs.pairs:
+        yield f"- Atom-pair fingerprint: {inputs.pairs:,} counts"
 
 
 def _model(model: PropertyModel, config: TrainConfig, metrics: Mapping[str, Any]) -> Iterator[str]:

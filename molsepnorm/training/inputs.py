@@ -1,4 +1,4 @@
-"""Extra inputs of a data set: feature columns, Morgan counts and descriptors."""
+"""Extra inputs of a data set: feature columns, fingerprint counts and descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from molsepnorm.training.config import TrainConfig
 __all__ = ["fit_inputs", "input_values", "probe_inputs", "with_inputs"]
 
 _MAX_MOLECULES = 30_000
-"""Maximum number of molecules whose Morgan counts the probe reads; they take 8 kB each."""
+"""Maximum number of molecules whose fingerprint counts the probe reads; they take 16 kB each."""
 
 
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
@@ -62,10 +62,10 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
 
 
 def probe_inputs(
-    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_descriptors: bool
+    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_forest: bool
 ) -> ExtraInputs:
-    """Return the inputs that the probe of fine-tuning may read: Morgan counts and descriptors too,
-    if the network reads nothing beside atoms and bonds.
+    """Return the inputs that the probe of fine-tuning may read: fingerprint counts and descriptors
+    too, if the network reads nothing beside atoms and bonds.
 
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
     large tables, for which the probe uses a sample of the molecules.
@@ -74,17 +74,20 @@ def probe_inputs(
         config: the configuration of the run.
         dataset: its data.
         inputs: the inputs of the network beside the atoms and bonds.
-        with_descriptors: whether the model may have a random forest, which reads descriptors, too.
-            Without one they would make predictions slower, so the probe does not read them.
+        with_forest: whether the model may have a random forest, which reads descriptors, too.
+            Without one, descriptors and atom pairs would make predictions slower, so the probe
+            reads neither.
     """
     molecules = len(dataset.store)
     if inputs.width or (config.data.table is None and not config.data.in_memory):
         return inputs
     if dataset.smiles is None or dataset.store.features is not None or molecules > _MAX_MOLECULES:
         return inputs
-    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS, PAIRS
 
-    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS if with_descriptors else ())
+    if not with_forest:
+        return ExtraInputs(morgan=COUNTS)
+    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS, pairs=PAIRS)
 
 
 def _in_training(name: str) -> Callable[[int], str]:
@@ -152,16 +155,18 @@ def input_values(
     cells = [dataset.columns[name] for name in inputs.names]
     columns, errors = inputs.encode_columns(cells, len(dataset.store))
     parts = [columns]
-    if inputs.morgan or inputs.descriptors:
+    if inputs.morgan or inputs.descriptors or inputs.pairs:
         from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns
         from molsepnorm.training.structures import structure_features
 
         described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
         names = ["counts"] * bool(inputs.morgan) + [described] * bool(inputs.descriptors)
+        names += ["pairs"] * bool(inputs.pairs)
         assert dataset.smiles is not None
         smiles = [dataset.smiles[row] for row in dataset.store.rows]
         found = structure_features(smiles, names, progress, processes)
-        parts += [found[name] for name in names]
         if "descriptors" in found:
-            parts[-1] = parts[-1][:, descriptor_columns(inputs.descriptors)]
+            chosen = descriptor_columns(inputs.descriptors)
+            found["descriptors"] = found["descriptors"][:, chosen]
+        parts += [found[name] for name in names]
     return np.concatenate(parts, axis=1, dtype=np.float32), errors

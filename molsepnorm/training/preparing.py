@@ -113,8 +113,8 @@ def prepare(
     baseline.require_blendable(config, dataset, inputs)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_descriptors = baseline.may_blend(config, dataset, inputs)
-        read = probe_inputs(config, dataset, inputs, with_descriptors)
+        with_forest = baseline.may_blend(config, dataset, inputs)
+        read = probe_inputs(config, dataset, inputs, with_forest)
     dataset = world.main_process_first(lambda: with_inputs(dataset, read, callback.on_progress))
     task, dataset = objective.fit_task(config, dataset)
     excludes = {} if start is None else start.excludes

@@ -25,10 +25,12 @@ from molsepnorm.molecules.featurize.descriptors import (
     COUNTS,
     DESCRIPTORS,
     FAST_DESCRIPTORS,
+    PAIRS,
     RDKIT_VERSION,
     describe,
     morgan_bits,
     morgan_counts,
+    pair_counts,
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
@@ -55,6 +57,7 @@ _KINDS = {
     ),
     "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
     "counts": _Kind(morgan_counts, COUNTS, np.uint16),
+    "pairs": _Kind(pair_counts, PAIRS, np.uint16),
 }
 
 
@@ -72,7 +75,7 @@ def structure_features(
         smiles: SMILES of G molecules.
         names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one;
             `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `fingerprint`, uint8
-            [G, BITS / 8]; `counts`, uint16 [G, COUNTS].
+            [G, BITS / 8]; `counts`, uint16 [G, COUNTS]; `pairs`, uint16 [G, PAIRS].
         progress: called with the number of molecules done, and G.
         processes: maximum number of worker processes; by default one per core.
 

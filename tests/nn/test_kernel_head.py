@@ -52,18 +52,23 @@ def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
 
 @pytest.mark.parametrize("counts", [0, 6])
 @pytest.mark.parametrize("descriptors", [0, 3])
-def test_the_distance_is_0_at_a_training_molecule_and_1_far_away(counts, descriptors) -> None:
-    head = KernelHead(4 + counts + descriptors, 5, 1, counts, descriptors)
+@pytest.mark.parametrize("pairs", [0, 5])
+def test_the_distance_is_0_at_a_training_molecule_and_1_far_away(
+    counts, descriptors, pairs
+) -> None:
+    head = KernelHead(4 + counts + descriptors + pairs, 5, 1, counts, descriptors, pairs)
     head.centers.fill_(1)
     if counts:
         head.counts.fill_(2)
     if descriptors:
         head.descriptors.fill_(3)
-    near = torch.cat(
-        [torch.full((4,), 1.0), torch.full((counts,), 2.0), torch.full((descriptors,), 3.0)]
-    )
+    if pairs:
+        head.pairs.fill_(4)
+    sizes = (4, counts, descriptors, pairs)
+    near = torch.cat([torch.full((size,), value + 1.0) for value, size in enumerate(sizes)])
     far = near + 1000
     far[4 : 4 + counts] = 0
+    far[4 + counts + descriptors :] = 0
     distances = head.with_distance(torch.stack([near, far]))[:, 1]
     torch.testing.assert_close(distances, torch.tensor([0.0, 1.0]), atol=1e-5, rtol=0)
 

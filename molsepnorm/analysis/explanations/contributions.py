@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Literal
@@ -22,7 +22,11 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.atom_order import Traced, traced
-from molsepnorm.molecules.featurize.environments import morgan_environments
+from molsepnorm.molecules.featurize.environments import (
+    Environments,
+    morgan_environments,
+    pair_environments,
+)
 from molsepnorm.molecules.featurize.smiles import Unwritten
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.fragments import SCHEMES, fragments
@@ -156,7 +160,7 @@ class _Explain:
         # structures are standardised here, since the atoms of the standard form are explained
         self._prepare = Prepare(replace(self._model, standardize="none"), self._device)
         self._attention = TokenAttention(self._model.network)
-        self._morgan, self._inputs = _feature_columns(self._model)
+        self._counts, self._inputs = _feature_columns(self._model)
 
     def __call__(self, rows: Sequence[Row]) -> list[Explanation]:
         smiles = smiles_of(rows)
@@ -191,8 +195,8 @@ class _Explain:
                     f"for the {atoms} atoms of {text}: only featurisers with a node for each atom "
                     "of the SMILES can be explained"
                 )
-            counted = morgan_environments(text) if self._model.inputs.morgan else None
-            molecules.append(Maskable(index, each.coalitions, counted, self._inputs, self._morgan))
+            counted = tuple((columns, find(text)) for columns, find in self._counts)
+            molecules.append(Maskable(index, each.coalitions, counted, self._inputs))
         model = self._model
         predicted = masked_predictions(model, encoded, molecules, self._device, self._precision)
         batch = GraphTensors.of(encoded, self._device).cut(np.arange(len(rows)))
@@ -263,8 +267,14 @@ def _traced(text: str) -> Traced | Unwritten:
     return form
 
 
-def _feature_columns(model: PropertyModel) -> tuple[slice, tuple[tuple[str, np.ndarray], ...]]:
-    """Return which molecule-level features are Morgan counts, and those of each other input."""
+_Fingerprint = tuple[slice, Callable[[str], Environments]]
+
+
+def _feature_columns(
+    model: PropertyModel,
+) -> tuple[tuple[_Fingerprint, ...], tuple[tuple[str, np.ndarray], ...]]:
+    """Return which molecule-level features are counts of each fingerprint, with the function for
+    its environments, and those of each other input."""
     end = own = model.encoding.molecule_features
     inputs = []
     for column in model.inputs.columns:
@@ -274,7 +284,11 @@ def _feature_columns(model: PropertyModel) -> tuple[slice, tuple[tuple[str, np.n
     last = morgan.stop + len(model.inputs.descriptors)
     if descriptors := [*range(own), *range(morgan.stop, last)]:
         inputs.append((DESCRIPTORS, np.array(descriptors)))
-    return morgan, tuple(inputs)
+    counts = (
+        (morgan, morgan_environments),
+        (slice(last, last + model.inputs.pairs), pair_environments),
+    )
+    return tuple(each for each in counts if each[0].start < each[0].stop), tuple(inputs)
 
 
 def _fragments(

@@ -30,12 +30,10 @@ class Maskable:
     """Its number in the encoded molecules."""
     coalitions: np.ndarray
     """bool [K, n]: the players that are present in each of its K variants."""
-    environments: Environments | None
-    """The environments of its Morgan counts; None if the model reads none."""
+    fingerprints: tuple[tuple[slice, Environments], ...]
+    """The molecule-level features that are counts of a fingerprint, and their environments."""
     inputs: tuple[tuple[str, np.ndarray], ...]
     """Name of each other input, and its molecule-level features, as indices."""
-    morgan: slice
-    """The molecule-level features that are Morgan counts."""
 
 
 def masked_predictions(
@@ -50,9 +48,9 @@ def masked_predictions(
     An absent atom is left out as a padded slot is: no slot attends to it, it sends no messages,
     random walks do not visit it, and no read-out contains it. The other atoms keep their features,
     degrees, distances and paths of the whole molecule. Without atoms, the network reads the graph
-    token alone. Morgan counts are those of environments whose atoms are all present. Other absent
-    inputs are missing values, which each network replaces by their mean over the training molecules
-    and each forest by their median.
+    token alone. Fingerprint counts are those of environments whose atoms are all present. Other
+    absent inputs are missing values, which each network replaces by their mean over the training
+    molecules and each forest by their median.
     """
     first_atom = np.cumsum(encoded.sizes) - encoded.sizes
     first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
@@ -85,8 +83,8 @@ def masked_predictions(
 def _features(each: Maskable, whole: np.ndarray, count: int) -> np.ndarray:  # float32 (K, F)
     """Return the molecule-level features of every coalition."""
     features = np.tile(whole, (len(each.coalitions), 1))
-    if each.environments is not None:
-        features[:, each.morgan] = each.environments.counts(each.coalitions[:, :count])
+    for counts, environments in each.fingerprints:
+        features[:, counts] = environments.counts(each.coalitions[:, :count])
     for present, (_, columns) in zip(each.coalitions[:, count:].T, each.inputs, strict=True):
         features[np.ix_(~present, columns)] = np.nan
     return features

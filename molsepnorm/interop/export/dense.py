@@ -225,12 +225,14 @@ class DenseGraphormer(nn.Module):
         head = self.network.head
         if not isinstance(head, KernelHead):
             return head(read)
-        embedded, counts, descriptors = read.to(head.mean.dtype).split(head.sizes, dim=1)
+        embedded, counts, descriptors, pairs = read.to(head.mean.dtype).split(head.sizes, dim=1)
         kernel = _matern((embedded - head.mean) / head.scale, head.centers)
         if head.compares_counts:
             kernel = kernel + tanimoto(counts, head.counts) / 2
         if head.compares_descriptors:
             kernel = kernel + _matern(descriptors, head.descriptors) / 2
+        if head.compares_pairs:
+            kernel = kernel + tanimoto(pairs, head.pairs) / 2
         return kernel @ head.weight.T + head.bias
 
 

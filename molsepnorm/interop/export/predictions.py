@@ -33,7 +33,8 @@ class DenseModel(nn.Module):
         self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
         self.weights = model.weights
         self.forests = nn.ModuleList(DenseForest(forest) for forest in model.forests)
-        self.forest_share, self.extra = model.forest_share, model.inputs.width
+        self.forest_share = model.forest_share
+        self.extra, self.pairs = model.inputs.width, model.inputs.pairs
         self.task = model.task
 
     def forward(
@@ -55,7 +56,8 @@ class DenseModel(nn.Module):
         mean = torch.stack(shares).sum(dim=0)  # (B, O)
         if len(self.forests):
             assert features is not None
-            inputs = features[:, features.shape[1] - self.extra :]
+            last = features.shape[1]
+            inputs = features[:, last - self.extra : last - self.pairs]
             of_forests = torch.stack([forest(inputs) for forest in self.forests]).mean(dim=0)
             mean = (1 - self.forest_share) * mean + self.forest_share * of_forests
         columns = []

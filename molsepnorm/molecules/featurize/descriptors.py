@@ -1,4 +1,4 @@
-"""RDKit's 2D descriptors and Morgan fingerprints of molecules."""
+"""RDKit's 2D descriptors and fingerprints of molecules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ __all__ = [
     "DESCRIPTORS",
     "FAST_DESCRIPTORS",
     "LEFT_OUT",
+    "PAIRS",
     "RDKIT_VERSION",
     "describe",
     "descriptor_columns",
     "morgan_bits",
     "morgan_counts",
+    "pair_counts",
     "structure_inputs",
 ]
 
@@ -37,6 +39,9 @@ BITS = 1024
 
 COUNTS = 2048
 """Number of Morgan counts."""
+
+PAIRS = 2048
+"""Number of atom-pair counts."""
 
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
     name: function for name, function in Descriptors.descList if name not in LEFT_OUT
@@ -67,6 +72,7 @@ almost as accurate with them (benchmarks/RESULTS.md, "Which descriptors a forest
 
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
 _COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+_PAIRED = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
 
 
 def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  # (D,)
@@ -132,18 +138,36 @@ def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
     return _COUNTED.GetCountFingerprintAsNumPy(mol)
 
 
-def structure_inputs(smiles: Sequence[str], counted: bool, names: Sequence[str]) -> np.ndarray:
-    """Return the Morgan counts, if `counted`, and the named descriptors: float32 (n, w).
+def pair_counts(mol: Chem.Mol) -> np.ndarray:  # (PAIRS,)
+    """Return how often each hashed pair of atoms occurs in the molecule, uint32. Atoms count by
+    element, number of neighbours and π electrons, and pairs by the bonds between the two as well.
+
+    Source: Carhart, Smith and Venkataraghavan, J. Chem. Inf. Comput. Sci. 1985, 25, 64, as in
+    RDKit.
+    """
+    return _PAIRED.GetCountFingerprintAsNumPy(mol)
+
+
+def structure_inputs(
+    smiles: Sequence[str], counted: bool, names: Sequence[str], paired: bool = False
+) -> np.ndarray:
+    """Return the Morgan counts, if `counted`, the named descriptors, and the atom-pair counts, if
+    `paired`: float32 (n, w).
 
     Raises:
         ModelError: this version of RDKit does not have one of the descriptors.
     """
     descriptor_columns(names)  # raises an error for an unknown one
-    values = np.empty((len(smiles), COUNTS * counted + len(names)), dtype=np.float32)
+    values = np.empty(
+        (len(smiles), COUNTS * counted + len(names) + PAIRS * paired), dtype=np.float32
+    )
+    described = slice(COUNTS * counted, COUNTS * counted + len(names))
     for row, text in enumerate(smiles):
         mol = oriented_mol(text)
         if counted:
             values[row, :COUNTS] = morgan_counts(mol)
         if names:
-            values[row, -len(names) :] = describe(mol, names)
+            values[row, described] = describe(mol, names)
+        if paired:
+            values[row, described.stop :] = pair_counts(mol)
     return values

@@ -1,38 +1,42 @@
-"""The atoms behind each Morgan count, so that counts of a part of a molecule can be computed."""
+"""The atoms behind each fingerprint count, to compute the counts of a part of a molecule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
-from molsepnorm.molecules.featurize.descriptors import COUNTS
+from molsepnorm.molecules.featurize.descriptors import COUNTS, PAIRS
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
-__all__ = ["Environments", "morgan_environments"]
+__all__ = ["Environments", "morgan_environments", "pair_environments"]
 
 _COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+_PAIRED = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
 
 
 @dataclass(frozen=True, eq=False)
 class Environments:
-    """The E environments that make up the Morgan counts of a molecule of N atoms."""
+    """The E environments, parts of a molecule of N atoms, that make up its fingerprint counts."""
 
+    width: int
+    """Number of counts, F."""
     columns: np.ndarray
     """int64 [E]: the count to which each environment adds 1."""
     members: np.ndarray
     """float32 [E, N]: 1 for the atoms of each environment, otherwise 0."""
 
-    def counts(self, present: np.ndarray) -> np.ndarray:  # bool (n, N) -> float32 (n, COUNTS)
-        """Return the Morgan counts of n subsets of the atoms.
+    def counts(self, present: np.ndarray) -> np.ndarray:  # bool (n, N) -> float32 (n, F)
+        """Return the counts of n subsets of the atoms.
 
         An environment counts if all of its atoms are present. It is never replaced by another one:
         the environments of the remaining atoms are those of the whole molecule.
         """
         whole = present.astype(np.float32) @ self.members.T == self.members.sum(axis=1)  # (n, E)
-        counts = np.zeros((COUNTS, len(present)), dtype=np.float32)
+        counts = np.zeros((self.width, len(present)), dtype=np.float32)
         np.add.at(counts, self.columns, whole.T)
         return counts.T
 
@@ -44,11 +48,26 @@ def morgan_environments(smiles: str) -> Environments:
         smiles: a SMILES that is its own canonical form, so that the atoms have its order.
     """
     mol = oriented_mol(smiles)
+    columns, centers, radii = _places(mol, _COUNTED)
+    members = Chem.GetDistanceMatrix(mol)[centers] <= radii[:, None]
+    return Environments(COUNTS, columns, members.astype(np.float32))
+
+
+def pair_environments(smiles: str) -> Environments:
+    """Return the pairs of `pair_counts` as environments of two atoms; see `morgan_environments`."""
+    mol = oriented_mol(smiles)
+    columns, *ends = _places(mol, _PAIRED)
+    members = np.zeros((len(columns), mol.GetNumAtoms()), dtype=np.float32)
+    for atoms in ends:
+        members[np.arange(len(columns)), atoms] = 1
+    return Environments(PAIRS, columns, members)
+
+
+def _places(mol: Chem.Mol, generator: Any) -> np.ndarray:  # int64 (3, E)
+    """Return the count, and the two numbers by which RDKit locates it, of each environment."""
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
-    _COUNTED.GetCountFingerprint(mol, additionalOutput=output)
+    generator.GetCountFingerprint(mol, additionalOutput=output)
     places = output.GetBitInfoMap().items()
-    found = np.array([(column, *place) for column, its in places for place in its])
-    columns, centers, radii = found.T
-    distances = Chem.GetDistanceMatrix(mol)
-    return Environments(columns, (distances[centers] <= radii[:, None]).astype(np.float32))
+    found = [(column, *place) for column, its in places for place in its]
+    return np.array(found, dtype=np.int64).reshape(-1, 3).T

@@ -46,7 +46,8 @@ _MIN_TREES = 200  # of a forest that is blended
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
     """Return the inputs of the forest beside a network with these inputs: the columns of the table,
-    Morgan counts, and descriptors, which are those of the network if it reads any."""
+    Morgan counts, and descriptors, which are those of the network if it reads any. Atom pairs,
+    which only a kernel head reads, follow them in the inputs of the model."""
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)

@@ -84,7 +84,7 @@ def _blend(
     """Return the model and the results with the forests blended in, if they have a share."""
     if forest is None or not forest.share:
         return model, results
-    inputs = baseline.forest_inputs(model.inputs)
+    inputs = replace(baseline.forest_inputs(model.inputs), pairs=model.inputs.pairs)
     blended = replace(model, forests=forest.forests, forest_share=forest.share, inputs=inputs)
     mixed = {
         split: (1 - forest.share) * own + forest.share * forest.predictions[split]

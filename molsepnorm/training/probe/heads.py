@@ -58,7 +58,8 @@ def fit_kernel(
     """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
     If the molecules have descriptors that the model's network does not read, the head compares
-    them; likewise fingerprint counts, unless the leave-one-out error is smaller without.
+    them; likewise fingerprint counts (Morgan and atom pairs together), unless the leave-one-out
+    error is smaller without.
 
     `kernel_regression` says for how many training molecules the head is the exact solution, and for
     how many it is an approximation.
@@ -66,15 +67,16 @@ def fit_kernel(
     Args:
         model: the model, on the device of the examples; it is not changed.
         examples, train: as in `fit_linear`.
-        inputs: the features of the molecules: those of the model (None), or counts and descriptors
-            beside a network that reads no features.
+        inputs: the features of the molecules: those of the model (None), or counts, descriptors and
+            pairs beside a network that reads no features.
     """
     read = NO_INPUTS if inputs is None or inputs == model.inputs else inputs
-    counts, descriptors = read.morgan, len(read.descriptors)
-    choices = [False, True] if counts else [False]
-    network = _with_kernel(model.network, model.task, examples, train, counts, descriptors, choices)
+    sizes = read.morgan, len(read.descriptors), read.pairs
+    choices = [False, True] if read.morgan else [False]
+    network = _with_kernel(model.network, model.task, examples, train, sizes, choices)
     if read.width:
-        model = replace(model, inputs=replace(read, morgan=network.config.counts))
+        counts, pairs = network.config.counts, network.config.pairs
+        model = replace(model, inputs=replace(read, morgan=counts, pairs=pairs))
     return replace(model, network=network)
 
 
@@ -99,8 +101,9 @@ def _fitted_again(
     network: Graphormer, task: Task, examples: Examples, train: np.ndarray
 ) -> Graphormer:
     own = network.config
-    features = own.counts, own.descriptors, [own.compares_counts and own.counts > 0]
-    return _with_kernel(network, task, examples, train, *features)
+    sizes = own.counts, own.descriptors, own.pairs
+    choices = [own.compares_counts and own.counts > 0]
+    return _with_kernel(network, task, examples, train, sizes, choices)
 
 
 def _with_kernel(
@@ -108,8 +111,7 @@ def _with_kernel(
     task: Task,
     examples: Examples,
     train: np.ndarray,
-    counts: int,
-    descriptors: int,
+    sizes: tuple[int, int, int],
     choices: Sequence[bool],
 ) -> Graphormer:
     """Return a network with the same body and the best kernel regression.
@@ -118,33 +120,37 @@ def _with_kernel(
         network: the network, whose head is replaced.
         task: the targets.
         examples, train: as in `fit_linear`.
-        counts: number of fingerprint counts, the first of the features of the examples.
-        descriptors: number of descriptors, which follow them.
+        sizes: numbers of Morgan counts, descriptors and atom-pair counts, which are the features of
+            the examples in this order.
         choices: whether the head compares the counts; both may be tried.
     """
+    counts, descriptors, _ = sizes
     embedded = Embedded.of(_read_by_layer(network), examples, train)
-    scaled, every = MoleculeFeatures(counts + descriptors), Compared()
+    scaled, every = MoleculeFeatures(sum(sizes)), Compared()
     if len(scaled.mean):
         assert examples.graphs.features is not None
         rows = torch.from_numpy(embedded.molecules).to(examples.labels.device)
         values = examples.graphs.features[rows, : len(scaled.mean)].cpu()
         if descriptors:
-            scaled.mean[counts:], scaled.sd[counts:] = _robust_scaling(values[:, counts:])
-        parts = values[:, :counts], scaled.standardised(values)[:, counts:]
+            columns = slice(counts, counts + descriptors)
+            scaled.mean[columns], scaled.sd[columns] = _robust_scaling(values[:, columns])
+        of_counts, _, of_pairs = values.split(sizes, dim=1)
+        described = scaled.standardised(values).split(sizes, dim=1)[1]
+        parts = of_counts, described, of_pairs
         every = Compared(*(each if each.shape[1] else None for each in parts))
     found = kernel_regression(
         *(embedded, task),
-        [every if compares else every._replace(counts=None) for compares in choices],
+        [every if compares else every._replace(counts=None, pairs=None) for compares in choices],
     )
     compares_counts = found.compared.counts is not None
-    if not (compares_counts or descriptors):
-        counts = 0  # they need not be read
-    body = _read_by_layer(network, counts, descriptors)
-    if counts + descriptors:
-        body.molecule_features.load_state_dict(scaled.state_dict())
-    width = len(embedded.mean) + counts + descriptors
-    shape = width, len(found.centers), task.outputs, counts, descriptors, compares_counts
-    head = KernelHead(*shape)
+    if not compares_counts:  # they need not be read, but descriptors follow them
+        sizes = counts * (descriptors > 0), descriptors, 0
+    body = _read_by_layer(network, sizes)
+    if read := sum(sizes):
+        kept = {name: each[:read] for name, each in scaled.state_dict().items()}
+        body.molecule_features.load_state_dict(kept)
+    shape = len(embedded.mean) + read, len(found.centers), task.outputs
+    head = KernelHead(*shape, *sizes, compares_counts)
     content: dict[str, np.ndarray | Tensor] = {
         "mean": embedded.mean,
         "scale": embedded.scale,
@@ -179,17 +185,18 @@ def _robust_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(median).float(), torch.from_numpy(scale).float()
 
 
-def _read_by_layer(network: Graphormer, counts: int = 0, descriptors: int = 0) -> Graphormer:
-    """Return a copy of a network that reads out every layer, fingerprint counts and descriptors;
-    its head is still to be replaced."""
+def _read_by_layer(network: Graphormer, sizes: tuple[int, int, int] = (0, 0, 0)) -> Graphormer:
+    """Return a copy of a network that reads out every layer, and features of the given `sizes` (see
+    `_with_kernel`); its head is still to be replaced."""
     device, own = network.embedding.graph_token.device, network.config
     plain = own.with_linear_head()
     config = replace(
         plain,
         readout="layers",
-        counts=counts,
-        descriptors=descriptors,
-        molecule_features=plain.molecule_features + counts + descriptors,
+        counts=sizes[0],
+        descriptors=sizes[1],
+        pairs=sizes[2],
+        molecule_features=plain.molecule_features + sum(sizes),
     )
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(config)

@@ -44,9 +44,11 @@ class Compared(NamedTuple):
     """The features of n molecules that a kernel compares beside their embeddings."""
 
     counts: Tensor | None = None
-    """(n, F): fingerprint counts."""
+    """(n, F): Morgan counts."""
     descriptors: Tensor | None = None
     """(n, D): standardised descriptors."""
+    pairs: Tensor | None = None
+    """(n, P): atom-pair counts."""
 
     def of(self, molecules: np.ndarray) -> Compared:
         """Return the features of some of the molecules, given by their indices."""
@@ -146,19 +148,22 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
 
 def _stored(compared: Compared) -> Compared:
     """Return counts as uint8. Those above 255 become 255; the kernel compares smaller ones only."""
-    counts = compared.counts
-    if counts is not None:
-        counts = counts.clamp(max=255).to(torch.uint8)
-    return compared._replace(counts=counts)
+    counts, pairs = (
+        each if each is None else each.clamp(max=255).to(torch.uint8)
+        for each in (compared.counts, compared.pairs)
+    )
+    return compared._replace(counts=counts, pairs=pairs)
 
 
 def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.ndarray:
     """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`."""
     inputs = torch.from_numpy(embedded.inputs)
     kernel = matern(inputs, inputs[centers])
-    counts, descriptors = (each if each is None else each.double() for each in compared)
+    counts, descriptors, pairs = (each if each is None else each.double() for each in compared)
     if counts is not None:
         kernel += tanimoto(counts, counts[centers]) / 2
     if descriptors is not None:
         kernel += matern(descriptors, descriptors[centers]) / 2
+    if pairs is not None:
+        kernel += tanimoto(pairs, pairs[centers]) / 2
     return kernel.numpy()

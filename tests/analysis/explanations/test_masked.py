@@ -15,11 +15,11 @@ from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.atom_order import traced
-from molsepnorm.molecules.featurize.descriptors import COUNTS, morgan_counts
-from molsepnorm.molecules.featurize.environments import morgan_environments
+from molsepnorm.molecules.featurize.descriptors import morgan_counts, pair_counts
+from molsepnorm.molecules.featurize.environments import morgan_environments, pair_environments
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 
-NO_COUNTS = (None, (), slice(0, 0))
+NO_COUNTS = ((), ())
 
 
 def without(batch, absent: int):
@@ -55,14 +55,17 @@ def test_an_absent_atom_is_padding(plain):
             np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("smiles", [*DRUGS, "C1CCCCC1", "OC(=O)c1ccc2[nH]ccc2c1"])
-def test_counts_of_a_part_equal_a_loop_over_environments(smiles):
+@pytest.mark.parametrize("smiles", [*DRUGS, "C1CCCCC1", "OC(=O)c1ccc2[nH]ccc2c1", "C", "[Na+].C"])
+@pytest.mark.parametrize(
+    ("find", "count"), [(morgan_environments, morgan_counts), (pair_environments, pair_counts)]
+)
+def test_counts_of_a_part_equal_a_loop_over_environments(smiles, find, count):
     form = traced(smiles).smiles
-    mol, environments = canonical_mol(form), morgan_environments(form)
+    mol, environments = canonical_mol(form), find(form)
     everything = np.ones((1, mol.GetNumAtoms()), dtype=bool)
-    np.testing.assert_array_equal(environments.counts(everything)[0], morgan_counts(mol))
+    np.testing.assert_array_equal(environments.counts(everything)[0], count(mol))
     parts = np.random.default_rng(0).random((5, mol.GetNumAtoms())) < 0.7
-    slow = np.zeros((5, COUNTS))
+    slow = np.zeros((5, len(count(mol))))
     for row, part in enumerate(parts):
         for column, members in zip(environments.columns, environments.members, strict=True):
             slow[row, column] += all(part[members > 0])
@@ -77,6 +80,12 @@ def test_an_environment_holds_the_atoms_within_its_radius():
     assert sizes == [1, 1, 1, 2, 2, 3]
 
 
+def test_a_pair_holds_two_atoms():
+    """In propane: the two bonds, and both ends."""
+    members = pair_environments("CCC").members.astype(bool).tolist()
+    assert sorted(members) == [[False, True, True], [True, False, True], [True, True, False]]
+
+
 def test_absent_inputs_are_missing_values(whole):
     """As if the cells were NaN, which networks and forests replace by their averages."""
     model = whole.model
@@ -85,7 +94,7 @@ def test_absent_inputs_are_missing_values(whole):
     encoded = replace(encoded, features=features)
     others = (("T", np.array([0])), ("descriptors", np.array([2051, 2052])))
     coalitions = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1], [1, 1, 1, 1, 1]], dtype=bool)
-    each = Maskable(0, coalitions, None, others, slice(3, 2051))
+    each = Maskable(0, coalitions, (), others)
     (found,) = masked_predictions(model, encoded, [each], torch.device("cpu"))
     for row, absent in zip(found, ([2051, 2052], [0], []), strict=True):
         missing = features.copy()

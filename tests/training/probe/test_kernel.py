@@ -153,7 +153,7 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
     return np.minimum(one, other).sum() / np.maximum(one, other).sum()
 
 
-INPUTS = ExtraInputs(morgan=30, descriptors=("MolWt", "TPSA", "NumHDonors", "RingCount"))
+INPUTS = ExtraInputs((), 30, ("MolWt", "TPSA", "NumHDonors", "RingCount"), pairs=6)
 
 
 def some_descriptors(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -176,7 +176,7 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
     random, monkeypatch, centers, exact
 ):
     """The kernel is the sum of the parts; labels of two groups of counts have a smaller error with
-    counts, labels that the embeddings determine do not."""
+    counts, labels that the descriptors determine do not."""
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     monkeypatch.setattr(kernels, "_MAX_CENTERS", centers)
     monkeypatch.setattr(kernels, "MAX_EXACT", 40 if exact else 39)
@@ -185,31 +185,36 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
     counts[:, :12] *= 1 - group[:, None]
     counts[:, 12:24] *= group[:, None]
     counts[TRAIN[0], 24:26] = 256, 300  # as in a long chain
+    pairs = 4 * random.integers(2, size=(len(SMILES), 6))
+    pairs[TRAIN[3], :2] = 256, 700
     descriptors, described = some_descriptors(random)
     in_groups = group + 0.1 * random.normal(size=len(SMILES))
-    carbons = np.array([text.count("C") for text in SMILES]) + 0.0
-    for labels, compares in ((in_groups, True), (carbons, False)):
+    for labels, compares in ((in_groups, True), (described.sum(axis=1), False)):
         model = start(regression("t", labels))
-        given = with_features(examples(model, labels), counts, descriptors)
+        given = with_features(examples(model, labels), counts, descriptors, pairs)
         kernel = fit_kernel(model, given, TRAIN, INPUTS)
-        assert kernel.inputs == INPUTS
+        paired = 6 * compares
+        assert kernel.inputs == replace(INPUTS, pairs=paired)
         config, head = kernel.network.config, kernel.network.head
-        assert (config.molecule_features, config.counts, config.descriptors) == (34, 30, 4)
+        assert (config.counts, config.descriptors, config.pairs) == (30, 4, paired)
+        assert config.molecule_features == 34 + paired
         assert (config.compares_counts, config.centers) == (compares, 40 if exact else 12)
         read = infer(
             kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed
         )
-        assert read.shape[1] == 2 * 2 * 8 + 34
-        embedded = ((read[:, :-34] - head.mean) / head.scale).double().numpy()
-        assert not exact or (head.descriptors.numpy() == read[TRAIN, -4:].numpy()).all()
-        np.testing.assert_allclose(read[:, -4:].numpy(), described, rtol=1e-4, atol=1e-4)
+        assert read.shape[1] == 2 * 2 * 8 + 34 + paired
+        embedded = ((read[:, :32] - head.mean) / head.scale).double().numpy()
+        scaled = read[:, 62:66].numpy()
+        assert not exact or (head.descriptors.numpy() == scaled[TRAIN]).all()
+        np.testing.assert_allclose(scaled, described, rtol=1e-4, atol=1e-4)
         asked = kernel_of(embedded, head.centers.double().numpy())
         asked += kernel_of(described, head.descriptors.double().numpy()) / 2
         if compares:
-            known = head.counts.numpy()
-            assert not exact or (known == counts[TRAIN].clip(max=255)).all()
-            tanimoto = [[similarity(one, other) for other in known] for one in counts]
-            asked += np.array(tanimoto) / 2
+            for known, given_counts in ((head.counts, counts), (head.pairs, pairs)):
+                known = known.numpy()
+                assert not exact or (known == given_counts[TRAIN].clip(max=255)).all()
+                tanimoto = [[similarity(one, other) for other in known] for one in given_counts]
+                asked += np.array(tanimoto) / 2
         expected = asked @ head.weight[0].double().numpy() + head.bias.item()
         np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
         if exact:
