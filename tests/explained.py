@@ -30,6 +30,7 @@ INPUTS = ExtraInputs(
     (FeatureColumn("T"), FeatureColumn("solvent", ("water", "wine"))),
     2048,
     ("MolWt", "TPSA"),
+    pairs=2048,
 )
 CELLS = {
     "T": [20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0],

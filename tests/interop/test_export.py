@@ -85,6 +85,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "descriptors": 4,
         "compares_counts": False,
     },
+    "pairs": {
+        **SMALL,
+        "readout": "layers",
+        "head": "kernel",
+        "centers": 9,
+        "molecule_features": 18,
+        "counts": 7,
+        "descriptors": 4,
+        "pairs": 7,
+    },
     "features": {"molecule_features": 5, "readout": "sum"},
     "post": {**SMALL, "norm_order": "post"},
     "post-token": {"norm_order": "post"},
@@ -118,7 +128,7 @@ def network_of(
             noise = torch.randn(value.shape, generator=generator)
             positive = name.endswith(("running_var", "scale", "sd"))
             value.copy_(noise.square() + 0.5 if positive else 0.3 * noise + value.clamp(-1, 1))
-        elif name == "head.counts":
+        elif name in ("head.counts", "head.pairs"):
             value.copy_(torch.randint(0, 7, value.shape, generator=generator))
     if config.head == "kernel":
         network.head.scale *= 20  # so that molecules are near the centres
@@ -267,9 +277,10 @@ def test_predictions_are_those_of_the_predictor() -> None:
 def blended_model() -> PropertyModel:
     """The mixed model with two forests, whose trees have different depths; one is a leaf."""
     model = mixed_model()
-    inputs = replace(model.inputs, descriptors=("MolWt", "TPSA", "MolLogP"))
+    inputs = replace(model.inputs, descriptors=("MolWt", "TPSA", "MolLogP"), pairs=2048)
     generator = np.random.default_rng(0)
-    features = generator.integers(0, 3, (60, inputs.width)).astype(np.float32)
+    read = inputs.width - inputs.pairs
+    features = generator.integers(0, 3, (60, read)).astype(np.float32)
     features[:, -3:] = generator.normal([150, 60, 2], [90, 50, 2], (60, 3))
     features[0, -1] = np.nan
     labels = np.stack([features[:, -1], features[:, -3] / 40, *features[:, 5:7].T], axis=1)
@@ -289,14 +300,15 @@ def test_forests_are_part_of_a_dense_model() -> None:
     columns = {name: values[:17] for name, values in COLUMNS.items()}
     arrays = dense_inputs(model, SMILES[:17], columns).arrays
     assert arrays["features"].shape == (17, model.inputs.width)
-    arrays["features"][3, -1] = np.nan
+    features = arrays["features"][:, : -model.inputs.pairs]
+    features[3, -1] = np.nan
     inputs = {name: torch.from_numpy(each) for name, each in arrays.items()}
     for forest in model.forests:
-        expected = forest.predict(arrays["features"])
+        expected = forest.predict(features)
         assert expected.std(axis=0)[:2].min() > 0.01
-        found = DenseForest(forest)(inputs["features"])
+        found = DenseForest(forest)(torch.from_numpy(features))
         np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
-        half = DenseForest(forest).bfloat16()(inputs["features"])
+        half = DenseForest(forest).bfloat16()(torch.from_numpy(features))
         assert torch.equal(half, found)
     expected = expected_table(model, columns).to_numpy()
     del inputs["features"]

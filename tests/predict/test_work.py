@@ -27,7 +27,7 @@ def prepare(featurizer: str, descriptors: tuple[str, ...] = DESCRIPTORS) -> Prep
     model: Any = SimpleNamespace(
         featurizer=featurizer,
         standardize="none",
-        inputs=ExtraInputs((), 2048, descriptors),
+        inputs=ExtraInputs((), 2048, descriptors, pairs=2048),
         encoding=encoding_of(config),
         network=SimpleNamespace(config=config),
     )
@@ -43,7 +43,7 @@ def test_rows_have_the_counts_and_descriptors_of_their_smiles(
     reading._oriented.cache_clear()
     expected = {}
     for text in VALID:
-        expected[text] = structure_inputs([text], True, DESCRIPTORS)[0]
+        expected[text] = structure_inputs([text], True, DESCRIPTORS, paired=True)[0]
         reading._oriented.cache_clear()  # no other function has used this RDKit molecule
     monkeypatch.setattr(reading, "RECENT", together)
     prepared = prepare(featurizer)(SMILES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -103,6 +103,19 @@ def test_columns_are_joined_in_their_order_with_the_first_reason():
 
 
 def test_inputs_survive_a_json_file():
-    inputs = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b"))), 2048, ("MolWt",))
+    columns = FeatureColumn("t"), FeatureColumn("s", ("a", "b"))
+    inputs = ExtraInputs(columns, 2048, ("MolWt",), pairs=1024)
     assert ExtraInputs.from_json(json.loads(json.dumps(asdict(inputs)))) == inputs
-    assert (inputs.width, inputs.names) == (1 + 2 + 2048 + 1, ("t", "s"))
+    assert (inputs.width, inputs.names) == (1 + 2 + 2048 + 1 + 1024, ("t", "s"))
+    earlier = asdict(replace(inputs, pairs=0))
+    del earlier["pairs"]  # as written before there were pairs
+    assert ExtraInputs.from_json(earlier) == replace(inputs, pairs=0)
+
+
+def test_inputs_start_with_those_that_come_first():
+    columns = (FeatureColumn("t"),)
+    longest = ExtraInputs(columns, 2048, ("MolWt",), pairs=2048)
+    for shorter in ({"pairs": 0}, {"pairs": 0, "descriptors": ()}):
+        assert replace(longest, **shorter).is_start_of(longest)
+    assert not replace(longest, descriptors=()).is_start_of(longest)
+    assert not longest.is_start_of(replace(longest, pairs=0))

@@ -250,7 +250,7 @@ GRAPHS = [featurize.get("zinc")(text) for text in SMILES]
         (SMILES, Y, {"splits": {"train": [0, 99]}}, DataError, "'train': there is no row 99"),
         (SMILES, Y, {"splits": {"train": [0, 1, 1]}}, DataError, "row 1 is in 'train' already"),
         (SMILES, Y, {"splits": [0, 1]}, ConfigError, "splits must be a dictionary"),
-        (SMILES, Y, {"splits": {"train": [0, 1], "test": [2]}}, DataError, "0 val molecules"),
+        (SMILES, Y, {"splits": {"train": [0, 1], "test": [2]}}, DataError, "2 train molecules"),
         (SMILES, Y, {"splits": {"train": [0], "val": [2], "test": []}}, DataError, "1 train mol"),
         (SMILES, Y, {"overrides": {"run.epoch": 1}}, ConfigError, "unknown setting 'run.epoch'"),
         (SMILES, Y, {"overrides": {"data.featurizer": "rdkit"}}, ConfigError, "data.featurizer"),

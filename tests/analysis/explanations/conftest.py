@@ -23,11 +23,11 @@ def plain() -> Predictor:
 def whole() -> Predictor:
     """Two networks and a forest. The second network reads all inputs."""
     rng = np.random.default_rng(0)
-    structures = structure_inputs(DRUGS * 4, True, INPUTS.descriptors)
+    structures = structure_inputs(DRUGS * 4, True, INPUTS.descriptors, paired=True)
     cells, _ = INPUTS.encode_columns([each * 4 for each in CELLS.values()], len(DRUGS) * 4)
     features = np.concatenate([cells, structures], axis=1)
     labels = rng.integers(0, 2, (len(features), 4)).astype(float)
-    forest = Forest.fit(features, labels, TASK, trees=5)
+    forest = Forest.fit(features[:, : -INPUTS.pairs], labels, TASK, trees=5)
     reader = network(molecule_features=INPUTS.width, readout="token")
     reader.molecule_features.fit(torch.from_numpy(features))
     with torch.no_grad():
