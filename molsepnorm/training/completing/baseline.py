@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str 
         return f"the objective {config.objective.name} has no predictions"
     if config.data.dataset is not None or dataset.smiles is None:
         return f"{dataset.name} is not a table with SMILES"
-    if not inputs.is_start_of(forest_inputs(inputs)):
+    if not replace(inputs, pairs=0).is_start_of(forest_inputs(inputs)):
         return "data.molecule_features has rdkit without morgan: name both or neither"
     if config.run.blend == "auto" and _num_labels(dataset) > _MAX_LABELS:
         return (
