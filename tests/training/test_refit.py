@@ -11,13 +11,20 @@ import pytest
 import molsepnorm
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
+from molsepnorm.molecules.featurize.descriptors import (
+    COUNTS,
+    FAST_DESCRIPTORS,
+    PAIRS,
+    structure_inputs,
+)
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, refit
 from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.evaluation import select
+from molsepnorm.training.probe import heads
+from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.run_folder.folder import RunFolder
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
@@ -146,6 +153,29 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split
     (forest,) = model.forests
     for name, tensor in expected.tensors().items():
         assert np.array_equal(forest.tensors()[name].numpy(), tensor.numpy()), name
+
+
+def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
+    with_columns, settings, tmp_path, monkeypatch
+):
+    """The forest does not read the atom pairs, which are the last inputs of the model."""
+    monkeypatch.setattr(
+        heads,
+        "kernel_regression",
+        lambda embedded, task, choices: kernel_regression(embedded, task, [choices[-1]]),
+    )
+    metrics = train(of(with_columns, {**settings, "run.blend": "auto"}), tmp_path / "run").metrics
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    share = metrics["blend"]["forest_share"]
+    assert model.forest_share == share > 0
+    assert (model.inputs.morgan, model.inputs.pairs) == (COUNTS, PAIRS)
+    (kernel,) = kernels(model)
+    assert (kernel.config.counts, kernel.config.pairs) == (COUNTS, PAIRS)
+    rows = [{"smiles": text} for text in ("CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O")]
+    networks = predictions(replace(model, forests=(), forest_share=0.0), rows)
+    read = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
+    expected = (1 - share) * networks + share * model.forests[0].predict(read)[:, 0]
+    np.testing.assert_allclose(predictions(model, rows), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_forest_that_is_left_out_was_compared_fairly(with_columns, settings, tmp_path):
