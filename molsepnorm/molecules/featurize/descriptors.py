@@ -139,8 +139,10 @@ def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
 
 
 def pair_counts(mol: Chem.Mol) -> np.ndarray:  # (PAIRS,)
-    """Return how often each hashed pair of atoms occurs in the molecule, uint32. Atoms count by
-    element, number of neighbours and π electrons, and pairs by the bonds between the two as well.
+    """Return how often each hashed pair of atoms occurs in the molecule, uint32.
+
+    Two atoms are equal if they have the same element, number of neighbours and number of π
+    electrons, and two pairs if the number of bonds between their atoms is the same, too.
 
     Source: Carhart, Smith and Venkataraghavan, J. Chem. Inf. Comput. Sci. 1985, 25, 64, as in
     RDKit.

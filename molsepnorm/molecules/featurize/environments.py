@@ -64,7 +64,7 @@ def pair_environments(smiles: str) -> Environments:
 
 
 def _places(mol: Chem.Mol, generator: Any) -> np.ndarray:  # int64 (3, E)
-    """Return the count, and the two numbers by which RDKit locates it, of each environment."""
+    """Return three numbers of each environment: its count, and the two by which RDKit locates it."""
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
     generator.GetCountFingerprint(mol, additionalOutput=output)
