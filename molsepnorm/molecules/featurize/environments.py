@@ -64,7 +64,7 @@ def pair_environments(smiles: str) -> Environments:
 
 
 def _places(mol: Chem.Mol, generator: Any) -> np.ndarray:  # int64 (3, E)
-    """Return three numbers of each environment: its count, and the two by which RDKit locates it."""
+    """Return three numbers of each environment: its count, and the two by which RDKit finds it."""
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
     generator.GetCountFingerprint(mol, additionalOutput=output)
