@@ -21,12 +21,15 @@ def test_a_run_scores_the_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cliffs = [0] * 35 + [1] * 5
     table = pd.DataFrame({"smiles": smiles, "y": labels, "cliff_mol": cliffs, "split": split})
     table.to_csv(tmp_path / "T.csv", index=False)
-    found = run.train(tmp_path / "T.csv", 0, 1, tmp_path)
-    predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
+    folder = tmp_path / "f"
+    folder.mkdir()
+    found = run.train(tmp_path / "T.csv", 0, 1, folder)
+    predicted = pd.read_csv(folder / "run" / "predictions_test.csv")
     errors = predicted["y_pred"].to_numpy() - labels[30:]
     assert found["test"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-4)
     assert found["cliffs"] == pytest.approx(np.sqrt(np.mean(errors[5:] ** 2)), rel=1e-4)
     assert found["command"].startswith("molsepnorm train --quiet --data T.csv --targets y --splits")
+    assert found["command"].endswith(" --output DIR/run")
 
 
 def test_the_comparison_is_paired_over_tables() -> None:

@@ -74,8 +74,14 @@ def train(table: Path, seed: int, threads: int, folder: Path) -> dict[str, Any]:
         "threads": threads,
         "commit": commit(),
         "machine": machine(),
-        "command": shlex.join(["molsepnorm", *command[1:]]).replace(f"{table.parent}/", ""),
+        "command": _shown(command, table, folder),
     }
+
+
+def _shown(command: Sequence[str], table: Path, folder: Path) -> str:
+    """Return a command without the folders of this machine."""
+    text = shlex.join(["molsepnorm", *command[1:]])
+    return text.replace(str(folder), "DIR").replace(f"{table.parent}/", "")
 
 
 def report(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> str:
