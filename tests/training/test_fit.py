@@ -252,6 +252,10 @@ GRAPHS = [featurize.get("zinc")(text) for text in SMILES]
         (SMILES, Y, {"splits": [0, 1]}, ConfigError, "splits must be a dictionary"),
         (SMILES, Y, {"splits": {"train": [0, 1], "test": [2]}}, DataError, "2 train molecules"),
         (SMILES, Y, {"splits": {"train": [0], "val": [2], "test": []}}, DataError, "1 train mol"),
+        (
+            *(SMILES, Y, {"splits": {"train": range(3)}, "overrides": {"data.split": None}}),
+            *(ConfigError, "no validation molecules are named, and data.split: null"),
+        ),
         (SMILES, Y, {"overrides": {"run.epoch": 1}}, ConfigError, "unknown setting 'run.epoch'"),
         (SMILES, Y, {"overrides": {"data.featurizer": "rdkit"}}, ConfigError, "data.featurizer"),
         (GRAPHS, Y, {}, ConfigError, "molecule 0: atom features do not fit the sizes"),

@@ -110,9 +110,17 @@ def with_validation(splits: _Splits, config: DataConfig) -> _Splits:
     none.
 
     They are a random share of them, in the ratio of the first two shares of `config.split`.
+
+    Raises:
+        ConfigError: `config.split` is None.
     """
     if not splits or len(splits["val"]):
         return splits
+    if config.split is None:
+        raise ConfigError(
+            "no validation molecules are named, and data.split: null leaves open how many to draw: "
+            "name them, or leave data.split out"
+        )
     train, val = draw_validation(splits["train"], config)
     return {**splits, "train": train, "val": val}
 

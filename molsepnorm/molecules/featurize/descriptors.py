@@ -17,7 +17,9 @@ __all__ = [
     "DESCRIPTORS",
     "FAST_DESCRIPTORS",
     "LEFT_OUT",
+    "MORGAN_GENERATOR",
     "PAIRS",
+    "PAIR_GENERATOR",
     "RDKIT_VERSION",
     "describe",
     "descriptor_columns",
@@ -71,8 +73,10 @@ areas, and counts of atoms, bonds and rings. They take a sixth of the time of al
 almost as accurate with them (benchmarks/RESULTS.md, "Which descriptors a forest reads")."""
 
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
-_COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
-_PAIRED = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
+MORGAN_GENERATOR = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+"""RDKit's generator of the Morgan counts."""
+PAIR_GENERATOR = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
+"""RDKit's generator of the atom-pair counts."""
 
 
 def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  # (D,)
@@ -135,7 +139,7 @@ def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
 
     Source: as for `morgan_bits`.
     """
-    return _COUNTED.GetCountFingerprintAsNumPy(mol)
+    return MORGAN_GENERATOR.GetCountFingerprintAsNumPy(mol)
 
 
 def pair_counts(mol: Chem.Mol) -> np.ndarray:  # (PAIRS,)
@@ -147,7 +151,7 @@ def pair_counts(mol: Chem.Mol) -> np.ndarray:  # (PAIRS,)
     Source: Carhart, Smith and Venkataraghavan, J. Chem. Inf. Comput. Sci. 1985, 25, 64, as in
     RDKit.
     """
-    return _PAIRED.GetCountFingerprintAsNumPy(mol)
+    return PAIR_GENERATOR.GetCountFingerprintAsNumPy(mol)
 
 
 def structure_inputs(

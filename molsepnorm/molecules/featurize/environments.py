@@ -9,13 +9,15 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
-from molsepnorm.molecules.featurize.descriptors import COUNTS, PAIRS
+from molsepnorm.molecules.featurize.descriptors import (
+    COUNTS,
+    MORGAN_GENERATOR,
+    PAIR_GENERATOR,
+    PAIRS,
+)
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
 __all__ = ["Environments", "morgan_environments", "pair_environments"]
-
-_COUNTED = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
-_PAIRED = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,7 @@ def morgan_environments(smiles: str) -> Environments:
         smiles: a SMILES that is its own canonical form, so that the atoms have its order.
     """
     mol = oriented_mol(smiles)
-    columns, centers, radii = _places(mol, _COUNTED)
+    columns, centers, radii = _places(mol, MORGAN_GENERATOR)
     members = Chem.GetDistanceMatrix(mol)[centers] <= radii[:, None]
     return Environments(COUNTS, columns, members.astype(np.float32))
 
@@ -56,7 +58,7 @@ def morgan_environments(smiles: str) -> Environments:
 def pair_environments(smiles: str) -> Environments:
     """Return the pairs of `pair_counts` as environments of two atoms; see `morgan_environments`."""
     mol = oriented_mol(smiles)
-    columns, *ends = _places(mol, _PAIRED)
+    columns, *ends = _places(mol, PAIR_GENERATOR)
     members = np.zeros((len(columns), mol.GetNumAtoms()), dtype=np.float32)
     for atoms in ends:
         members[np.arange(len(columns)), atoms] = 1
@@ -64,7 +66,7 @@ def pair_environments(smiles: str) -> Environments:
 
 
 def _places(mol: Chem.Mol, generator: Any) -> np.ndarray:  # int64 (3, E)
-    """Return three numbers of each environment: its count, and the two by which RDKit finds it."""
+    """Return the count of each environment, and the two numbers that RDKit gives for its place."""
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
     generator.GetCountFingerprint(mol, additionalOutput=output)
