@@ -11,7 +11,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, Strict
 from starlette.exceptions import HTTPException
 
 from molsepnorm._version import __version__
@@ -37,6 +37,7 @@ def _encodable(text: str) -> str:
 Text = Annotated[str, AfterValidator(_encodable)]
 """Text that a response can repeat: JSON may escape halves of characters, which UTF-8 cannot hold.
 """
+Cell = Text | Annotated[float, Strict()] | None
 Level = Annotated[
     float | None,
     Field(
@@ -58,7 +59,7 @@ class PredictRequest(BaseModel, extra="forbid"):
     level: Level = None
     domain: Domain = False
     columns: Annotated[
-        dict[Text, list[Text | float | None]] | None,
+        dict[Text, list[Cell]] | None,
         Field(description="Cells of the model's feature columns, by name."),
     ] = None
 
@@ -85,7 +86,7 @@ class PredictResponse(BaseModel):
 class ExplainRequest(BaseModel, extra="forbid"):
     smiles: Annotated[Text, Field(description="The molecule.")]
     model: ModelName = None
-    columns: dict[Text, list[Text | float | None]] | None = None
+    columns: dict[Text, list[Cell]] | None = None
 
 
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from molsepnorm.errors import DataError
 
-__all__ = ["MISSING", "NO_INPUTS", "ExtraInputs", "FeatureColumn"]
+__all__ = ["MISSING", "NO_INPUTS", "ExtraInputs", "FeatureColumn", "with_text_names"]
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
@@ -18,6 +18,13 @@ _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or it
 MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
 words."""
+
+
+def with_text_names(columns: Any) -> Any:
+    """Return a DataFrame or a mapping of columns with their names as text: 0 becomes "0"."""
+    if isinstance(columns, Mapping):
+        return {str(name): cells for name, cells in columns.items()}
+    return columns.rename(columns=str) if hasattr(columns, "columns") else columns
 
 
 @dataclass(frozen=True)

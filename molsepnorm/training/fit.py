@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import with_text_names
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.finetuning import NO_START, settings_of
@@ -92,7 +93,8 @@ def fit(
     table = label_table(y, targets)
     fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
     if feature_columns is not None:
-        fixed["data.feature_columns"] = list(map(str, feature_columns))
+        feature_columns = with_text_names(feature_columns)
+        fixed["data.feature_columns"] = list(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
     start: dict[str, Any] = {}

@@ -128,6 +128,7 @@ HOSTILE = [
     ),
     ("/predict", {"json": {"smiles": ["C"], "model": "siez"}}, 400, "Did you mean 'size'?"),
     ("/predict", {"json": {"smiles": ["C"], "columns": {"x": [1]}}}, 400, "no feature columns"),
+    ("/predict", {"json": {"smiles": ["C"], "columns": {"x": [True]}}}, 422, "columns.x.0"),
     ("/predict", {"json": {"smiles": ["C"], "columns": {"x": []}}}, 400, "has 0 cells for 1 mol"),
     ("/predict", {"content": b"{", "headers": JSON}, 422, "JSON decode error"),
     ("/predict", {"content": b"[" * 100_000, "headers": JSON}, 400, "error parsing the body"),

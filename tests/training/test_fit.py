@@ -175,6 +175,17 @@ def test_splits_and_weights_are_used():
     assert seen.dataset.weights.tolist() == [2.0, 1.0] * 27
 
 
+def test_names_of_feature_columns_may_be_numbers():
+    columns = pd.DataFrame({0: np.arange(54.0), 1: ["water", "ethanol"] * 27})
+    model = fit(SMILES, Y, feature_columns=columns, overrides=SMALL).model
+    assert model.inputs.names == ("0", "1")
+    predictor = molsepnorm.Predictor(model)
+    one, other = (
+        predictor.predict(SMILES, each) for each in (columns, columns.rename(columns=str))
+    )
+    assert [each.values for each in one] == [each.values for each in other]
+
+
 def test_scaffolds_are_kept_together():
     rings = ["c1ccccc1", "C1CCCCC1", "c1ccncc1", "C1CC1", "C1CCC1", "c1ccsc1"]
     smiles = ["C" * n + ring for ring in rings for n in range(5)]

@@ -175,11 +175,9 @@ def scan_table(config: DataConfig) -> Scan:
         parsed = parse_columns([table], config)
         _try(lambda: read_features(parsed, config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
-    named = config.splits_column is not None or config.splits_file is not None
-    used = readable
-    if config.duplicates == "mean" and not named:  # the first row of each molecule
-        used = readable[np.sort(np.unique([canonical[r] for r in readable], return_index=True)[1])]
-    parts = _try(lambda: _parts(table, standard, used, config), "split", refusals) or {}
+    parts = (
+        _try(lambda: _parts(table, standard, readable, canonical, config), "split", refusals) or {}
+    )
     nearly = _nearly(table, labels, config) if config.targets is None else {}
     return Scan(
         *(config, table, labels, invalid_labels, nearly),
@@ -288,13 +286,29 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
 
 
 def _parts(
-    table: pd.DataFrame, smiles: Sequence[str], readable: np.ndarray, config: DataConfig
+    table: pd.DataFrame,
+    smiles: Sequence[str],
+    readable: np.ndarray,
+    canonical: Sequence[str | None],
+    config: DataConfig,
 ) -> dict[str, np.ndarray]:
+    """Return the rows of each split; those of merged molecules are the first ones of the molecule,
+    in each split if the table names the splits."""
     if config.split is None or not len(readable):
         return {}
     assert config.table is not None
+    merges = config.duplicates == "mean"
+    named = config.splits_column is not None or config.splits_file is not None
+    rows = _first_rows(readable, canonical) if merges and not named else readable
     column = table[config.column_of_split].tolist() if config.column_of_split else None
-    splits = with_validation(
-        make_splits(config, readable, smiles, column, config.table, table.index.to_numpy()), config
-    )
-    return {name: readable[indices] for name, indices in splits.items()}
+    found = make_splits(config, rows, smiles, column, config.table, table.index.to_numpy())
+    splits = {name: rows[indices] for name, indices in found.items()}
+    if merges:
+        splits = {name: _first_rows(part, canonical) for name, part in splits.items()}
+    return with_validation(splits, config)
+
+
+def _first_rows(rows: np.ndarray, canonical: Sequence[str | None]) -> np.ndarray:
+    """Return the first of these rows of each molecule, in order."""
+    _, first = np.unique([canonical[row] for row in rows], return_index=True)
+    return rows[np.sort(first)]

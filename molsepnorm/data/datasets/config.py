@@ -202,7 +202,7 @@ class DataConfig(BaseModel):
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
     left out. If no row is named val, the validation rows are drawn from the training rows at
-    random, one in nine by default."""
+    random, one in nine of them."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
     """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
 

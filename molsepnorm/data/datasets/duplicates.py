@@ -44,9 +44,9 @@ def merge_and_split(
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     split_of = np.zeros(len(rows), dtype=int)
-    if named and config.split is not None:
+    if named and (parts := split(rows)):
         split_of -= 1
-        for number, part in enumerate(split(rows).values()):
+        for number, part in enumerate(parts.values()):
             split_of[part] = number
     among = np.flatnonzero(split_of >= 0)
     groups = sorted(same_molecules(dataset, among), key=lambda group: int(group[0]))

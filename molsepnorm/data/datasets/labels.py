@@ -281,11 +281,11 @@ def _transform(
 
 def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
     codes, text = table.column(name).texts()
-    # 1.0 is 1, as pandas writes whole numbers among blanks
-    text = text.str.strip().str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
+    text = _whole(text.str.strip())
     blank = blank_classes(text).to_numpy()
     found = text[~blank].unique().tolist()
-    classes = tuple(config.classes.get(name) or sorted(found, key=_sort_key(found)))
+    named = _whole(pd.Series(config.classes.get(name, ()), dtype=object)).tolist()
+    classes = tuple(named or sorted(found, key=_sort_key(found)))
     if len(classes) > MAX_CLASSES:
         raise DataError(
             f"{table.source}, column '{name}': {len(classes):,} different values, such as "
@@ -305,6 +305,11 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
         )
     index = {each: float(number) for number, each in enumerate(classes)}
     return "multiclass", text.map(index).to_numpy(dtype=np.float64)[codes], classes
+
+
+def _whole(text: pd.Series) -> pd.Series:
+    """Return the texts with 1 in place of 1.0, as pandas writes whole numbers among blanks."""
+    return text.str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
 
 
 def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:

@@ -81,11 +81,11 @@ def draw_validation(molecules: np.ndarray, config: DataConfig) -> tuple[np.ndarr
     """Draw validation molecules at random. Returns the sorted training and validation molecules.
 
     Args:
-        molecules: int64 (n,), n ≥ 2.
+        molecules: int64 (n,), n ≥ 3.
         config: the seed, and the ratio of the two splits.
     """
     order = np.random.default_rng(config.split_seed).permutation(molecules)
-    num_train, _ = _inner_sizes(len(molecules), config)
+    num_train = max(_inner_sizes(len(molecules), config)[0], MIN_SIZES["train"])
     return np.sort(order[:num_train]), np.sort(order[num_train:])
 
 

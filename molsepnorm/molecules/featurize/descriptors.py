@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -48,6 +49,7 @@ PAIRS = 2048
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
     name: function for name, function in Descriptors.descList if name not in LEFT_OUT
 }
+_CHARGES = ("MaxPartialCharge", "MinPartialCharge", "MaxAbsPartialCharge", "MinAbsPartialCharge")
 _BCUT = [name for name in _FUNCTIONS if name.startswith("BCUT2D_")]
 _SINGLE = [name for name in _FUNCTIONS if name not in _BCUT]
 
@@ -57,7 +59,7 @@ DESCRIPTORS = (*_SINGLE, *_BCUT)
 _SURFACE = ("PEOE_VSA", "SMR_VSA", "SlogP_VSA")  # beginnings of names
 _FAST = {
     *("MolWt", "HeavyAtomMolWt", "ExactMolWt", "MolLogP", "MolMR", "TPSA", "LabuteASA"),
-    *("MaxPartialCharge", "MinPartialCharge", "MaxAbsPartialCharge", "MinAbsPartialCharge"),
+    *_CHARGES,
     *("HallKierAlpha", "FractionCSP3", "RingCount", "HeavyAtomCount", "NHOHCount", "NOCount"),
     *("NumAliphaticCarbocycles", "NumAliphaticHeterocycles", "NumAliphaticRings"),
     *("NumAromaticCarbocycles", "NumAromaticHeterocycles", "NumAromaticRings"),
@@ -83,7 +85,9 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     """Return descriptors of a molecule, float32; NaN where RDKit cannot compute one.
 
     The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time:
-    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors.
+    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors. Only the smallest and
+    largest partial charges are NaN if the charge of one atom is unknown; those of RDKit then depend
+    on the order of the atoms.
 
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]
@@ -99,6 +103,8 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
             eight = np.broadcast_to(_value(rdMolDescriptors.BCUT2D, mol), len(_BCUT))
             bcut = dict(zip(_BCUT, eight, strict=True))
         values = [bcut[n] if n in bcut else _value(_FUNCTIONS[n], mol) for n in names]
+        if not _has_charges(mol):
+            values = [np.nan if n in _CHARGES else v for n, v in zip(names, values, strict=True)]
     single = np.array(values, dtype=np.float64).astype(np.float32)
     single[~np.isfinite(single)] = np.nan
     return single
@@ -124,6 +130,13 @@ def _value(function: Callable, mol: Chem.Mol) -> float:
         return function(mol)
     except (RuntimeError, ValueError, ZeroDivisionError, OverflowError, KeyError, IndexError):
         return np.nan  # such as the partial charges of an element without parameters
+
+
+def _has_charges(mol: Chem.Mol) -> bool:
+    """Return whether all partial charges that RDKit has computed are finite."""
+    name = "_GasteigerCharge"
+    found = (atom.GetDoubleProp(name) for atom in mol.GetAtoms() if atom.HasProp(name))
+    return all(map(math.isfinite, found))
 
 
 def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)

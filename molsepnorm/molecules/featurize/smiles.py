@@ -45,7 +45,8 @@ _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
-_NEEDS_ALL = re.compile(r"[@/\\]|\[\d*(?:H|#1(?!\d))")  # a stereo mark, or a hydrogen atom
+_ISOTOPE = re.compile(r"\[\d")  # [13C]
+_NEEDS_ALL = re.compile(r"[@/\\]|\[(?:H|#1(?!\d))")  # a stereo mark, or a hydrogen atom
 _ATROPISOMERS = Chem.SanitizeFlags.names.get("SANITIZE_CLEANUPATROPISOMERS", 0)
 _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
@@ -131,10 +132,12 @@ def canonical_mol(smiles: str) -> Chem.Mol:
 
 
 def oriented_mol(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule, with atoms in the order of the text if no tag depends on it.
+    """Return the sanitised molecule without isotopes, with atoms in the order of the text if no tag
+    depends on it.
 
     The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
-    with such a tag is converted to canonical form first. Everything else that RDKit derives,
+    with such a tag is converted to canonical form first. So is one with isotopes, which
+    fingerprints and masses would contain. Everything else that RDKit derives,
     except Kekulé structures, is independent of the order. Without stereo marks, stereo perception
     and the removal of explicit hydrogens are skipped.
 
@@ -154,14 +157,14 @@ def oriented_mol(smiles: str) -> Chem.Mol:
 
 @functools.lru_cache(maxsize=RECENT)
 def _oriented(text: str) -> Chem.Mol:
-    if "@" in text:
+    if "@" in text or _ISOTOPE.search(text):
         return canonical_mol(text)
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
             mol = _read(text)
             # The canonical form has no marks. RDKit keeps marked hydrogens as atoms, and marks on
             # two equal groups make a double bond a stereo bond.
-            marked = any(atom.GetIsotope() or atom.GetAtomMapNum() for atom in mol.GetAtoms())
+            marked = any(atom.GetAtomMapNum() for atom in mol.GetAtoms())
             return canonical_mol(text) if marked else mol
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):

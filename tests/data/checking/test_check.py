@@ -374,6 +374,18 @@ def test_duplicates_that_training_merges_are_no_problem_and_no_leak(write):
     assert {name: len(part) for name, part in dataset.splits.items()} == report.splits
 
 
+def test_validation_rows_are_drawn_after_the_rows_of_a_molecule_are_merged(write):
+    rows = [(each, i, "test" if i < 5 else "train") for i, each in enumerate(ALKANES)] * 2
+    path, settings = write(rows, "smiles,y,part"), {"splits_column": "part", "duplicates": "mean"}
+    report = _check(path, **settings)
+    assert report.problems == ()
+    assert report.splits["test"] == 5 and sum(report.splits.values()) == len(ALKANES)
+    dataset = load(DataConfig(table=path, **settings), OGB)
+    assert {name: len(part) for name, part in dataset.splits.items()} == report.splits
+    leaking = _check(write([*rows, (ALKANES[0], 0, "train")], "smiles,y,part"), **settings)
+    assert "leak" in _kinds(leaking.problems)
+
+
 def test_a_list_of_molecules_without_labels_is_checked_too(write):
     """That there is nothing to learn is said, as the molecules are looked at."""
     report = _check(write([("CCO", "a"), ("OCC", "b")], "smiles,name"))

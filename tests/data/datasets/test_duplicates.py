@@ -174,6 +174,9 @@ def test_molecules_in_memory_are_merged_too():
     splits = {"train": range(18), "val": [18, 20], "test": [19, 21]}
     with pytest.raises(DataError, match="molecule 21 is in test, and the same molecule is in val"):
         memory_dataset(smiles, y, config, ZINC, splits=splits)
+    with pytest.raises(DataError, match="molecule 21 is in test"):
+        unsplit = config.model_copy(update={"split": None})
+        memory_dataset(smiles, y, unsplit, ZINC, splits=splits)
     graphs = [get("zinc")(text) for text in smiles]
     with pytest.raises(ConfigError, match="duplicates: mean needs SMILES or RDKit molecules"):
         memory_dataset(graphs, y, config, ZINC)

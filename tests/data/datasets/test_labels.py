@@ -236,6 +236,14 @@ def test_words_that_are_blanks_among_numbers_and_classes_among_words(word):
     assert values(labels) == [[1, 0, None, 1, 0]]
 
 
+def test_whole_numbers_are_classes_with_and_without_a_decimal_point():
+    cells = ["2.0", "3", "2", "", "3.0"]
+    for settings in ({"task_type": "multiclass"}, {"classes": {"y": ["2.0", "3"]}}):
+        labels = read({"y": cells}, targets=["y"], **settings)
+        assert labels.classes == (("2", "3"),)
+        assert values(labels) == [[0, 1, 0, None, 1]]
+
+
 def test_sodium_is_a_class():
     labels = read({"y": ["Na", "NA", "K", "Na", ""]}, targets=["y"])
     assert labels.classes == (("K", "Na"),)

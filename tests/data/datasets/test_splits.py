@@ -546,6 +546,9 @@ def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_name
     larger = DataConfig(table=Path("my.csv"), split=(0.5, 0.25, 0.25), split_seed=3)
     drawn = [with_validation(named, larger)["val"].tolist() for _ in range(2)]
     assert len(drawn[0]) == 6 and drawn[0] == drawn[1] != [*range(12, 18)]
+    mostly_val = DataConfig(table=Path("my.csv"), split=(0.1, 0.8, 0.1))
+    few = with_validation(by_column(["train"] * 3 + ["test"]), mostly_val)
+    assert {name: len(part) for name, part in few.items()} == {"train": 2, "val": 1, "test": 1}
     complete = by_column(WORDS)
     assert with_validation(complete, larger) is complete
 

@@ -18,6 +18,7 @@ from molsepnorm.molecules.featurize.descriptors import (
     describe,
     morgan_bits,
     morgan_counts,
+    structure_inputs,
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
@@ -77,6 +78,25 @@ def test_descriptors_of_real_molecules_are_those_of_rdkit(datasets):
         np.testing.assert_allclose(read, expected, rtol=1e-4, atol=1e-4, err_msg=text)
         missing += np.isnan(expected).sum()
     assert missing < 0.02 * len(smiles) * len(DESCRIPTORS)
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("Oc1ccc(Cl)cc1", "O[14c]1[14cH][14cH][14c](Cl)[14cH][14cH]1", "[2H]Oc1ccc(Cl)cc1"),
+        ("NC(=N)NCc1cccc(I)c1", "NC(=N)NCc1cccc([131I])c1"),
+        ("OCC", "[CH2:1](O)[CH3:7]", "[18OH]C[13CH3]"),
+        ("[Na+].[Na+].[O-][Se]([O-])=O", "[O-][Se]([O-])=O.[Na+].[Na+]"),
+        ("F[P-](F)(F)(F)(F)F.CC[N+]1=CC=CC=C1", "CC[N+]1=CC=CC=C1.F[P-](F)(F)(F)(F)F"),
+    ],
+)
+def test_all_spellings_of_a_molecule_have_the_same_inputs(spellings):
+    """With isotopes, which the model ignores, and fragments whose partial charges are unknown."""
+    first, *others = structure_inputs(spellings, True, DESCRIPTORS, True)
+    for each in others:
+        np.testing.assert_allclose(each, first, rtol=1e-5, atol=1e-5)
+    bits = {morgan_bits(oriented_mol(text)).tobytes() for text in spellings}
+    assert len(bits) == 1
 
 
 def test_all_descriptors_but_two_are_computed():
