@@ -190,7 +190,9 @@ def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float,
     drawer.SetColour((0.0, 0.0, 0.0))
     for share, text in ((0.0, f"{-limit:.3g}"), (0.5, "0"), (1.0, f"+{limit:.3g}")):
         drawer.DrawString(text, Point2D(left + share * length, top + 34), rawCoords=True)
-    drawer.DrawString(_printable(unit), Point2D(width / 2, top + 56), rawCoords=True)
+    drawer.SetFontSize(min(15, 1.6 * width / len(unit)))
+    # without an alignment, RDKit breaks the text at capitals as if it were a group of atoms
+    drawer.DrawString(_printable(unit), Point2D(width / 2, top + 56), 0, rawCoords=True)
 
 
 def _printable(text: str) -> str:

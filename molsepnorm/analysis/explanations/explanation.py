@@ -36,6 +36,14 @@ class Contributions:
     """Contributions of inputs that no atom has: feature columns by name, and
     `all descriptors` together."""
 
+    @property
+    def parts(self) -> str:
+        """How much of the prediction comes from the atoms, which a picture shows, and how much from
+        other inputs; empty if there are none."""
+        if not self.inputs:
+            return ""
+        return f"atoms {self.atoms.sum():+.2g}, other inputs {sum(self.inputs.values()):+.2g}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the contributions as plain JSON values."""
         return {

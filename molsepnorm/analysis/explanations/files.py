@@ -100,7 +100,7 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
             else f"{path}: there are no molecules to draw"
         )
     panels = [
-        Panel(each.structure, of.atoms, f"{of.value:.4g} {of.unit}")
+        Panel(each.structure, of.atoms, f"{of.value:.4g} {of.unit}\n{of.parts}".rstrip())
         for each in done
         for of in [each.targets[target]]
     ]

@@ -117,6 +117,7 @@ def _card(each: Explanation, name: str, limit: float) -> str:
     return f"""<div class="card">{picture}
 <div>{code(each.smiles)}{standard}</div>
 <div><b>{of.value:.4g}</b> <span class="soft">{escape(of.unit)}{chance}</span></div>
+<div class="soft">{of.parts}</div>
 <details><summary>Fragments</summary>{table((*by_place, *inputs, *found))}</details>
 <details><summary>Atoms</summary>{table(numbers)}</details></div>"""
 

@@ -86,6 +86,14 @@ def test_a_page_has_all_numbers_of_its_molecules(found):
     assert "not an explanation" in text
 
 
+def test_the_part_of_the_prediction_that_no_picture_shows_is_beside_it(found):
+    of = replace(found[0].targets["y"], inputs={"all descriptors": -0.75, "pH": 0.25})
+    each = replace(found[0], targets={"y": of})
+    sentence = f"atoms {of.atoms.sum():+.2g}, other inputs -0.5"
+    assert sentence in Reader(page([each], ["y"], "runs/x")).text
+    assert replace(of, inputs={}).parts == ""
+
+
 def test_all_molecules_share_a_scale(found):
     """The strongest colour is that of the largest contribution of all."""
     done = found[:-1]
