@@ -123,7 +123,7 @@ def run_chemprop(name: str, split: str, seed: int, chemprop: Path) -> dict[str, 
         train += ["--target-columns", target, "--task-type", "regression", "--ensemble-size", "5"]
         train += ["--splits-column", "part", "--output-dir", str(made)]
         commands.run([*train, "--pytorch-seed", str(seed), "--data-seed", str(seed)], Path(folder))
-        found = {}
+        found, spread = {}, float(rows.iloc[splits["train"]][target].std())
         for part in ("val", "test"):
             table, output = Path(folder) / f"{part}.csv", Path(folder) / f"{part}_predicted.csv"
             rows.iloc[splits[part]][["smiles", target]].to_csv(table, index=False)
@@ -135,7 +135,7 @@ def run_chemprop(name: str, split: str, seed: int, chemprop: Path) -> dict[str, 
             labels = pd.read_csv(table)[target].to_numpy(float)
             sd = np.sqrt(predicted[variance].to_numpy(float))
             found[part] = predicted[target].to_numpy(float) - labels, {"spread": np.log(sd + _TINY)}
-    intervals = Intervals.fit(*found["val"])
+    intervals = Intervals.fit(*found["val"], spread)
     errors, signals = found["test"]
     sd = intervals.sd(signals, len(errors))
     figures: dict[str, Any] = {"rmse": float(np.sqrt((errors**2).mean()))}

@@ -59,8 +59,8 @@ def quantile(scores: Sequence[float], level: float) -> float:
 class Intervals:
     """Errors of a regression target, on the scale that is learned.
 
-    The standard deviation of an error is exp(intercept + slope × signal). The scores are absolute
-    errors divided by it.
+    The standard deviation of an error is exp(intercept + slope × signal), up to `largest`. The
+    scores are absolute errors divided by it.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -71,6 +71,8 @@ class Intervals:
     slope: float = 0.0
     signal: str | None = None
     """Name of the signal; None if all molecules have the same standard deviation."""
+    largest: float | None = None
+    """The largest standard deviation; None for no limit, as in models of earlier versions."""
 
     @property
     def highest_level(self) -> float:
@@ -78,15 +80,18 @@ class Intervals:
         return len(self.scores) / (len(self.scores) + 1)
 
     @staticmethod
-    def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray]) -> Intervals:
+    def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray], spread: float) -> Intervals:
         """Fit the errors of n molecules that were not trained on.
 
         Of the signals, the one whose errors have the highest likelihood in cross-validation is
-        used, or none. An error grows with its signal or does not depend on it.
+        used, or none. An error grows with its signal or does not depend on it. The largest standard
+        deviation is that of the labels, or that of these molecules if one of them has a larger one:
+        for a molecule that is unlike all others the model is hardly worse than the mean label.
 
         Args:
             residuals: [n], prediction minus label.
             signals: [n] by name; a signal that is not finite everywhere is not used.
+            spread: standard deviation of the training labels.
         """
         sizes = np.abs(residuals.astype(np.float64))
         sizes = np.maximum(sizes, _SMALL * (sizes.max(initial=0.0) or _SMALL))
@@ -98,8 +103,9 @@ class Intervals:
         intercept, slope = _scale(sizes, usable[name])
         if not slope:
             name = None
-        scores = sizes / np.exp(intercept + slope * usable[name])
-        return Intervals(_kept(scores), intercept, slope, name)
+        sd = np.exp(intercept + slope * usable[name])
+        largest = max(spread, float(sd.max(initial=0.0)))
+        return Intervals(_kept(sizes / sd), intercept, slope, name, largest)
 
     def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
         """Return the standard deviation of the error of each molecule.
@@ -110,7 +116,9 @@ class Intervals:
         """
         if self.signal is None:
             return np.full(molecules, math.exp(self.intercept))
-        return np.exp(self.intercept + self.slope * signals[self.signal])
+        log_sd = self.intercept + self.slope * signals[self.signal]
+        limit = math.inf if self.largest is None else math.log(self.largest)
+        return np.exp(np.minimum(log_sd, limit))
 
     def half_widths(self, sd: np.ndarray, level: float) -> np.ndarray:
         """Return half of the width of the interval that holds a label with probability `level`.
@@ -208,7 +216,10 @@ def calibration_from_json(content: Mapping[str, Any]) -> Calibration:
     found: Calibration
     if "intercept" in content:
         found = intervals = Intervals(**{**content, "scores": tuple(content["scores"])})
-        lists, numbers = [intervals.scores], [intervals.intercept, intervals.slope]
+        largest = 1.0 if intervals.largest is None else intervals.largest
+        lists, numbers = [intervals.scores], [intervals.intercept, intervals.slope, largest]
+        if largest <= 0:
+            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
     else:
         scores = tuple(tuple(each) for each in content["scores"])
         found = sets = ClassSets(**{**content, "scores": scores})

@@ -1,7 +1,7 @@
 """Intervals, calibrated probabilities and sets of classes."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import numpy as np
@@ -32,7 +32,7 @@ def test_the_coverage_of_exchangeable_scores_is_exact(n, level):
 
 def test_the_interval_is_the_order_statistic_of_the_errors():
     residuals = np.array([1.0, -2, 3, -4, 5, -6, 7, -8, 9])
-    found = Intervals.fit(residuals, {})
+    found = Intervals.fit(residuals, {}, 1.0)
     sd = found.sd({}, 2)
     assert found.signal is None
     np.testing.assert_allclose(sd, np.sqrt((residuals**2).mean()), rtol=1e-6)
@@ -41,7 +41,7 @@ def test_the_interval_is_the_order_statistic_of_the_errors():
 
 
 def test_a_level_that_few_molecules_cannot_give_is_refused():
-    found = Intervals.fit(np.arange(1.0, 10), {})
+    found = Intervals.fit(np.arange(1.0, 10), {}, 1.0)
     message = "at level 0.95 needs 19 labelled .* with 9: choose a level of 0.9 or less"
     with pytest.raises(ConfigError, match=message):
         found.half_widths(np.ones(1), 0.95)
@@ -49,7 +49,7 @@ def test_a_level_that_few_molecules_cannot_give_is_refused():
     with pytest.raises(
         ConfigError, match="needs 9 .* with 0: train again with labels of this target"
     ):
-        Intervals.fit(np.empty(0), {}).half_widths(np.ones(1), 0.9)
+        Intervals.fit(np.empty(0), {}, 1.0).half_widths(np.ones(1), 0.9)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_level_that_few_molecules_cannot_give_is_refused():
 )
 def test_a_level_that_no_model_can_give_is_written_exactly(level, needed):
     """A model keeps the errors of 1,000 validation molecules, which are enough for 0.999."""
-    found = Intervals.fit(np.arange(1.0, 3001.0), {})
+    found = Intervals.fit(np.arange(1.0, 3001.0), {}, 1.0)
     assert np.isfinite(found.half_widths(np.ones(1), 0.999)).all()
     message = (
         f"an interval at level {level} needs {needed} labelled validation molecules, and a model "
@@ -77,11 +77,11 @@ def drawn(n, seed):
 
 def test_the_signal_that_errors_depend_on_is_found():
     residuals, x, noise = drawn(400, 0)
-    found = Intervals.fit(residuals, {"noise": noise, "x": x})
+    found = Intervals.fit(residuals, {"noise": noise, "x": x}, 1.0)
     assert found.signal == "x" and found.slope == pytest.approx(2, abs=0.3)
-    found = Intervals.fit(residuals, {"x": -x})
+    found = Intervals.fit(residuals, {"x": -x}, 1.0)
     assert found.signal is None and found.slope == 0  # errors may not shrink with a signal
-    assert Intervals.fit(residuals, {"x": np.where(x > 0.9, np.nan, x)}).signal is None
+    assert Intervals.fit(residuals, {"x": np.where(x > 0.9, np.nan, x)}, 1.0).signal is None
 
 
 def test_intervals_that_follow_a_signal_cover_near_and_far_molecules():
@@ -90,7 +90,7 @@ def test_intervals_that_follow_a_signal_cover_near_and_far_molecules():
     errors, far, _ = drawn(20_000, 2)
     coverage = {}
     for name, signals in {"one width": {}, "signal": {"x": x}}.items():
-        found = Intervals.fit(residuals, signals)
+        found = Intervals.fit(residuals, signals, 1.0)
         half = found.half_widths(found.sd({"x": far}, len(far)), 0.9)
         held = np.abs(errors) <= half
         coverage[name] = held.mean(), held[far < 0.3].mean(), held[far > 0.7].mean()
@@ -98,8 +98,22 @@ def test_intervals_that_follow_a_signal_cover_near_and_far_molecules():
     assert coverage["one width"][1] > 0.99 and coverage["one width"][2] < 0.75
 
 
+@pytest.mark.parametrize("spread", [0.5, 50.0])
+def test_intervals_are_hardly_wider_than_the_labels(spread):
+    """Beyond the signals of validation, where errors were never seen."""
+    residuals, x, _ = drawn(400, 0)
+    found = Intervals.fit(residuals, {"x": x}, spread)
+    seen = found.sd({"x": x}, len(x))
+    np.testing.assert_allclose(seen, np.exp(found.intercept + found.slope * x))
+    far = found.sd({"x": np.array([1.5, 30.0])}, 2)
+    limit = max(spread, seen.max())
+    assert far[1] == pytest.approx(limit) and far[0] <= limit
+    unlimited = replace(found, largest=None).sd({"x": np.array([30.0])}, 1)
+    assert unlimited[0] > 1e20
+
+
 def test_equal_predictions_and_labels_have_intervals():
-    found = Intervals.fit(np.zeros(20), {"x": np.arange(20.0)})
+    found = Intervals.fit(np.zeros(20), {"x": np.arange(20.0)}, 1.0)
     assert (found.half_widths(found.sd({}, 3), 0.9) > 0).all()
     assert np.isfinite(found.half_widths(found.sd({}, 3), 0.9)).all()
 
@@ -172,11 +186,11 @@ def test_few_molecules_hardly_change_a_probability():
 def test_they_survive_json():
     residuals, x, _ = drawn(50, 6)
     for each in (
-        Intervals.fit(residuals, {"x": x}),
+        Intervals.fit(residuals, {"x": x}, 1.0),
         ClassSets.fit(np.arange(50) % 2, np.random.default_rng(0).random((50, 1))),
     ):
         assert calibration_from_json(asdict(each)) == each
-    assert len(Intervals.fit(np.random.default_rng(0).normal(size=5000), {}).scores) == 1000
+    assert len(Intervals.fit(np.random.default_rng(0).normal(size=5000), {}, 1.0).scores) == 1000
 
 
 @pytest.mark.parametrize(
@@ -185,6 +199,8 @@ def test_they_survive_json():
         ({"scores": [2.0, 1.0], "intercept": 0.0}, "not sorted"),
         ({"scores": [1.0, math.nan], "intercept": 0.0}, "not finite"),
         ({"scores": [1.0], "intercept": math.inf}, "not finite"),
+        ({"scores": [1.0], "intercept": 0.0, "largest": math.nan}, "not finite"),
+        ({"scores": [1.0], "intercept": 0.0, "largest": 0.0}, "above 0"),
         ({"scores": [[1.0], [2.0, 1.0]]}, "not sorted"),
         ({"scores": [[1.0], []], "slope": math.nan}, "not finite"),
     ],
@@ -201,7 +217,7 @@ def test_intervals_do_not_depend_on_the_unit_of_the_labels(unit):
     widths = []
     for factor in (1.0, unit):
         signals = {"log spread": 2 * x + np.log(factor)}
-        found = Intervals.fit(residuals * factor, signals)
+        found = Intervals.fit(residuals * factor, signals, factor)
         widths.append(found.half_widths(found.sd(signals, len(x)), 0.9) / factor)
     assert np.ptp(widths[0]) > 1
     np.testing.assert_allclose(widths[1], widths[0], rtol=1e-3)

@@ -100,9 +100,9 @@ def test_intervals_are_fitted_to_the_errors_of_the_first_fit(
     """And to the disagreement of its networks: the final model has seen the labels."""
     found, fit = [], Intervals.fit
 
-    def spy(residuals, signals):
+    def spy(residuals, signals, spread):
         found.append({"residuals": residuals, **signals})
-        return fit(residuals, signals)
+        return fit(residuals, signals, spread)
 
     monkeypatch.setattr(Intervals, "fit", spy)
     for is_refit in (False, True):

@@ -81,7 +81,8 @@ def _fit(task: Task, labels: np.ndarray, predicted: Predicted) -> tuple[Calibrat
         own = labels[rows, i]
         if target.kind == "regression":
             residuals = values[rows, 0] - own
-            found.append(Intervals.fit(residuals, {n: v[rows] for n, v in signals[i].items()}))
+            of_rows = {name: each[rows] for name, each in signals[i].items()}
+            found.append(Intervals.fit(residuals, of_rows, target.scale))
         else:
             found.append(ClassSets.fit(own.astype(int), values[rows]))
     return tuple(found)
