@@ -229,7 +229,8 @@ def _model(model: PropertyModel, config: TrainConfig, metrics: Mapping[str, Any]
     size = f"{model.parameters:,} parameters"
     yield f"- Graphormer, layers {network.layers}, width {network.width}; {size}"
     if count > 1:
-        yield f"- The prediction is the mean of {count} networks"
+        weights = ", ".join(f"{each:.2f}" for each in model.weights)
+        yield f"- The prediction is the mean of {count} networks, with the weights {weights}"
     if model.forests:
         yield f"- Blended with a random forest, which has a weight of {model.forest_share:.2f}"
     if parts := metrics.get("refit"):

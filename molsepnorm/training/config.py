@@ -181,7 +181,7 @@ class RunConfig(_Section):
     few hundred show no gain, the forest is left out. Prediction is faster without it."""
     refit: Annotated[bool, "--no-refit"] = True
     """Second fit at the end, on tables. By default the kernel regression of fine-tuning (up to
-    7,000 molecules) and the random forest are fitted again to the training and validation
+    12,000 molecules) and the random forest are fitted again to the training and validation
     molecules, once the epoch and the weight of the forest are chosen; --no-refit leaves this out.
 
     Validation scores, intervals and calibrated probabilities are those of the model before, which

@@ -10,6 +10,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.completing.refit import refit
+from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
 
@@ -29,7 +30,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     """
     dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
     best, own = trainer.folder.best()
-    chosen = _as_chosen(trainer, best).to(trainer.device)
+    chosen = _as_chosen(trainer, best)
     objective = make_objective(config, chosen, trainer.examples)
     objective.load_state(chosen.network.state_dict(), own)
     final = refit(config, chosen, trainer.examples, dataset.splits)
@@ -46,6 +47,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
         "seed": config.run.seed,
         "molecules_in_several_splits": leaked,
         **({"molecules_trained_on_before": trained_on} if trained_on else {}),
+        **({"network_share": chosen.weights[0]} if chosen.partners else {}),
         **config.finetune.origin(),
         **results.scores,
         **about_split(config.data, [dataset]),
@@ -62,7 +64,7 @@ def finish_unscored(trainer: Trainer) -> None:
     """Complete the best model of a run that does not use the test split."""
     config, dataset = trainer.config, trainer.dataset
     best, _ = trainer.folder.best()
-    chosen = _as_chosen(trainer, best).to(trainer.device)
+    chosen = _as_chosen(trainer, best)
     if not chosen.task.targets:
         return
     final = refit(config, chosen, trainer.examples, dataset.splits)
@@ -94,15 +96,16 @@ def _complete(
 
 
 def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
-    """Return the best model as its epoch left it.
+    """Return the best model as its epoch left it, on the device of the run, but with the share of
+    its network that the validation split chooses.
 
     A run that was scored before, after fewer epochs, or that was killed then, has kept it with
     forests and with kernel regressions that were fitted again.
     """
     if best.forests:
         best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
-    if (probe := trainer.probe) is None:
-        return best
-    if best.partners:
-        return replace(best, partners=(probe.network,))
-    return replace(best, network=probe.network)
+    if (probe := trainer.probe) is not None:
+        if not best.partners:
+            return replace(best, network=probe.network).to(trainer.device)
+        best = replace(best, partners=(probe.network,))
+    return with_network_share(best.to(trainer.device), trainer.graphs, trainer.dataset)

@@ -19,7 +19,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
-from molsepnorm.training.completing import baseline, forest_share
+from molsepnorm.training.completing import baseline, shares
 from molsepnorm.training.completing.baseline import forest_inputs
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -49,7 +49,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
     with_columns, tmp_path, rows_of, monkeypatch
 ):
     """Its predictions, its scores, and those of both parts in metrics.json."""
-    monkeypatch.setattr(forest_share, "_MOLECULES", 0)
+    monkeypatch.setattr(shares, "_MOLECULES", 0)
     config = of(with_columns, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
     share = metrics["blend"]["forest_share"]
@@ -89,7 +89,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
 
 
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
-    monkeypatch.setattr(forest_share, "_MOLECULES", 0)
+    monkeypatch.setattr(shares, "_MOLECULES", 0)
     monkeypatch.setattr(
         Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
     )
@@ -106,7 +106,7 @@ def test_a_forest_is_fitted_to_the_validation_molecules_if_the_model_is(
     with_columns, tmp_path, monkeypatch, helps
 ):
     """Otherwise the comparison would favour the forest."""
-    monkeypatch.setattr(forest_share, "_MOLECULES", 1_000 if helps else 0)
+    monkeypatch.setattr(shares, "_MOLECULES", 1_000 if helps else 0)
     if not helps:
         monkeypatch.setattr(
             Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
@@ -122,7 +122,7 @@ def test_a_forest_is_fitted_to_the_validation_molecules_if_the_model_is(
     result = train(of(with_columns, settings), tmp_path / "run")
     (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
     train_rows, val = len(splits["train"]), len(splits["val"])
-    assert rows == [train_rows, train_rows + val * helps]
+    assert rows == [train_rows] + [train_rows + val] * helps
     assert result.metrics.get("refit") == (["random forest"] if helps else None)
 
 
@@ -153,20 +153,20 @@ def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
         forest, own = (good, bad) if right == "forest" else (bad, good)
         dataset, seen = SimpleNamespace(labels=labels, weights=None, bounds=None), Recorder()
         rows = np.arange(count + 50)
-        assert forest_share.forest_share(task, own, forest, dataset, rows, seen) == share
+        assert shares.forest_share(task, own, forest, dataset, rows, seen) == share
         assert has_warning(seen, "the validation loss is lowest without it") == (share == 0)
 
 
 def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     """The forest is right where a molecule has a weight, and the network for the other one."""
-    monkeypatch.setattr(forest_share, "_MOLECULES", 0)
+    monkeypatch.setattr(shares, "_MOLECULES", 0)
     task = Task((Target("y", "regression"),), "mae")
     labels = np.float32([[1.0], [2.0], [3.0]])
     forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])
     for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
         dataset = SimpleNamespace(labels=labels, weights=weights, bounds=None)
         rows = np.arange(3)
-        assert forest_share.forest_share(task, own, forest, dataset, rows, Callback()) == share
+        assert shares.forest_share(task, own, forest, dataset, rows, Callback()) == share
 
 
 def test_a_blend_without_a_folder(with_columns):

@@ -12,7 +12,9 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.predict.inference import infer
+from molsepnorm.tasks import Loss
 from molsepnorm.training import Callback, load_config, train, train_on
+from molsepnorm.training.completing import shares
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import _approximate
@@ -23,6 +25,18 @@ def pretrained(configure, tmp_path) -> str:
     """Folder of a run on another target."""
     settings = {"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}
     return str(train(configure(settings), tmp_path / "pretrained").folder)
+
+
+def later_is_better(plain):
+    """Return a validation like `plain` whose first loss is so high that epoch 0 is not the best."""
+    calls = []
+
+    def validate(self, *arguments):
+        calls.append(self)
+        loss, scores = plain(self, *arguments)
+        return loss + 99 * (len(calls) == 1), scores
+
+    return validate
 
 
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0}
@@ -67,14 +81,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     configure, pretrained, tmp_path, rows_of, monkeypatch
 ):
     """From epoch 1 on: its predictions, and the scores and the loss in the history."""
-    plain, calls = Supervised.validate, []
-
-    def validate(self, *arguments):
-        calls.append(self)
-        loss, scores = plain(self, *arguments)
-        return loss + 99 * (len(calls) == 1), scores  # so that epoch 0 is not the best
-
-    monkeypatch.setattr(Supervised, "validate", validate)
+    monkeypatch.setattr(Supervised, "validate", later_is_better(Supervised.validate))
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
     assert result.metrics["best_epoch"] >= 1
@@ -100,6 +107,32 @@ def test_the_model_is_the_mean_of_probe_and_network(
     rmse = ((value - labels[:, 0])[~labels[:, 0].isnan()] ** 2).mean() ** 0.5
     assert float(best["val_rmse"]) == pytest.approx(float(rmse), rel=1e-4)
     assert result.metrics["val"]["rmse"] == pytest.approx(float(rmse), rel=1e-4)
+
+
+@pytest.mark.parametrize("prior", [0, 2, 200])
+def test_validation_chooses_the_share_of_the_network(
+    configure, pretrained, tmp_path, monkeypatch, prior
+):
+    """The share with the smallest loss, drawn to 1/2 by as many molecules as `prior`."""
+    monkeypatch.setattr(shares, "_MOLECULES_OF_NETWORK", prior)
+    monkeypatch.setattr(Supervised, "validate", later_is_better(Supervised.validate))
+    settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
+    result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    assert model.partners
+    dataset = with_inputs(datasets.load(configure(settings).data, model.encoding), model.inputs)
+    graphs, val = GraphTensors.of(dataset.store), dataset.splits["val"]
+    network, kernel = (model.task.predictions(infer(one, graphs, val)) for one in model.networks)
+    labels, losses = torch.from_numpy(dataset.labels[val]), {}
+    for step in range(21):
+        mean = step / 20 * network + (1 - step / 20) * kernel
+        losses[step / 20] = float(Loss(model.task)(model.task.outputs_of(mean), labels)[0])
+    best, count = min(losses, key=losses.get), len(val)
+    assert best != 0.5
+    share = round(20 * (best * count + prior / 2) / (count + prior)) / 20
+    share = min(max(share, 0.05), 0.95)
+    assert model.weights == pytest.approx((share, 1 - share))
+    assert result.metrics["network_share"] == share
 
 
 def test_training_begins_with_the_linear_head(configure, pretrained, tmp_path):

@@ -16,8 +16,8 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparisons import differences
-from molsepnorm.training.completing.forest_share import forest_share
 from molsepnorm.training.completing.refit import refit_rows
+from molsepnorm.training.completing.shares import forest_share
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
@@ -160,7 +160,8 @@ def fit_baseline(
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. The weight of the forest is then chosen by
-    another one of at most 200 trees, which is fitted to the training molecules.
+    another one of at most 200 trees, which is fitted to the training molecules. If the weight is 0
+    and no part of the model is fitted again, this one is the baseline.
 
     Args:
         config: the configuration of the run.
@@ -210,11 +211,10 @@ def fit_baseline(
         own = results.predictions["val"]
         share = forest_share(task, own, unseen, dataset, graphs["val"], callback)
     refit = twice and (share > 0 or is_refit)
-    if twice:
-        rows = refit_rows(dataset.splits) if refit else dataset.splits["train"]
-        forests = (fit(rows, per_fold),)
+    if refit:
+        forests = (fit(refit_rows(dataset.splits), per_fold),)
     fitted, wanted = sum(each.trees for each in forests), per_fold * len(splits)
-    if fitted < wanted:
+    if allowed is not None and fitted < wanted:
         callback.on_warning(
             f"The random forest has {fitted} trees in place of {wanted}, so that it takes about "
             f"{limit:,.0f} s."

@@ -29,7 +29,7 @@ __all__ = ["MAX_EXACT", "Compared", "Regression", "kernel_regression"]
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
 molecules it is exact."""
-MAX_EXACT = 7000
+MAX_EXACT = 12_000
 """Maximum number of training molecules of an exact kernel regression."""
 _MAX_OPERATIONS = 5e12
 """Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:

@@ -113,9 +113,14 @@ def kernel_ridge(
     own, weights = kernel[np.ix_(rows, rows)], weights / weights.sum()
     means, mean = weights @ own, weights @ labels
     root = np.sqrt(weights * len(weights))
-    centred = (own - means - means[:, None] + weights @ means) * root * root[:, None]
-    centred.flat[:: len(rows) + 1] += penalty
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(torch.from_numpy(centred))).numpy()
+    own -= means  # in place, since the matrices of thousands of molecules fill the memory
+    own += (weights @ means - means)[:, None]
+    own *= root
+    own *= root[:, None]
+    own.flat[:: len(rows) + 1] += penalty
+    factor = torch.linalg.cholesky(torch.from_numpy(own))
+    del own
+    inverse = torch.cholesky_inverse(factor).numpy()
     dual = inverse @ ((labels - mean) * root[:, None])  # (n, k)
     residual = dual / inverse.diagonal()[:, None]
     for same in _rows_of_groups(groups):

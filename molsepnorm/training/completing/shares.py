@@ -1,0 +1,124 @@
+"""The shares of the parts of a model in its predictions, chosen by the validation split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.model import PropertyModel
+from molsepnorm.predict.inference import predict
+from molsepnorm.tasks import Loss, Task
+from molsepnorm.training.callback import Callback
+
+__all__ = ["forest_share", "with_network_share"]
+
+_STEPS = 20
+"""Number of steps between a share of 0 and of 1."""
+_MOLECULES = 20
+"""Number of validation molecules that a forest's share of 1/2 is worth."""
+_MOLECULES_OF_NETWORK = 200
+"""The same for the trained network beside the kernel regression. It is higher, because the same
+molecules have chosen the epoch of the network."""
+
+
+def with_network_share(
+    model: PropertyModel, tensors: GraphTensors, dataset: Dataset
+) -> PropertyModel:
+    """Return a mean of a trained network and a kernel regression with another share of the network.
+
+    It is 1/2 during training. Now it is a weighted mean of the share with the smallest validation
+    loss, which counts as many molecules as have a label, and 1/2, which counts 200; a multiple of
+    0.05, and at least 0.05 for both. So it changes little for tables of a few hundred rows. Large
+    tables often have targets that the network predicts much better.
+
+    Args:
+        model: a network and its partner, which are averaged; other models stay as they are.
+        tensors: all molecules, on the device of the model.
+        dataset: the data of the run.
+    """
+    if len(model.networks) != 2:
+        return model
+    graphs = dataset.splits["val"]
+    network, kernel = (
+        predict(replace(model, network=each, partners=(), weights=(1.0,)), tensors, graphs)
+        for each in model.networks
+    )
+    found = _share(model.task, kernel, network, dataset, graphs, _MOLECULES_OF_NETWORK)
+    share = min(max(found, 1 / _STEPS), 1 - 1 / _STEPS)
+    return replace(model, weights=(share, 1 - share))
+
+
+def forest_share(
+    task: Task,
+    networks: np.ndarray,
+    forest: np.ndarray,
+    dataset: Dataset,
+    graphs: np.ndarray,
+    callback: Callback,
+) -> float:
+    """Return the share of the forest in the mean of networks and forest, between 0 and 1.
+
+    It is a weighted mean of the share with the smallest validation loss, which counts as many
+    molecules as have a label, and 1/2, which counts 20. It is a multiple of 0.05. A few dozen
+    molecules alone often leave out a part that helps on other molecules (benchmarks/RESULTS.md,
+    "Comparison").
+
+    Args:
+        task: the targets.
+        networks, forest: float32 [n, O], their predictions for the validation molecules.
+        dataset: the data of the run.
+        graphs: int64 [n], the validation molecules.
+        callback: receives a warning if the share is 0.
+    """
+    if not _labelled(dataset, graphs):
+        callback.on_warning(
+            "The random forest is not blended in, because no validation molecule has a label."
+        )
+        return 0.0
+    share = _share(task, networks, forest, dataset, graphs, _MOLECULES)
+    if not share:
+        callback.on_warning(
+            "The random forest is not blended in, because the validation loss is lowest without it."
+        )
+    return share
+
+
+def _labelled(dataset: Dataset, graphs: np.ndarray) -> int:
+    """Return how many of the molecules have a label."""
+    return int(np.isfinite(dataset.labels[graphs]).any(axis=1).sum())
+
+
+def _share(
+    task: Task,
+    one: np.ndarray,
+    other: np.ndarray,
+    dataset: Dataset,
+    graphs: np.ndarray,
+    prior: int,
+) -> float:
+    """Return the share of the other predictions in their mean, a multiple of 1 / `_STEPS`.
+
+    Args:
+        task, dataset, graphs: as of `forest_share`.
+        one, other: float32 [n, O], predictions for the validation molecules.
+        prior: number of molecules that a share of 1/2 is worth.
+    """
+    labels, weights, bounds = (
+        None if each is None else torch.from_numpy(each[graphs])
+        for each in (dataset.labels, dataset.weights, dataset.bounds)
+    )
+    assert labels is not None
+
+    def loss(share: float) -> float:
+        mixed = (1 - share) * one + share * other
+        outputs = task.outputs_of(torch.from_numpy(mixed))
+        return float(Loss(task)(outputs, labels, weights, bounds)[0])
+
+    best = min((step / _STEPS for step in range(_STEPS + 1)), key=loss)
+    count = _labelled(dataset, graphs)
+    share = (count * best + prior / 2) / (count + prior)
+    return round(share * _STEPS) / _STEPS
