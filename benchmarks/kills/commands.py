@@ -42,6 +42,7 @@ class Command:
 
 
 _MODEL = ("--model", "{work}/model")
+_CHECK = ("data", "check", "{work}/table.csv", "--targets", "y")
 _INPUT = ("--input", "{work}/table.csv", "--device", "cpu")
 
 COMMANDS = {
@@ -72,7 +73,9 @@ COMMANDS = {
         "run/checkpoints/last.safetensors",
     ),
     "prepare": Command(("data", "prepare", "{work}/table.csv", "--targets", "y")),
-    "check": Command(("data", "check", "{work}/table.csv", "--targets", "y", "--fix", "fixed.csv")),
+    "check": Command(
+        (*_CHECK, "--fix", "fixed.csv"), (*_CHECK, "--fix", "fixed.csv", "--force"), "fixed.csv"
+    ),
     "predict": Command(("predict", *_MODEL, *_INPUT, "--output", "out.csv"), replaces="out.csv"),
     "predict-parquet": Command(
         ("predict", *_MODEL, *_INPUT, "--output", "out.parquet"), replaces="out.parquet"

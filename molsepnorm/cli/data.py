@@ -44,6 +44,7 @@ def data() -> None:
     metavar="OUT.csv",
     help="Write a cleaned copy, and the removed and changed rows to OUT.removed.csv.",
 )
+@option("--force", is_flag=True, help="Replace existing files of --fix.")
 @output_option("Write the table of targets to this CSV file.", metavar="TARGETS.csv")
 @option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
 @json_option
@@ -52,6 +53,7 @@ def check(
     ctx: click.Context,
     file: Path,
     copy: Path | None,
+    force: bool,
     output: Path | None,
     strict: bool,
     as_json: bool,
@@ -63,11 +65,12 @@ def check(
     conflicting labels, train/test leakage, invalid labels, and constant targets. Everything else is
     listed for information. The exit status is 0 unless --strict is given.
 
-    FILE is never changed. The copy that --fix writes has no invalid SMILES and one row per molecule
-    (several if they differ in --feature-columns or --time-column); empty cells are filled from its
-    duplicates. Conflicting numbers are replaced by their median if they differ by at most half a
-    standard deviation of their column, otherwise by an empty cell, as are conflicting classes.
-    Bounds such as >10 are kept.
+    FILE is never changed, and another file is replaced only with --force. The copy that --fix
+    writes has no invalid SMILES and one row per molecule (several if they differ in
+    --feature-columns or --time-column); empty cells are filled from its duplicates. Conflicting
+    numbers are replaced by their median if they differ by at most half a standard deviation of
+    their column, otherwise by an empty cell, as are conflicting classes. Bounds such as >10 are
+    kept.
 
     \b
     molsepnorm data check my.csv
@@ -82,7 +85,7 @@ def check(
 
     config = configuration({**options, "data": file}).data
     if copy is not None:
-        removed_path(copy, file)  # raises before the work if no copy can be written there
+        removed_path(copy, file, force)  # raises before the work if no copy can be written there
     scan = scan_table(config)
     report = report_of(scan)
     content = report.to_json()
@@ -92,7 +95,7 @@ def check(
         print_report(report)
     if copy is not None:
         clean = clean_scan(scan)
-        files = {"copy": str(copy), "list": str(write_clean(clean, copy, file))}
+        files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:
             print_clean(clean, files["copy"], files["list"])

@@ -18,6 +18,7 @@ from molsepnorm.data.checking.report import (
 )
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
+from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import counted
 
 _MAX_TARGETS = 30  # maximum number of targets that are listed
@@ -96,7 +97,7 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
     if "--transform" in recommended:  # the distance of conflicting numbers depends on the scale
         options["--transform"] = recommended["--transform"]
     if fixable and copy is None and "--splits-file" not in given:
-        copy = Path(f"{Path(source).name.split('.')[0] or 'table'}_clean.csv")
+        copy = Path(name_of_copy(source))
         words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
         yield f"Clean it: {shlex.join(words)}"
     if recommended != {**given} and not any(each.kind in _STOPS for each in report.problems):

@@ -139,7 +139,7 @@ def test_fix_writes_a_cleaned_copy(table, tmp_path):
     assert "median" in text
     assert str(tmp_path / "clean.removed.csv") in text
     assert "No problem found." in _ok("check", copy, "--strict")
-    printed = json.loads(_ok("check", path, "--fix", copy, "--json"))["fixed"]
+    printed = json.loads(_ok("check", path, "--fix", copy, "--force", "--json"))["fixed"]
     listed = str(tmp_path / "clean.removed.csv")
     assert printed == {"copy": str(copy), "list": listed, "removed": 2, "changed": 1}
 
@@ -151,6 +151,19 @@ def test_fix_never_replaces_the_table(table, tmp_path):
     assert "should end in .csv" in _error("check", path, "--fix", tmp_path / "clean.txt", code=2)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["my.csv"]
+
+
+def test_fix_replaces_no_file_and_the_advice_names_none(table, tmp_path, monkeypatch):
+    """A cleaned copy may be the table of a run."""
+    monkeypatch.chdir(tmp_path)
+    path, copy = table(*BAD), tmp_path / "my_clean.csv"
+    copy.write_text("kept")
+    assert "replace it with --force" in _error("check", path, "--fix", copy, code=2)
+    assert copy.read_text() == "kept"
+    assert "--fix my_clean_2.csv" in _ok("check", path)
+    training = ("train", "--data", str(table(("CCO", "high", 1))), "--targets", "y")
+    assert "--fix my_clean_2.csv" in CliRunner().invoke(main, training).stderr
+    assert "41 rows" in _ok("check", table(*BAD), "--fix", copy, "--force")
 
 
 def test_check_of_an_unreadable_table_is_an_error(table, tmp_path):
@@ -230,9 +243,8 @@ def test_fix_says_what_it_changed_and_nothing_else(table, tmp_path):
     text = _ok("check", table(("C1CC", 3, 0)), "--fix", copy)
     assert "40 rows; 1 removed, 0 changed" in text
     assert "onflict" not in text
-    text = _ok(
-        "check", table(("OCC", 1, 1), ("CCO", 2, 0), ("NCC", "", 1), ("CCN", 3, "")), "--fix", copy
-    )
+    path = table(("OCC", 1, 1), ("CCO", 2, 0), ("NCC", "", 1), ("CCN", 3, ""))
+    text = _ok("check", path, "--fix", copy, "--force")
     assert "- 1 cell with conflicting numbers replaced by their median" in text
     assert "- 1 cell emptied, because the labels conflict: classes, bounds," in text
     assert "- 1 cell filled from another row of the molecule" in text

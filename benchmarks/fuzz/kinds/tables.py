@@ -185,7 +185,8 @@ def _check(case: dict[str, Any], source: str, content: bytes, work: Work) -> Non
 
 
 def _fix(case: dict[str, Any], source: str, content: bytes, work: Work) -> None:
-    if _run(["data", "check", source, "--fix", "out.csv"], {"out.csv", "out.removed.csv"}).code:
+    arguments = ["data", "check", source, "--fix", "out.csv", "--force"]
+    if _run(arguments, {"out.csv", "out.removed.csv"}).code:
         return
     clean = promises.read_back(Path("out.csv"))
     removed = promises.read_back(Path("out.removed.csv"))

@@ -122,24 +122,26 @@ def clean_scan(scan: Scan) -> CleanTable:
     return CleanTable(source, table, tuple(changes), dict(counts))
 
 
-def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
+def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
     """Write the copy, and `<name>.removed.csv` beside it.
 
     The second file lists the source rows that were removed or changed, with position and reason.
 
     Args:
         clean: the result of `clean_table`.
-        output: a CSV file, which is replaced if it exists.
+        output: a CSV file.
         source: the file that was cleaned, which is never replaced.
+        force: replace existing files.
 
     Returns:
         The path of the second file.
 
     Raises:
-        ConfigError: `output` does not end in .csv, or one of the two files is the source.
+        ConfigError: `output` does not end in .csv, or one of the two files is the source, or exists
+            and `force` is False.
         StorageError: a file cannot be written.
     """
-    removed = removed_path(output, source)
+    removed = removed_path(output, source, force)
     columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
     rows = [[*change, *before[change.row]] for change in clean.changes]
@@ -149,7 +151,7 @@ def write_clean(clean: CleanTable, output: Path, source: Path) -> Path:
     return removed
 
 
-def removed_path(output: Path, source: Path) -> Path:
+def removed_path(output: Path, source: Path, force: bool = False) -> Path:
     """Return the path of the list that `write_clean` writes, after checking both paths.
 
     Raises:
@@ -164,6 +166,8 @@ def removed_path(output: Path, source: Path) -> Path:
                 f"{path} is the table that is cleaned, and it is never overwritten: choose another "
                 "name"
             )
+        if path.exists() and not force:
+            raise ConfigError(f"{path} exists: choose another name, or replace it with --force")
     return removed
 
 

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import require_column
+from molsepnorm.data.tables import name_of_copy, require_column
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
@@ -250,7 +250,7 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
             words += ["--smiles-column", config.smiles_column]
         kind = configured_kind(name, config)
         words += ["--targets", name, *(["--task-type", kind] if kind else [])]
-        words += ["--fix", f"{table.source.name.split('.')[0] or 'table'}_clean.csv"]
+        words += ["--fix", name_of_copy(table.source)]
         advice += f". A copy in which these cells are empty: {shlex.join(words)}"
     return advice
 

@@ -10,6 +10,7 @@ in a column of the chosen name. `locate` converts the index of a row to its posi
 from molsepnorm.data.tables.decimals import require_clear
 from molsepnorm.data.tables.formats import locate, positions
 from molsepnorm.data.tables.read import (
+    name_of_copy,
     names_in_file,
     read_chunks,
     read_table,
@@ -24,6 +25,7 @@ __all__ = [
     "is_held",
     "is_stream",
     "locate",
+    "name_of_copy",
     "names_in_file",
     "positions",
     "read_chunks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import TextIO
 
@@ -17,7 +17,14 @@ from molsepnorm.data.tables.formats import Format, Kind, format_of, names_smiles
 from molsepnorm.data.tables.streams import as_file
 from molsepnorm.errors import ConfigError, DataError, did_you_mean, warn_of_data
 
-__all__ = ["names_in_file", "read_chunks", "read_table", "require_column", "smiles_column_of"]
+__all__ = [
+    "name_of_copy",
+    "names_in_file",
+    "read_chunks",
+    "read_table",
+    "require_column",
+    "smiles_column_of",
+]
 
 _READERS = {
     "csv": delimited.read_delimited,
@@ -196,6 +203,21 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
             "choose one with --smiles-column"
         )
     return named[0] if named else wanted
+
+
+def name_of_copy(source: Path | str) -> str:
+    """Return a name for the cleaned copy of a table that no file of the current folder has.
+
+    >>> name_of_copy("assays/my.csv.gz")
+    'my_clean.csv'
+    """
+    stem = f"{Path(source).name.split('.')[0] or 'table'}_clean"
+    names = chain([stem], (f"{stem}_{number}" for number in count(2)))
+    return next(
+        f"{name}.csv"
+        for name in names
+        if not (Path(f"{name}.csv").exists() or Path(f"{name}.removed.csv").exists())
+    )
 
 
 def names_in_file(table: pd.DataFrame) -> list[str]:

@@ -279,11 +279,15 @@ def test_the_source_is_never_replaced(write, tmp_path, tree, way):
     assert tree(tmp_path) == before
 
 
-def test_an_earlier_copy_is_replaced(write, tmp_path):
+@pytest.mark.parametrize("name", ["copy.csv", "copy.removed.csv"])
+def test_an_earlier_copy_is_replaced_only_by_force(write, tmp_path, tree, name):
     path, output = write([*FINE, ("C1CC", "1")]), tmp_path / "copy.csv"
-    output.write_text("old")
-    output.with_suffix(".removed.csv").write_text("old")
-    removed = write_clean(_clean(path), output, path)
+    (tmp_path / name).write_text("old")
+    before = tree(tmp_path)
+    with pytest.raises(ConfigError, match=rf"{name} exists: .*replace it with --force"):
+        write_clean(_clean(path), output, path)
+    assert tree(tmp_path) == before
+    removed = write_clean(_clean(path), output, path, force=True)
     assert len(_rows(output)) == 21
     assert len(_rows(removed)) == 2
 
@@ -293,7 +297,7 @@ def test_a_full_disk_leaves_what_was_there(write, small_disk):
     output = small_disk / "copy.csv"
     output.write_text("old")
     with pytest.raises(StorageError, match="disk is full"):
-        write_clean(_clean(path), output, path)
+        write_clean(_clean(path), output, path, force=True)
     assert [(each.name, each.read_text()) for each in small_disk.iterdir()] == [("copy.csv", "old")]
 
 
