@@ -58,9 +58,14 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
 @option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
 @option(
     "--by",
-    help="With --top: the target or column of predicted numbers. [default: the only target]",
+    help="With --top: the target or column of predicted numbers. [default: the only target, or its "
+    "pIC50]",
 )
-@option("--ascending", is_flag=True, help="With --top: the smallest values are the best.")
+@option(
+    "--ascending/--descending",
+    default=None,
+    help="With --top: keep the smallest or the largest values. [default: largest]",
+)
 @output_option("Folder of the results. A screen that was stopped goes on there.", required=True)
 @uncertainty_options
 @option(
@@ -90,7 +95,7 @@ def screen(
     condition: str | None,
     top: int | None,
     by: str | None,
-    ascending: bool,
+    ascending: bool | None,
     output: Path,
     uncertainty: bool,
     level: float | None,
@@ -114,7 +119,7 @@ def screen(
     """
     if level is not None and not uncertainty:
         raise click.UsageError("--level is the level of intervals: add --uncertainty")
-    if top is None and (by is not None or ascending):
+    if top is None and (by is not None or ascending is not None):
         raise click.UsageError("--by and --ascending choose the best rows: add --top")
     if uncertainty and level is None:
         level = LEVEL
@@ -176,6 +181,8 @@ class _Display:
             self._console.print(text)
 
     def _begin(self, progress: Progress) -> None:
+        if progress.ranked_by is not None:
+            self._console.print(f"Ranked by {progress.ranked_by}", markup=False)
         if progress.parts:
             self._console.print(
                 f"{counted(progress.parts, 'part')} with {counted(progress.rows, 'row')} are "

@@ -75,8 +75,11 @@ def test_the_same_command_goes_on(run, given):
     assert again.stderr.endswith(first.stderr.splitlines()[-1] + "\n")
 
 
-def test_the_best_rows_are_written(ok, given, tmp_path):
-    ok(*given, "--top", "5", "--ascending", "--columns", "note,id", "--filter", "y_pred > -9")
+def test_the_best_rows_are_written(run, given, tmp_path):
+    options = ("--columns", "note,id", "--filter", "y_pred > -9")
+    result = run(*given, "--top", "5", "--ascending", *options)
+    assert result.exit_code == 0, result.output
+    assert "Ranked by y_pred, smallest first\n" in result.stderr
     best = pd.read_csv(tmp_path / "out" / "top.csv")
     assert [*best] == ["smiles", "note", "id", "source_file", "source_row", "y_pred"]
     assert len(best) == 5
@@ -107,6 +110,8 @@ def test_mistakes_are_refused_before_anything_is_computed(refused, given, worksp
         (("--columns", "nota"), "a.parquet has no column 'nota'. Did you mean 'note'"),
         (("--by", "y"), "add --top"),
         (("--ascending",), "add --top"),
+        (("--descending",), "add --top"),
+        (("--top", "3", "--ascending", "--descending"), "was given twice"),
         (("--top", "0"), "0 is not in the range"),
         (("--top", "3", "--by", "x"), "by: there is no column 'x'"),
         (("--level", "0.5"), "add --uncertainty"),

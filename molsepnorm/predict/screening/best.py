@@ -33,6 +33,9 @@ class Ranking:
     ascending: bool = False
     """The smallest values are the best."""
 
+    def __str__(self) -> str:
+        return f"{self.column}, {'smallest' if self.ascending else 'largest'} first"
+
     def scores(self, values: np.ndarray) -> np.ndarray:  # float64 (n,)
         """Return numbers that are larger for better rows, and NaN where the value is missing."""
         values = values.astype(np.float64)

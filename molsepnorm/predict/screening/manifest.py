@@ -60,6 +60,7 @@ class _Content:
     options: dict[str, Any]
     inputs: list[_File]
     parts: dict[str, _Counts]
+    ranked_by: str | None = None
 
 
 def model_digest(model: PropertyModel) -> str:
@@ -99,7 +100,8 @@ class Manifest:
         self._ranking = ranking
         inputs = [_File(each.name, each.size, each.modified) for each in library.sources]
         as_read = json.loads(json.dumps(options))
-        self._content = _Content(_SCHEMA, __version__, model, as_read, inputs, {})
+        ranked = None if ranking is None else str(ranking)
+        self._content = _Content(_SCHEMA, __version__, model, as_read, inputs, {}, ranked)
         self._due = 0.0
 
     def check(self) -> None:

@@ -42,9 +42,12 @@ class ScreenOptions:
     top: int | None = None
     """Number of rows to keep; None for all that pass the filter."""
     by: str | None = None
-    """The target or column whose largest values `top` keeps; by default the only target."""
-    ascending: bool = False
-    """Keep the smallest values."""
+    """The target or column whose largest values `top` keeps; by default the only target, which the
+    transform pic50 ranks by its pIC50."""
+    ascending: bool | None = None
+    """Keep the smallest values, or the largest (False, and None by default). If `by` is a
+    concentration of a target with the transform pic50, None is refused: its smallest values are the
+    most potent."""
     rows_per_part: int = ROWS_PER_PART
     """Number of rows of a task, and of a part unless rows are left out."""
 
@@ -60,6 +63,8 @@ class Progress:
     parts: int = 0
     expected: int = 0
     """Number of all rows; an estimate unless all files are Parquet."""
+    ranked_by: str | None = None
+    """The column that ranks and its direction; None without `top`."""
 
     def with_part(self, done: Done) -> Progress:
         """Return the progress after one more part."""
@@ -85,6 +90,8 @@ class Screened:
     """Number of rows that failed; they are in the folder `rejected`."""
     parts: int
     """Number of Parquet files in the folder `parts`."""
+    ranked_by: str | None = None
+    """As in `Progress`."""
 
 
 def screen(
@@ -151,6 +158,7 @@ def screen(
     settings = asdict(options) | {
         "columns": work.library.carried,
         "by": work.ranking.column if work.ranking else None,
+        "ascending": bool(options.ascending),
         "level": predictor.level,
         "domain": predictor.domain,
         "precision": predictor.precision,
@@ -180,7 +188,7 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
         library = replace(library, numbers=chosen.numbers)
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
-    elif options.by is not None or options.ascending:
+    elif options.by is not None or options.ascending is not None:
         raise ConfigError("by and ascending choose the best rows: give their number, top")
     return Work(predictor, library, folder, chosen, ranking)
 
@@ -199,7 +207,9 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     if not predictor.domain:
         absent |= dict.fromkeys(("similarity", "in_domain", "nearest_smiles"), "--domain")
     absent = {name: option for name, option in absent.items() if name not in kinds}
-    aliases = {name: f"{name}_pred" for name in predictor.targets}
+    targets = predictor.model.task.targets
+    names = [*predictor.targets, *(target.learned_name for target in targets)]
+    aliases = {name: f"{name}_pred" for name in names}
     return Columns(kinds, aliases, absent)
 
 
@@ -221,13 +231,45 @@ def _ranking(predictor: Predictor, columns: Columns, options: ScreenOptions) -> 
             f"the model has the targets {', '.join(predictor.targets)}: choose the one whose best "
             "rows are kept, with --by"
         )
-    name = columns.find(options.by or predictor.targets[0], "by")
+    name = columns.find(options.by or _default_ranking(predictor, options), "by")
     if columns.kinds[name] != "number":
         numbers = [each for each, kind in columns.kinds.items() if kind == "number"]
         raise ConfigError(
             f"by: '{name}' is no column of predicted numbers, which are {', '.join(numbers)}"
         )
-    return Ranking(name, options.top, options.ascending)
+    if options.ascending is None:
+        _require_direction(predictor, name)
+    return Ranking(name, options.top, bool(options.ascending))
+
+
+def _default_ranking(predictor: Predictor, options: ScreenOptions) -> str:
+    """Return the name of the only target, or of its pIC50, whose largest values are the most
+    potent."""
+    (target,) = predictor.model.task.targets
+    if not _is_reversed(target):
+        return target.name
+    if options.ascending is not None:
+        raise ConfigError(
+            f"--ascending and --descending have opposite meanings for the concentration and its "
+            f"pIC50: add --by {target.name} or --by {target.learned_name}"
+        )
+    return target.learned_name
+
+
+def _require_direction(predictor: Predictor, column: str) -> None:
+    """Refuse a column of concentrations, whose largest values are the least potent."""
+    for target in filter(_is_reversed, predictor.model.task.targets):
+        if column in (f"{target.name}_{end}" for end in ("pred", "low", "high")):
+            raise ConfigError(
+                f"by: the smallest values of '{column}' are the most potent. Add --ascending to "
+                "keep the smallest or --descending to keep the largest; --by "
+                f"{target.learned_name} keeps the most potent, too"
+            )
+
+
+def _is_reversed(target: Target) -> bool:
+    """Return whether a large number of the table is small on the scale that is learned."""
+    return target.transformation is not None and target.transformation.sign < 0
 
 
 def _run(
@@ -237,7 +279,8 @@ def _run(
     results: Mapped,
     on_progress: Callable[[Progress], None],
 ) -> Screened:
-    progress = Progress(expected=work.library.rows)
+    ranked = None if work.ranking is None else str(work.ranking)
+    progress = Progress(expected=work.library.rows, ranked_by=ranked)
     best = Best(work.ranking)
     finished: set[str] = set()
     for done in manifest.begin():
@@ -257,7 +300,8 @@ def _run(
             manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column
         )
     manifest.write()
-    return Screened(manifest.folder, progress.rows, kept, progress.rejected, progress.parts)
+    counts = progress.rows, kept, progress.rejected, progress.parts
+    return Screened(manifest.folder, *counts, progress.ranked_by)
 
 
 @contextmanager

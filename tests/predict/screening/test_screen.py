@@ -218,6 +218,64 @@ def test_any_predicted_number_can_rank(small_model, screened, molecules, tmp_pat
         np.testing.assert_allclose(best, every[column].nlargest(3), rtol=1e-4, atol=1e-5)
 
 
+POTENCY = Target("ic50_nM", "regression", mean=6.0, transform="pic50:nM")
+
+
+def test_a_pic50_target_ranks_the_most_potent_first(small_model, screened, molecules, tmp_path):
+    """Without `by`, which equals the smallest concentrations; the manifest names the column."""
+    molecules(20).to_csv(tmp_path / "a.csv", index=False)
+    predictor = Predictor(small_model(POTENCY))
+    every = screened([tmp_path / "a.csv"], by=predictor, into="all")
+    for into, options, ranked in (
+        ("default", {}, "ic50_nM_pic50_pred, largest first"),
+        ("learned", {"by": "ic50_nM_pic50"}, "ic50_nM_pic50_pred, largest first"),
+        ("unit", {"by": "ic50_nM", "ascending": True}, "ic50_nM_pred, smallest first"),
+        ("weakest", {"by": "ic50_nM", "ascending": False}, "ic50_nM_pred, largest first"),
+    ):
+        given = ScreenOptions(top=3, rows_per_part=7, **options)
+        result = screen(predictor, [str(tmp_path / "a.csv")], tmp_path / into, given)
+        assert result.ranked_by == ranked
+        assert json.loads((tmp_path / into / "manifest.json").read_text())["ranked_by"] == ranked
+        best = pd.read_parquet(tmp_path / into / "top.parquet")["ic50_nM_pred"]
+        values = every["ic50_nM_pred"]
+        wanted = values.nlargest(3) if into == "weakest" else values.nsmallest(3)
+        np.testing.assert_allclose(best, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "ic50_nM"}, "by: the smallest .* 'ic50_nM_pred' .* --ascending .* --descending"),
+        ({"ascending": True}, "opposite .* add --by ic50_nM or --by ic50_nM_pic50"),
+    ],
+)
+def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path, options, message):
+    molecules(5).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ConfigError, match=message):
+        screen(
+            Predictor(small_model(POTENCY)),
+            [str(tmp_path / "a.csv")],
+            tmp_path / "out",
+            ScreenOptions(top=3, **options),
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_ranked_screen_of_an_earlier_version_goes_on(predictor, library, tmp_path, monkeypatch):
+    """Its manifest has no `ranked_by`."""
+    stopped_after(5, predictor, library, tmp_path / "out", top=4)
+    path = tmp_path / "out" / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["ranked_by"], content[KEY]
+    assert content["options"]["ascending"] is False
+    path.write_text(json.dumps({**content, KEY: json_digest(content)}))
+    done = count_work(monkeypatch)
+    options = ScreenOptions(top=4, rows_per_part=7)
+    result = screen(predictor, [str(each) for each in library], tmp_path / "out", options)
+    assert len(done) == result.parts - 5
+    assert json.loads(path.read_text())["ranked_by"] == "y_pred, largest first"
+
+
 def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molecules, tmp_path):
     """They are not carried unless they are named. Decimal commas are read."""
     inputs = ExtraInputs((FeatureColumn("price"),))
