@@ -110,6 +110,12 @@ def _train_members(
             )
         config = config.changed({"data.folds": config.run.ensemble})
     began, config = config, with_epochs(config, epochs)
+    if not (config.run.epochs or config.run.budget or _by_folds(config)):
+        callback.on_warning(
+            f"Without epochs, all {config.run.ensemble} members of the ensemble are the same "
+            "model, since only training draws random numbers. Use --epochs 1 or more, or "
+            "--ensemble-by folds."
+        )
     configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
         first = _load(configs[0], world)

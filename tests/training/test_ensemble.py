@@ -186,6 +186,35 @@ def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path, stop_at):
     assert again.metrics == resumed.metrics
 
 
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        ({"run.epochs": 0}, True),
+        ({"run.epochs": 0, "run.ensemble_by": "folds"}, False),
+        ({"run.epochs": 1}, False),
+    ],
+)
+def test_members_by_seeds_without_epochs_are_announced_as_one_model(
+    configure, tmp_path, settings, warned
+):
+    """Before the first member is loaded."""
+    said = []
+
+    class Spy(Callback):
+        def on_warning(self, message):
+            said.append(message)
+
+        def on_start(self, *event):
+            raise InterruptedError
+
+    config = configure({**settings, "run.ensemble": 2, "data.targets": ["y"]})
+    with pytest.raises((InterruptedError, ConfigError)):
+        train(config, tmp_path / "run", callback=Spy())
+    assert (
+        any("all 2 members of the ensemble are the same model" in each for each in said) is warned
+    )
+
+
 def test_a_folder_with_members_is_not_overwritten(configure, tmp_path):
     config = configure({**SHORT, "run.ensemble": 2})
     train(config, tmp_path / "run")
