@@ -102,7 +102,7 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
         yield f"Clean it: {shlex.join(words)}"
     if recommended != {**given} and not any(each.kind in _STOPS for each in report.problems):
         words = ["molsepnorm", "train", "--data", str(copy or source), *_words(recommended)]
-        yield f"Train with the options above: {shlex.join(words)}"
+        yield f"Train with the recommended options: {shlex.join(words)}"
 
 
 def _words(options: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,9 +52,9 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
     if isinstance(data.task_type, dict):
         named = new.name in data.task_type
     if old.kind != new.kind and not named:
-        return f"--task-type {old.name}={old.kind}"
+        return f"--task-type {shlex.quote(f'{old.name}={old.kind}')}"
     if old.transform != new.transform and new.name not in data.transform:
-        return f"--transform {old.name}={old.transform}"
+        return f"--transform {shlex.quote(f'{old.name}={old.transform}')}"
     if old.classes != new.classes and new.name not in data.classes:
         return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes)}]}}'"
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
@@ -280,7 +281,7 @@ def _unused(scan: Scan) -> Iterator[Finding]:
         for name, column in scan.table.items():
             words = set(column.str.strip().str.lower().unique()) - {""}
             if {WORDS.get(word) for word in words} >= {"train", "test"} and words <= set(WORDS):
-                groups.append(Group(f"{name}: --splits-column {name}", 1, ()))
+                groups.append(Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ()))
         text = (
             f"unused split: {counted(len(groups), 'column')} that could assign rows to the "
             "training, validation and test split"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -81,9 +82,9 @@ def _decades(scan: Scan) -> Iterator[Finding]:
         fits = "," not in name and name == name.strip()
         if fits:
             pairs.append(f"{name}={transform}")
-            what += f"; --transform {pairs[-1]}"
+            what += f"; --transform {shlex.quote(pairs[-1])}"
         if fits and transform == "log10" and _POTENCY.search(name):
-            what += f", or {name}=pic50:nM if these are concentrations in nM"
+            what += f", or {shlex.quote(f'{name}=pic50:nM')} if these are concentrations in nM"
         groups.append(Group(what, 1, ()))
     text = (
         "positive numbers over three or more powers of ten: "

@@ -130,7 +130,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
-            f"--task-type {few[0]}=multiclass"
+            f"--task-type {shlex.quote(f'{few[0]}=multiclass')}"
         )
     transforms = tuple(config.transform.get(name, NO_TRANSFORM) for name in names)
     return Labels(
@@ -222,7 +222,7 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         raise DataError(
             f"{table.source}, column '{name}': all labels are bounds, such as "
             f"'{column.first_bound[1].strip()}', and a regression needs exact numbers, too. If "
-            f"these are classes: --task-type {name}=multiclass"
+            f"these are classes: --task-type {shlex.quote(f'{name}=multiclass')}"
         )
     if kind is None:
         kind = "binary" if column.are_yes_no() else "regression"
@@ -243,7 +243,7 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
     column = table.column(name)
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.could_be_classes(MAX_CLASSES):
-        advice += f". If these are classes: --task-type {name}=multiclass"
+        advice += f". If these are classes: --task-type {shlex.quote(f'{name}=multiclass')}"
     if isinstance(table.source, Path) and column.any_numbers():
         words = ["molsepnorm", "data", "check", str(table.source)]
         if config.smiles_column != "smiles":
@@ -262,7 +262,7 @@ def _transform(
     if kind != "regression":
         raise ConfigError(
             f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
-            f"If its labels are numbers: --task-type {name}=regression"
+            f"If its labels are numbers: --task-type {shlex.quote(f'{name}=regression')}"
         )
     if f"{name}_{transform.scale}" in table.names:
         raise ConfigError(

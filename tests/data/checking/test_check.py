@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from contextlib import suppress
 from itertools import chain
@@ -559,6 +560,8 @@ def test_numbers_over_three_powers_of_ten_get_the_transform_to_use(write, name, 
     assert (found is not None) == (transform is not None)
     if found is not None:
         assert found.options == {"--transform": f"{name}={transform}"}
+        advice = found.groups[0].what.partition("--transform ")[2].partition(", or ")[0]
+        assert shlex.split(advice) == [f"{name}={transform}"]
         assert not found.problem
         learned = DataConfig(table=path, targets=[name], transform=found.options["--transform"])
         assert load(learned, OGB).transforms[0].partition(":")[0] == transform
