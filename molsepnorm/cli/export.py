@@ -57,7 +57,10 @@ def export(
     molsepnorm export --model runs/logS --encode my.csv --output my-encoded
     """
     if (to is None) == (source is None):
-        raise click.UsageError("give either --to, to write the model, or --encode, for molecules")
+        raise click.UsageError(
+            "give either --to onnx or --to torchscript, to write the model, or --encode, for "
+            "molecules"
+        )
     if to is not None and smiles_column is not None:
         raise click.UsageError("--smiles-column belongs to --encode")
     with stop_on_signal(lambda: False):

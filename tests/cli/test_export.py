@@ -78,7 +78,7 @@ def test_many_rejected_rows_are_counted(workspace, run, tmp_path):
 def test_wrong_options_are_refused(workspace, refused, tmp_path):
     model = ("export", "--model", workspace / "plain-1")
     neither = refused(*model, "-o", tmp_path / "out")
-    assert "give either --to, to write the model, or --encode, for molecules" in neither
+    assert "give either --to onnx or --to torchscript, to write the model, or --encode" in neither
     table = ("--encode", workspace / "data.csv")
     assert neither == refused(*model, "--to", "onnx", *table, "-o", tmp_path / "out")
     assert "Known: onnx, torchscript" in refused(*model, "--to", "tf", "-o", tmp_path / "out")

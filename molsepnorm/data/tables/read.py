@@ -241,7 +241,9 @@ def require_column(
     """
     columns = list(columns)
     if wanted not in columns:
-        raise ConfigError(f"{source} has no column '{wanted}'. {did_you_mean(wanted, columns)}")
+        advice = " Name the column of SMILES with --smiles-column." if wanted == "smiles" else ""
+        hint = did_you_mean(wanted, columns)
+        raise ConfigError(f"{source} has no column '{wanted}'. {hint}{advice}")
     if once and columns.count(wanted) > 1:
         numbers = [str(number) for number, name in enumerate(columns, 1) if name == wanted]
         raise ConfigError(
