@@ -38,8 +38,8 @@ class Contributions:
 
     @property
     def parts(self) -> str:
-        """How much of the prediction comes from the atoms, which a picture shows, and how much from
-        other inputs; empty if there are none."""
+        """The sum over the atoms, which a picture shows, and the sum over the other inputs, as
+        text; empty if there are no others."""
         if not self.inputs:
             return ""
         return f"atoms {self.atoms.sum():+.2g}, other inputs {sum(self.inputs.values()):+.2g}"

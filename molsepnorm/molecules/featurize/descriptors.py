@@ -85,9 +85,9 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     """Return descriptors of a molecule, float32; NaN where RDKit cannot compute one.
 
     The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time:
-    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors. Only the smallest and
-    largest partial charges are NaN if the charge of one atom is unknown; those of RDKit then depend
-    on the order of the atoms.
+    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors. There is one
+    exception: if RDKit has no partial charge for one of the atoms, the smallest and largest charges
+    are NaN, since RDKit's then depend on the order of the atoms.
 
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]

@@ -21,8 +21,8 @@ _STEPS = 20
 _MOLECULES = 20
 """Number of validation molecules that a forest's share of 1/2 is worth."""
 _MOLECULES_OF_NETWORK = 200
-"""The same for the trained network beside the kernel regression. It is higher, because the same
-molecules have chosen the epoch of the network."""
+"""Number of validation molecules that the network's share of 1/2 beside the kernel regression is
+worth. It is higher, because the same molecules have chosen the epoch of the network."""
 
 
 def with_network_share(
