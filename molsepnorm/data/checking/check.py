@@ -22,7 +22,7 @@ from molsepnorm.data.checking.report import (
 )
 from molsepnorm.data.checking.scan import Scan, scan_table
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.splits import WORDS
+from molsepnorm.data.datasets.splits import assigns_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
 
@@ -279,8 +279,7 @@ def _unused(scan: Scan) -> Iterator[Finding]:
     if scan.config.splits_column is None and scan.config.splits_file is None:
         groups = []
         for name, column in scan.table.items():
-            words = set(column.str.strip().str.lower().unique()) - {""}
-            if {WORDS.get(word) for word in words} >= {"train", "test"} and words <= set(WORDS):
+            if assigns_splits(split_words(column.unique())):
                 groups.append(Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ()))
         text = (
             f"unused split: {counted(len(groups), 'column')} that could assign rows to the "

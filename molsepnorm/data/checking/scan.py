@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -151,7 +152,8 @@ def scan_table(config: DataConfig) -> Scan:
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
-        DataError: the file is not a table.
+        DataError: the file is not a table, or half the labels of a target, or numbers of a feature
+            column, may have two meanings, such as 1,234.
         StorageError: it cannot be read.
     """
     assert config.table is not None
@@ -160,7 +162,8 @@ def scan_table(config: DataConfig) -> Scan:
     for name in (*needed, config.weight_column, config.column_of_split):
         if name is not None:
             require_column(table.columns, name, config.table)
-    require_clear(table, needed, config.table)
+    invalid_labels = _invalid_labels(table, config)
+    _require_clear(table, needed, invalid_labels, config.table)
     for name in config.ignore_columns:
         require_column(table.columns, name, config.table, once=False)
     smiles = table[config.smiles_column].tolist()
@@ -168,7 +171,6 @@ def scan_table(config: DataConfig) -> Scan:
     canonical, rejected = _molecules(smiles, standard, config)
 
     refusals: list[Refusal] = []
-    invalid_labels = _invalid_labels(table, config)
     labels = _labels(_without(table, invalid_labels), config, refusals)
     _try(lambda: read_weights(table, config), "weights", refusals)
     if config.feature_columns:
@@ -189,6 +191,23 @@ def location(scan: Scan, row: int) -> str:
     """Return the position of a row in its file, such as "line 7"."""
     assert scan.config.table is not None
     return locate(scan.config.table, scan.table.index[row]).removeprefix(f"{scan.config.table}, ")
+
+
+def _require_clear(
+    table: pd.DataFrame,
+    names: Sequence[str],
+    invalid_labels: Mapping[str, np.ndarray],
+    source: Path,
+) -> None:
+    """Check that numbers have one meaning, except for a minority of cells that are invalid labels,
+    such as 1,200 in a column of numbers with decimal points."""
+    for name in names:
+        try:
+            require_clear(table, [name], source)
+        except DataError:
+            filled = int((table[name].str.strip() != "").sum())
+            if 2 * len(invalid_labels.get(name, table)) >= filled:
+                raise
 
 
 def _molecules(
@@ -260,12 +279,16 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
 
 
 def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.DataFrame:
-    """Return the table with these cells blank."""
+    """Return the table with these cells blank, so that all of its numbers have one meaning."""
+    if not invalid_labels:
+        return table
     columns = {}
     for name, rows in invalid_labels.items():
         columns[name] = table[name].copy()
         columns[name].iloc[rows] = ""
-    return table.assign(**columns)
+    cleaned = table.assign(**columns)
+    cleaned.attrs = {}
+    return cleaned
 
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:

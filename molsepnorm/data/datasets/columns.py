@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.cells import blank_classes, parse_with_words
 from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.splits import split_words
 from molsepnorm.data.tables import locate, require_clear
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -253,6 +255,9 @@ class Columns:
     identifiers: dict[str, list[str]] = field(default_factory=dict)
     """Cells of each column whose name is that of an identifier, such as compound_id, and that the
     configuration does not name."""
+    split_columns: dict[str, set[str]] = field(default_factory=dict)
+    """The `split_words` of each column that has no other words, is not used, and has a name that no
+    other column has; empty if the configuration says how the table is split."""
 
     def column(self, name: str) -> ParsedColumn:
         """Return the first column of this name, which must have been parsed."""
@@ -288,6 +293,7 @@ def parse_columns(
             table.identifiers = {name: [] for name in _identifiers(table.names, config)}
             used = [*(table.names[i] for i in needed), *table.features]
             require_clear(piece, used, table.source)
+            free = _free_columns(table, config)
         index.append(piece.index.to_numpy())
         for number, column in table.parsed.items():
             column.add(piece.iloc[:, number])
@@ -299,6 +305,7 @@ def parse_columns(
         ):
             if name in table.names:
                 texts += piece.iloc[:, table.names.index(name)].tolist()
+        free = [name for name in free if _add_split_words(piece[name], table)]
     assert table is not None
     table.index = np.concatenate(index)
     return table
@@ -314,6 +321,26 @@ def _identifiers(names: list[str], config: DataConfig) -> list[str]:
     roles = {config.smiles_column, config.column_of_split, config.weight_column}
     roles |= {*(config.targets or ()), *config.feature_columns}
     return [name for name in names if name not in roles and _IDENTIFIER.fullmatch(name)]
+
+
+def _free_columns(table: Columns, config: DataConfig) -> list[str]:
+    """Return the columns that could assign rows to splits, if nothing else does."""
+    if config.column_of_split or config.splits_file or config.folds or config.split is None:
+        return []
+    taken = {config.smiles_column, config.weight_column}
+    taken |= {*(config.targets or ()), *config.feature_columns, *config.ignore_columns}
+    return [
+        name for name, times in Counter(table.names).items() if times == 1 and name not in taken
+    ]
+
+
+def _add_split_words(piece: pd.Series, table: Columns) -> bool:
+    """Add the words of the next piece of a column, and return whether it can assign splits."""
+    words = None if split_words(piece.iloc[:1]) is None else split_words(piece.unique())
+    known = table.split_columns.pop(str(piece.name), set())
+    if words is not None:
+        table.split_columns[str(piece.name)] = known | words
+    return words is not None
 
 
 def _needed(names: list[str], config: DataConfig) -> list[int]:

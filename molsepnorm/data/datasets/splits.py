@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["WORDS", "make_splits", "named_splits", "with_validation"]
+__all__ = ["assigns_splits", "make_splits", "named_splits", "split_words", "with_validation"]
 
-WORDS = {
+_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
@@ -36,6 +36,21 @@ _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
 _Rows = dict[str, list[int]]  # split -> rows of the source
 _Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
+
+
+def split_words(cells: Iterable[str]) -> set[str] | None:
+    """Return the splits that are named in these cells; None if a cell has another word.
+
+    >>> split_words(["Train", "", "valid"]) == {"train", "val"}, split_words(["train", "7"])
+    (True, None)
+    """
+    words = {cell.strip().lower() for cell in cells} - {""}
+    return {_WORDS[word] for word in words} if words <= _WORDS.keys() else None
+
+
+def assigns_splits(words: set[str] | None) -> bool:
+    """Return whether a column with these `split_words` could assign rows to splits."""
+    return words is not None and words >= {"train", "test"}
 
 
 def make_splits(
@@ -87,8 +102,8 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     """Return the molecules of splits that are given as rows of the source.
 
     Args:
-        splits: rows under the name of each split, one of `WORDS`. The test split may be missing,
-            and so may the validation split; see `with_validation`.
+        splits: rows under the name of each split, such as train or valid. The test split may be
+            missing, and so may the validation split; see `with_validation`.
         rows: row in the source of each of the G molecules in the store.
         num_rows: number of rows of the source.
 
@@ -100,7 +115,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
     named = _read_entry(listed, "splits", "the list of molecules", num_rows)
-    words = {WORDS.get(name.strip().lower()) for name in listed}
+    words = {_WORDS.get(name.strip().lower()) for name in listed}
     needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
     return _look_up(named, rows, num_rows, "splits", "splits", needed)
 
@@ -130,15 +145,15 @@ def _read_column(
 ) -> _Rows:
     """Return the rows of each split by the cells of a column; rows with a blank are in none."""
     words = [text.strip().lower() for text in column]
-    if odd := [row for row, word in enumerate(words) if word and word not in WORDS]:
+    if odd := [row for row, word in enumerate(words) if word and word not in _WORDS]:
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
         raise DataError(
             f"{where}: '{column[odd[0]]}' names no split. "
             f"{counted(len(odd), 'such cell')} in this column; expected are "
-            f"{', '.join(WORDS)}, or a blank to leave the row out"
+            f"{', '.join(_WORDS)}, or a blank to leave the row out"
         )
     return {
-        split: [row for row, word in enumerate(words) if WORDS.get(word) == split]
+        split: [row for row, word in enumerate(words) if _WORDS.get(word) == split]
         for split in SPLITS
     }
 
@@ -181,7 +196,7 @@ def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_ro
     owners: dict[int, str] = {}
     for key, listed in entry.items():
         here = f"{where}, '{key}'"
-        if (split := WORDS.get(key.strip().lower())) is None:
+        if (split := _WORDS.get(key.strip().lower())) is None:
             raise DataError(f"{here} is not a split. {_FORM}")
         for row in _parse_rows(listed, here):
             if not 0 <= row < num_rows:

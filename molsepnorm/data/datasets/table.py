@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.splits import assigns_splits, make_splits
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.tables import (
     as_file,
@@ -69,6 +70,7 @@ def _load(
         require_column(table.names, config.column_of_split, path)
     index, smiles, column = table.index, table.smiles, table.splits or None
     identifiers = table.identifiers
+    unused = [name for name, words in table.split_columns.items() if assigns_splits(words)]
     del table  # its numbers, which the labels are a copy of
 
     store, standard = encoded_rows(smiles, config, encoding, lambda row: locate(path, index[row]))
@@ -91,7 +93,18 @@ def _load(
         parts = {split: store.rows[part] for split, part in dataset.splits.items()}
         line = describe_times(parts, column, config.time_column)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
+    if unused and for_training:
+        dataset = replace(dataset, warnings=(*dataset.warnings, _about_unused(unused)))
     return dataset
+
+
+def _about_unused(columns: Sequence[str]) -> str:
+    """Return the warning about columns that could assign rows to splits."""
+    named = ", ".join(f"'{name}'" for name in columns)
+    return (
+        f"The split is drawn, although {named} could assign the rows to training, validation and "
+        f"test: --splits-column {shlex.quote(columns[0])}"
+    )
 
 
 def _left_out(dataset: Dataset, config: DataConfig) -> pd.DataFrame:

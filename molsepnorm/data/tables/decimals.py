@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.tables.formats import positions
 from molsepnorm.errors import DataError, warn_of_data
 
 __all__ = ["BLANKS", "Decimals", "Points", "require_clear"]
@@ -42,10 +44,29 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _UNCLEAR = "unclear"
-"""Attribute of a DataFrame: the reason why a column cannot be read, by the column's name."""
+"""Attribute of a DataFrame: why a column cannot be read (`_Unclear`), by the column's name."""
 
 
-def require_clear(table: pd.DataFrame, names: Collection[str], source: object) -> None:
+class _Cell(NamedTuple):
+    text: str
+    row: int  # its index in the DataFrame
+
+
+class _Unclear(NamedTuple):
+    """Why the numbers of a column cannot be read."""
+
+    reason: str
+    """The sentence, with braces in place of the cells."""
+    cells: tuple[_Cell, ...]
+
+    def describe(self, source: Path | str) -> str:
+        """Return the sentence with the cells and their positions."""
+        places = (positions(source, each.row) for each in self.cells)
+        shown = (f"'{c.text}' ({w} {n})" for c, (w, n) in zip(self.cells, places, strict=True))
+        return f"{self.reason.format(*shown)}. {_ADVICE}"
+
+
+def require_clear(table: pd.DataFrame, names: Collection[str], source: Path | str) -> None:
     """Check that the numbers of these columns have one meaning.
 
     Args:
@@ -56,10 +77,10 @@ def require_clear(table: pd.DataFrame, names: Collection[str], source: object) -
     Raises:
         DataError: a column has numbers such as 1,234, which may be 1.234 or 1234.
     """
-    unclear: Mapping[str, str] = table.attrs.get(_UNCLEAR, {})
+    unclear: Mapping[str, _Unclear] = table.attrs.get(_UNCLEAR, {})
     for name in names:
         if name in unclear:
-            raise DataError(f"{source}, column '{name}': {unclear[name]}")
+            raise DataError(f"{source}, column '{name}': {unclear[name].describe(source)}")
 
 
 class Decimals:
@@ -78,7 +99,7 @@ class Decimals:
         skip: str,
     ) -> None:
         counts: list[Counter[str]] = []
-        examples: list[dict[str, str]] = []
+        examples: list[dict[str, _Cell]] = []
         names: list[str] = []
         for piece in pieces:
             if not names:
@@ -87,10 +108,13 @@ class Decimals:
                 examples = [{} for _ in names]
             for number, name in enumerate(names):
                 if name != skip:
-                    for cell, times in Counter(piece.iloc[:, number]).items():
+                    column = piece.iloc[:, number]
+                    for cell, times in Counter(column).items():
                         kind = _kind(cell)
                         counts[number][kind] += times
-                        examples[number].setdefault(kind, cell.strip())
+                        if kind not in examples[number]:
+                            row = int(piece.index[(column == cell).argmax()])
+                            examples[number][kind] = _Cell(cell.strip(), row)
         self._names = names
         self._examples = examples
         self._verdicts = [_verdict(*each) for each in zip(counts, examples, strict=True)]
@@ -99,11 +123,12 @@ class Decimals:
             only_unclear = count["unclear point"] and not self._verdicts[number]
             if not only_unclear or count["point"] or count["word"] >= _numbers(count):
                 continue
-            text = example["unclear point"]
+            cell = example["unclear point"]
             if points != "none" and (commas or (points == "any" and count["plain"])):
-                self._verdicts[number] = (
-                    f"'{text}' may be {text} or {text.replace('.', '')}, since points group "
-                    f"thousands in tables with decimal commas. {_ADVICE}"
+                self._verdicts[number] = _Unclear(
+                    f"{{}} may be {cell.text} or {cell.text.replace('.', '')}, since points group "
+                    "thousands in tables with decimal commas",
+                    (cell,),
                 )
             elif points == "any":
                 self._verdicts[number] = "points"
@@ -119,7 +144,7 @@ class Decimals:
             if only is not None and name not in only:
                 continue
             if verdict == "convert":
-                text = next(example[kind] for kind in _DECIDING if kind in example)
+                text = next(example[kind].text for kind in _DECIDING if kind in example)
                 warn_of_data(
                     f"{source}, column '{name}': decimal commas are read as points, such as "
                     f"'{text}' as {_converted(text)}"
@@ -127,7 +152,7 @@ class Decimals:
             elif verdict == "points":
                 warn_of_data(
                     f"{source}, column '{name}': points are read as decimal points, such as "
-                    f"'{example['unclear point']}', although semicolons separate the cells"
+                    f"'{example['unclear point'].text}', although semicolons separate the cells"
                 )
 
     def apply(self, piece: pd.DataFrame, only: Collection[str] | None = None) -> pd.DataFrame:
@@ -143,7 +168,7 @@ class Decimals:
                 continue
             if verdict == "convert":
                 piece.isetitem(number, np.array([*map(_converted, piece.iloc[:, number])], object))
-            elif verdict not in (None, "points"):
+            elif isinstance(verdict, _Unclear):
                 unclear[name] = verdict
         piece.attrs[_UNCLEAR] = unclear
         return piece
@@ -160,12 +185,17 @@ def _kind(cell: str) -> str:
     return "blank" if cell.strip().lower() in BLANKS else "word"
 
 
+_Verdict = Literal["convert", "points"] | _Unclear | None
+"""How a column is read: "convert": its commas are decimal points; "points": its points are; None: it
+stays as it is; otherwise it is refused if it is used."""
+
+
 def _numbers(count: Counter[str]) -> int:
     return sum(count[kind] for kind in _KINDS)
 
 
-def _verdict(count: Counter[str], example: dict[str, str]) -> str | None:
-    """Return "convert", the reason why a column is unclear, or None if it stays as it is."""
+def _verdict(count: Counter[str], example: dict[str, _Cell]) -> _Verdict:
+    """Return "convert", why a column is unclear, or None if it stays as it is."""
     groups, decided = count["point groups"], count["point groups"] + count["comma"]
     commas = count["comma"] + count["unclear comma"]
     if count["word"] >= _numbers(count) or not (commas or groups or count["comma groups"]):
@@ -176,14 +206,14 @@ def _verdict(count: Counter[str], example: dict[str, str]) -> str | None:
         first = next(example[kind] for kind in kinds if kind in example)
         others = ("point", "unclear point", "comma groups")
         second = next(example[kind] for kind in others if example.get(kind, first) != first)
-        return f"commas and points are mixed, such as in '{first}' and '{second}'. {_ADVICE}"
+        return _Unclear("commas and points are mixed, such as in {} and {}", (first, second))
     if count["comma groups"]:
-        return f"commas group thousands, such as in '{example['comma groups']}'. {_ADVICE}"
+        return _Unclear("commas group thousands, such as in {}", (example["comma groups"],))
     if decided:
         return "convert"
-    text = example["unclear comma"]
-    whole = text.replace(",", "")
-    return f"'{text}' may be {text.replace(',', '.')} or {whole}. {_ADVICE}"
+    cell = example["unclear comma"]
+    meanings = f"{cell.text.replace(',', '.')} or {cell.text.replace(',', '')}"
+    return _Unclear(f"{{}} may be {meanings}", (cell,))
 
 
 def _converted(cell: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import OLD_EXCEL, format_of, open_decompressed
+from molsepnorm.data.tables.formats import (
+    OLD_EXCEL,
+    format_of,
+    names_smiles,
+    open_decompressed,
+)
 from molsepnorm.errors import ConfigError, DataError, warn_of_data
 
 __all__ = ["read_excel"]
@@ -23,12 +28,12 @@ Row = tuple[Any, ...]
 
 
 def read_excel(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
-    """Yield the first sheet of a workbook in pieces; the index of a row is its number, less 2.
+    """Yield a sheet of a workbook in pieces; the index of a row is its number, less 2.
 
-    The first row that is not blank is the header. Numbers become text with the digits needed to
-    read them back (1.0 is "1"), booleans "true" and "false", dates ISO dates; a formula is its
-    stored value. Blank rows at the end are left out; others are rows of blank cells. A warning
-    names the sheet if there are several. `smiles_column` has no effect.
+    It is the first sheet with a column of SMILES, or else the first; a warning names it if there
+    are several. The first row that is not blank is the header. Numbers become text with the digits
+    needed to read them back (1.0 is "1"), booleans "true" and "false", dates ISO dates; a formula
+    is its stored value. Blank rows at the end are left out; others are rows of blank cells.
 
     Raises:
         ConfigError: openpyxl is not installed.
@@ -48,7 +53,7 @@ def read_excel(path: Path, name: str, rows: int, smiles_column: str) -> Iterator
         if reason := _no_workbook(file.read(8)):
             raise DataError(f"{name} is not an Excel workbook: {reason}")
         try:
-            table = _rows(openpyxl, path, name)
+            table = _rows(openpyxl, path, name, smiles_column)
             first = next(table, None)
             if first is None:
                 return
@@ -84,18 +89,20 @@ def _no_workbook(start: bytes) -> str | None:
     return None
 
 
-def _rows(openpyxl: Any, path: Path, name: str) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of the first sheet with their numbers, without blank cells at their ends."""
+def _rows(openpyxl: Any, path: Path, name: str, smiles_column: str) -> Iterator[tuple[int, Row]]:
+    """Yield the rows of a sheet with their numbers, without blank cells at their ends."""
     with warnings.catch_warnings():  # about styles and other parts that are not read
         warnings.simplefilter("ignore", UserWarning)
-        sheets = [_sheet(openpyxl, path, data_only=True)]
+        books = [_sheets(openpyxl, path, data_only=True)]
         if _has_formulas(path):
-            sheets.append(_sheet(openpyxl, path, data_only=False))
-    titles = sheets[0].parent.sheetnames
+            books.append(_sheets(openpyxl, path, data_only=False))
+        number = _with_molecules(books[0], smiles_column)
+        sheets = [book[number] for book in books]
+    titles = [sheet.title for sheet in books[0]]
     if len(titles) > 1:
         warn_of_data(
             f"{name} has {len(titles)} sheets ({', '.join(titles[:5])}"
-            f"{', …' if len(titles) > 5 else ''}): '{sheets[0].title}' is read"
+            f"{', …' if len(titles) > 5 else ''}): '{titles[number]}' is read"
         )
     blank: list[tuple[int, Row]] = []
     started = False
@@ -118,13 +125,28 @@ def _rows(openpyxl: Any, path: Path, name: str) -> Iterator[tuple[int, Row]]:
             blank.append((number, ()))
 
 
-def _sheet(openpyxl: Any, path: Path, data_only: bool) -> Any:
-    book = openpyxl.load_workbook(path, read_only=True, data_only=data_only)
-    if not book.worksheets:
+def _sheets(openpyxl: Any, path: Path, data_only: bool) -> list[Any]:
+    sheets = openpyxl.load_workbook(path, read_only=True, data_only=data_only).worksheets
+    if not sheets:
         raise ValueError("it has no sheet with cells")
-    sheet = book.worksheets[0]
-    sheet.reset_dimensions()  # some programs write wrong ones, which would cut off rows
-    return sheet
+    for sheet in sheets:
+        sheet.reset_dimensions()  # some programs write wrong ones, which would cut off rows
+    return list(sheets)
+
+
+def _with_molecules(sheets: Sequence[Any], smiles_column: str) -> int:
+    """Return the number of the first sheet whose header has a column of SMILES, or else 0.
+
+    A column of exactly this name counts more than another usual name of such a column.
+    """
+    rows = (sheet.iter_rows(values_only=True) for sheet in sheets)
+    headers = [
+        {str(cell) for cell in next((row for row in each if any(row)), ()) if cell is not None}
+        for each in rows
+    ]
+    exact = [number for number, header in enumerate(headers) if smiles_column in header]
+    usual = [number for number, header in enumerate(headers) if any(map(names_smiles, header))]
+    return next(iter([*exact, *usual]), 0)
 
 
 def _has_formulas(path: Path) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.errors import ConfigError, DataError, StorageError
 
 FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
 FIXED = {"unreadable", "invalid-labels", "conflicts", "duplicates", "leak"}
@@ -55,6 +55,26 @@ def test_a_table_without_problems_is_copied_as_it_is(write, tmp_path):
     removed = write_clean(clean, tmp_path / "deep" / "copy.csv", path)
     assert _rows(tmp_path / "deep" / "copy.csv") == _rows(path)
     assert _rows(removed) == [["row", "where", "what", "reason", "smiles", "y", "note"]]
+
+
+def test_a_cell_with_a_mark_for_thousands_is_emptied_among_decimal_points(tmp_path):
+    path = tmp_path / "my.tsv"
+    rows = [*FINE, ("CCO", "1,200")]
+    path.write_text("smiles\ty\n" + "".join(f"{text}\t{cell}\n" for text, cell in rows))
+    report = check_table(DataConfig(table=path, targets=["y"]))
+    found = {finding.kind: finding for finding in report.problems}
+    assert found["invalid-labels"].groups[0].what == "y: '1,200'"
+    clean = _clean(path, targets=["y"])
+    assert _merged(clean) == ""
+    assert [change.where for change in clean.changes] == ["line 22"]
+
+
+@pytest.mark.parametrize("cells", [["1,234", "5,678", "3"], ["0,5", "0,7", "1.5"]])
+def test_a_column_of_numbers_with_two_meanings_is_not_emptied(tmp_path, cells):
+    path = tmp_path / "my.tsv"
+    path.write_text("smiles\ty\n" + "".join(f"{'C' * n}\t{c}\n" for n, c in enumerate(cells, 1)))
+    with pytest.raises(DataError, match=r"column 'y': .*\(line 2\)"):
+        check_table(DataConfig(table=path, targets=["y"]))
 
 
 def test_unreadable_rows_are_removed_and_listed(write, tmp_path):

@@ -196,6 +196,39 @@ def test_remarks_say_what_was_guessed(write):
     assert len(dataset.warnings) == 1
 
 
+def _parts(i):
+    return ["Train", "test", "valid", ""][i % 4]
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "option"),
+    [
+        ("part", {}, "part"),
+        ("my part", {}, "'my part'"),
+        ("part", {"splits_column": "part"}, None),
+        ("part", {"folds": 2}, None),
+        ("part", {"ignore_columns": ["part"]}, None),
+        ("part,part", {}, None),
+    ],
+)
+def test_a_column_that_could_name_the_split_is_mentioned(write, columns, settings, option):
+    cells = [_parts] * len(columns.split(","))
+    path = write(_csv(_twenty(lambda i: i, *cells), f"smiles,y,{columns}"))
+    found = [each for each in _load(path, **settings).warnings if "could assign" in each]
+    start = (
+        f"The split is drawn, although '{columns}' could assign the rows to training, validation"
+    )
+    assert found == ([f"{start} and test: --splits-column {option}"] if option else [])
+
+
+@pytest.mark.parametrize("rows", [1, 4096])
+@pytest.mark.parametrize("last", ["control", "7"])
+def test_a_column_with_other_words_does_not_name_the_split(write, monkeypatch, rows, last):
+    monkeypatch.setattr(tables, "_ROWS", rows)
+    path = write(_csv(_twenty(lambda i: i, lambda i: last if i == 19 else _parts(i)), "smiles,y,c"))
+    assert not any("could assign" in each for each in _load(path, targets=["y"]).warnings)
+
+
 def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
     """The others keep their order, their labels, their weights, their split and their place in the
     file."""

@@ -57,6 +57,28 @@ def test_several_sheets_are_announced(tmp_path):
         assert read_table(path)["smiles"].tolist() == ["C"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "sheet"), [("smiles", "data"), ("drawn", "other"), ("missing", "data")]
+)
+@pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
+def test_the_first_sheet_with_molecules_is_read(tmp_path, wanted, sheet):
+    """Many workbooks begin with a sheet that describes the others."""
+    book = openpyxl.Workbook()
+    book.active.append(["made by", "me"])
+    book.create_sheet("empty")
+    for title, rows in {
+        "data": [["id", "Canonical SMILES"], [1, "CCO"]],
+        "other": [["drawn"], ["CCN"]],
+    }.items():
+        added = book.create_sheet(title)
+        for row in rows:
+            added.append(row)
+    book.save(tmp_path / "x.xlsx")
+    with pytest.warns(DataWarning, match=rf"x\.xlsx has 4 sheets .*: '{sheet}' is read"):
+        table = read_table(tmp_path / "x.xlsx", wanted)
+    assert table.iloc[0].tolist() == {"data": ["1", "CCO"], "other": ["CCN"]}[sheet]
+
+
 def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
     """Some programs write that a sheet has one cell."""
     import zipfile
