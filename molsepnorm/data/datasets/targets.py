@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
@@ -41,6 +42,12 @@ _IDENTIFYING = re.compile(
 """Names of columns of words that tables of labels have besides the labels."""
 _CHECKED = 20
 """Number of molecules whose descriptors are compared with a column."""
+_MAX_PAIRED = 20
+"""Maximum number of columns that are compared with each other."""
+_MIN_PAIRED = 10
+"""Minimum number of different values of columns that are compared with each other."""
+_SAME_ORDER = 0.999
+"""Rank correlation of two columns of which one is computed from the other and rounded."""
 
 
 def choose_targets(
@@ -50,7 +57,7 @@ def choose_targets(
 
     Without names, the only column of numbers is the target. Several are targets if the table has
     nothing but SMILES, identifiers and numbers, and none of these looks as if it was computed from
-    the structure. In other tables the choice is open.
+    the structure or from another one. In other tables the choice is open.
 
     Args:
         table: the columns.
@@ -149,6 +156,10 @@ def _open_choice(
     for name, reason in odd.items():
         by_reason.setdefault(reason, []).append(name)
     reasons = [f"{_some(columns)}: {reason}" for reason, columns in by_reason.items()]
+    reasons += [
+        f"{one}, {other}: the same order of molecules, as if one was computed from the other"
+        for one, other in _same_order(config, [each for each in unsure if each.name not in odd])
+    ]
     reasons += [_with_words(nearly)] if nearly else []
     reasons += [f"{_some(words)}: words"] if words and (several or odd) else []
     if not reasons:
@@ -209,6 +220,18 @@ def _descriptors(
         same &= np.ptp(computed[known], axis=0) > 0.2
         if same.any():
             yield column.name, DESCRIPTORS[int(same.argmax())]
+
+
+def _same_order(config: DataConfig, columns: Sequence[ParsedColumn]) -> Iterator[tuple[str, str]]:
+    """Yield the names of two columns with the same or the reverse order, such as IC50 and pIC50."""
+    if config.task_type == "multiclass" or len(columns) > _MAX_PAIRED:
+        return
+    for one, other in combinations(columns, 2):
+        pair = pd.DataFrame({0: one.numbers(), 1: other.numbers()}).dropna()
+        if pair.nunique().min() >= _MIN_PAIRED:
+            correlation = pair.corr("spearman").loc[0, 1]
+            if abs(correlation) > _SAME_ORDER:
+                yield one.name, other.name
 
 
 def _plain(name: str) -> str:

@@ -186,8 +186,8 @@ def _kind(cell: str) -> str:
 
 
 _Verdict = Literal["convert", "points"] | _Unclear | None
-"""How a column is read: "convert": its commas are decimal points; "points": its points are; None: it
-stays as it is; otherwise it is refused if it is used."""
+"""How a column is read. "convert": its commas are decimal points; "points": its points are; None:
+it stays as it is; otherwise it is refused if it is used."""
 
 
 def _numbers(count: Counter[str]) -> int:

@@ -15,6 +15,7 @@ from molsepnorm.errors import OpenChoice
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "Cl", "c1ccccc1", "C(=O)O")]
 NUMBERS = [f"{0.37 * row % 5:.2f}" for row in range(len(SMILES))]
+OTHERS = [f"{0.53 * row % 7:.2f}" for row in range(len(SMILES))]
 LABELS = [f"{row % 2}" for row in range(len(SMILES))]
 WORDS = ["wild type" if row % 3 else "mutant" for row in range(len(SMILES))]
 NAMES = [f"compound {row}" for row in range(len(SMILES))]
@@ -39,7 +40,7 @@ def options(columns: dict[str, list[str]], **settings) -> tuple[str, list[list[s
         {f"NR-{number}": LABELS for number in range(12)},
         {"mol_id": NAMES, "FDA_APPROVED": LABELS, "CT_TOX": LABELS},
         {"Class": LABELS, "pIC50": NUMBERS, "scaffold_split": WORDS},
-        {"Compound ID": NAMES, "mu": NUMBERS, "alpha": NUMBERS, "homo": NUMBERS},
+        {"Compound ID": NAMES, "mu": NUMBERS, "alpha": OTHERS},
         {"num": [str(row) for row in range(len(SMILES))], "name": NAMES, "p_np": LABELS},
         {"penalised_logp": NUMBERS, "rule_4_400": LABELS},
     ],
@@ -48,7 +49,7 @@ def test_tables_of_labels_have_all_of_them_as_targets(columns):
     """Tox21, ClinTox, BACE, QM9, BBBP, and the demonstration table."""
     labels = read(columns)
     assert labels.names == tuple(
-        name for name, cells in columns.items() if cells in (NUMBERS, LABELS)
+        name for name, cells in columns.items() if cells in (NUMBERS, OTHERS, LABELS)
     )
     assert labels.warnings[0].startswith("The targets are all columns of numbers")
 
@@ -76,7 +77,26 @@ def test_names_of_computed_properties_leave_the_choice_open(name):
 
 @pytest.mark.parametrize("name", ["logS", "solubility", "weighted", "Ki", "clearance", "pKa"])
 def test_names_of_measured_properties_do_not(name):
-    assert read({name: NUMBERS, "pIC50": NUMBERS}).names == (name, "pIC50")
+    assert read({name: OTHERS, "pIC50": NUMBERS}).names == (name, "pIC50")
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        pytest.param(lambda number: 10 ** (9 - number), id="IC50 and pIC50"),
+        pytest.param(lambda number: round(0.238 * number, 2), id="rounded"),
+    ],
+)
+def test_numbers_computed_from_each_other_leave_the_choice_open(convert):
+    numbers = [f"{4 + 0.137 * row:.3f}" if row % 5 else "" for row in range(len(SMILES))]
+    others = [f"{convert(float(cell)):.6g}" if cell else "3.3" for cell in numbers]
+    message, found = options({"one": others, "pIC50": numbers})
+    assert "one, pIC50: the same order of molecules" in message
+    assert found == [["--targets", "one"], ["--targets", "pIC50"], ["--targets", "one,pIC50"]]
+
+
+def test_two_columns_of_few_values_may_have_the_same_order():
+    assert read({"a": LABELS, "b": LABELS, "c": COUNTS}).names == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(("descriptor", "digits"), [("MolWt", 1), ("MolLogP", 2), ("TPSA", 2)])
