@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
     BarColumn,
@@ -137,6 +138,21 @@ class TrainingDisplay(Callback):
         if not result.finished:
             return
         metrics = result.metrics
+        if metrics:
+            self._print_scores(metrics)
+        else:
+            self.console.print(
+                "There are no scores, since no row was left for a test. Judge the model by a run "
+                "with the same settings and a test split."
+            )
+        if not self.quiet:
+            if self._predicts:
+                use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"
+            else:
+                use = f"Fine-tune: molsepnorm train --data FILE --from {result.folder}"
+            self.console.print(use)
+
+    def _print_scores(self, metrics: Mapping[str, Any]) -> None:
         if not self.quiet:
             made = f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
             made += metrics["chosen_by"]
@@ -152,12 +168,6 @@ class TrainingDisplay(Callback):
             self.console.print("Conclusion:")
         for sentence in sentences:
             self.console.print(f"- {sentence}")
-        if not self.quiet:
-            if self._predicts:
-                use = f"Predict: molsepnorm predict --model {result.folder} --smiles CCO"
-            else:
-                use = f"Fine-tune: molsepnorm train --data FILE --from {result.folder}"
-            self.console.print(use)
 
     def close(self) -> None:
         """Remove the bar from the terminal; may be called at any time."""

@@ -88,6 +88,7 @@ def train(
         config = load_config(config=run.config)
     if config is None or config.run.ensemble == 1:
         return train_one(config, run.path, resume=resume, epochs=epochs, callback=callback)
+    config.data.require_test("An ensemble (run.ensemble)")
     with hold(config.data.table, config.data.splits_file):
         return _train_members(config, run, resume, epochs, callback)
 

@@ -153,6 +153,11 @@ def select(
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
     graphs = dataset.splits[split]
+    if not data.tests and split == "test":
+        raise ConfigError(
+            "the model was trained on all rows of this table, since the share of the test split "
+            "in data.split is 0: score it on another table"
+        )
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     leak = model.leak(data.dataset, allow=True)
@@ -170,7 +175,7 @@ def _seen(run: RunFolder, split: str) -> str | None:
     if split != "val":
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
-    name, parts = run.metrics.name, (run.finished_metrics() or {}).get("refit")
+    name, parts = run.metrics.name, run.refit_parts()
     if parts:
         return (
             f"the model is fitted to these molecules, too ({', '.join(parts)}). {name} has the "

@@ -7,12 +7,14 @@ from typing import Any
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import predict
+from molsepnorm.tasks import json_scores
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
+from molsepnorm.training.objectives.supervised import dataset_scores
 
 __all__ = ["finish", "finish_unscored"]
 
@@ -28,7 +30,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     Returns:
         The content of `metrics.json`.
     """
-    dataset, progress, config = trainer.dataset, trainer.progress, trainer.config
+    dataset, config = trainer.dataset, trainer.config
     best, own = trainer.folder.best()
     chosen = _as_chosen(trainer, best)
     objective = make_objective(config, chosen, trainer.examples)
@@ -37,7 +39,47 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     results = objective.eval().results(dataset, final)
     best, results, entries = _complete(trainer, chosen, final, results)
     metrics = {
-        "data": dataset.name,
+        **_about(trainer, chosen, best, leaked, trained_on),
+        **results.scores,
+        **about_split(config.data, [dataset]),
+        **trainer.folder.earlier(trainer.progress.epoch),
+        **entries,
+    }
+    if leak := best.leak(config.data.dataset, allow=True):
+        metrics["leak"] = leak
+    trainer.folder.finish(dataset, best.task, results, metrics)
+    return metrics
+
+
+def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> None:
+    """Complete the best model of a run that does not use the test split, and write the scores on
+    the validation split; arguments as of `finish`."""
+    config, dataset = trainer.config, trainer.dataset
+    best, _ = trainer.folder.best()
+    chosen = _as_chosen(trainer, best)
+    if not chosen.task.targets:
+        return
+    final = refit(config, chosen, trainer.examples, dataset.splits)
+    val = {"val": dataset.splits["val"]}
+    predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}
+    best, results, entries = _complete(trainer, chosen, final, Results({}, val, predictions))
+    labels = dataset.exact_labels[val["val"]]
+    scores = dataset_scores(dataset, best.task, results.predictions["val"], labels)
+    about = _about(trainer, chosen, best, leaked, trained_on)
+    trainer.folder.finish_unscored({**about, "val": json_scores(scores), **entries})
+
+
+def _about(
+    trainer: Trainer,
+    chosen: PropertyModel,
+    best: PropertyModel,
+    leaked: int | None,
+    trained_on: int,
+) -> dict[str, Any]:
+    """Return the entries of `metrics.json` about the training; `best` is the model of the run."""
+    progress, config = trainer.progress, trainer.config
+    return {
+        "data": trainer.dataset.name,
         "chosen_by": best.task.metric,
         "best_epoch": progress.best_epoch,
         "epochs": progress.epoch,
@@ -49,28 +91,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
         **({"molecules_trained_on_before": trained_on} if trained_on else {}),
         **({"network_share": chosen.weights[0]} if chosen.partners else {}),
         **config.finetune.origin(),
-        **results.scores,
-        **about_split(config.data, [dataset]),
-        **trainer.folder.earlier(progress.epoch),
-        **entries,
     }
-    if leak := best.leak(config.data.dataset, allow=True):
-        metrics["leak"] = leak
-    trainer.folder.finish(dataset, best.task, results, metrics)
-    return metrics
-
-
-def finish_unscored(trainer: Trainer) -> None:
-    """Complete the best model of a run that does not use the test split."""
-    config, dataset = trainer.config, trainer.dataset
-    best, _ = trainer.folder.best()
-    chosen = _as_chosen(trainer, best)
-    if not chosen.task.targets:
-        return
-    final = refit(config, chosen, trainer.examples, dataset.splits)
-    val = {"val": dataset.splits["val"]}
-    predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}
-    _complete(trainer, chosen, final, Results({}, val, predictions))
 
 
 def _complete(

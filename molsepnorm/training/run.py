@@ -63,7 +63,8 @@ def train_one(
         _require_readable(chosen, run.path if resume else None, world)
         return world.main_process_first(lambda: load_dataset(chosen))
 
-    return _train(chosen, load, run.path, resume, None, callback, lengthen=epochs is not None)
+    score, lengthen = chosen.data.tests, epochs is not None
+    return _train(chosen, load, run.path, resume, None, callback, score, lengthen)
 
 
 def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:
@@ -215,7 +216,7 @@ def _result(trainer: Trainer, prepared: Prepared, finished: bool, score: bool) -
                     lambda: run.finished_metrics() or finish(trainer, *leaks)
                 )
             else:
-                world.on_main_process(lambda: finish_unscored(trainer))
+                world.on_main_process(lambda: finish_unscored(trainer, *leaks))
     best, _ = run.best()
     if isinstance(run, RunFolder):
         card = model_card(best, trainer.config, prepared.dataset, metrics)

@@ -83,7 +83,7 @@ def share(
         StorageError: the archive cannot be written.
     """
     folder, path = RunFolder(run), Path(path)
-    if not folder.config.is_file() or folder.finished_metrics() is None:
+    if not folder.config.is_file() or not folder.metrics.is_file():
         raise ModelError(
             f"{run} is not the folder of a finished run: it needs {folder.config.name} and "
             f"{folder.metrics.name}"

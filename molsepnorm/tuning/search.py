@@ -177,6 +177,7 @@ def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> flo
         )
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
+    config.data.require_test("The best configuration of a search")
     if config.data.folds is not None and not config.data.test_set:
         raise ConfigError(
             "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "

@@ -69,7 +69,7 @@ NO_DATA = "environment.json is damaged"
                     "test_interval_95: Input should be an object",
                 ),
                 (b'"test": {}, "test_interval_95": {"mae": [1]}', "test_interval_95.mae.1: "),
-                (b'"test": {}', "val and test must have the same scores"),
+                (b'"test": {"rmse": 1}', "val and test must have the same scores"),
                 (b'"test": {}, "test_constant": {"mae": "x"}', "test_constant.mae: "),
             )
         ),

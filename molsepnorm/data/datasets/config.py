@@ -52,8 +52,11 @@ def _parse_fractions(value: Any) -> Any:
         train, val, test = map(float, numbers)
     except (TypeError, ValueError):
         raise ValueError("must be three fractions, such as 0.8,0.1,0.1") from None
-    if not (min(train, val, test) > 0 and abs(train + val + test - 1) <= 1e-6):
-        raise ValueError("must be three positive fractions that sum to 1, such as 0.8,0.1,0.1")
+    if not (min(train, val) > 0 <= test and abs(train + val + test - 1) <= 1e-6):
+        raise ValueError(
+            "must be three fractions that sum to 1, such as 0.8,0.1,0.1, of which only the last, "
+            "that of the test split, may be 0"
+        )
     return train, val, test
 
 
@@ -182,7 +185,8 @@ class DataConfig(BaseModel):
     split: Annotated[
         tuple[float, float, float] | None, BeforeValidator(_parse_fractions), "--split", "Split"
     ] = (0.8, 0.1, 0.1)
-    """Fractions of the training, validation and test split.
+    """Fractions of the training, validation and test split. 0.9,0.1,0 leaves no row for a test:
+    the model learns from all rows and is not scored.
 
     For tables only. null makes no split, which is enough to score a model on all molecules."""
     split_type: Annotated[
@@ -239,6 +243,25 @@ class DataConfig(BaseModel):
     def column_of_split(self) -> str | None:
         """Name of the column that the split is read from; None if there is none."""
         return self.splits_column or self.time_column
+
+    @property
+    def tests(self) -> bool:
+        """Whether training leaves molecules for a test; False if their share in `split` is 0."""
+        if self.split is None or self.dataset or self.splits_column or self.splits_file:
+            return True
+        return self.split[2] > 0 or not self.test_set
+
+    def require_test(self, what: str) -> None:
+        """Refuse to score something without a test split; `what` begins the message.
+
+        Raises:
+            ConfigError: the share of the test split is 0.
+        """
+        if not self.tests:
+            raise ConfigError(
+                f"{what} is scored on a test split, and the share of it in data.split is 0: use "
+                "shares such as 0.8,0.1,0.1"
+            )
 
     def require_effect(self, given: Iterable[str]) -> None:
         """Refuse settings of the random split that another setting makes useless.
@@ -314,6 +337,16 @@ class DataConfig(BaseModel):
             raise ValueError(
                 "data.split_type: time (--split-type time) and data.time_column (--time-column) "
                 "belong together: set both or neither"
+            )
+        if self.folds is not None and not self.tests:
+            raise ValueError(
+                "data.folds divides the rows outside the test split, whose share in data.split is "
+                "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
+                "makes each fold a test split in turn"
+            )
+        if self.structures and not self.tests:
+            raise ValueError(
+                "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
             )
         if self.split_type == "time" and (self.folds is not None or self.fold):
             raise ValueError(

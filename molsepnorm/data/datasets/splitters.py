@@ -64,7 +64,8 @@ def draw_splits(
         draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
         parts = draw(groups, len(rows), config)
         advice = ". data.split_type: random draws single molecules"
-    if any(len(part) < minimum for part, minimum in zip(parts, MIN_SIZES.values(), strict=True)):
+    needed = [*MIN_SIZES.values()][: 3 if config.tests else 2]
+    if any(len(part) < minimum for part, minimum in zip(parts, needed, strict=False)):
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
             wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
@@ -72,7 +73,7 @@ def draw_splits(
             wanted = f"{config.folds} folds and a validation split beside each"
         raise DataError(
             f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
-            f"least 2, 1 and 1{advice}"
+            f"least {', '.join(map(str, needed[:-1]))} and {needed[-1]}{advice}"
         )
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
 
@@ -127,21 +128,29 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
     """
     if not config.test_set:
         test, rest = _fold(groups, config)
-        count = sum(map(len, rest))
-        sizes = _with_room(rest, count, _inner_sizes(count, config))
-        val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
-        if not val and len(train) > 1:  # all are larger than the validation split
-            *train, smallest = sorted(train, key=_commonest_first)
-            val = [smallest]
-        return _join(train), _join(val), _join(test)
-    sizes = _with_room(groups, count, _sizes(count, config))
+        return *_train_and_val(rest, config), _join(test)
+    if not config.tests:
+        return *_train_and_val(groups, config), _join([])
     rng = np.random.default_rng(config.split_seed)
+    sizes = _with_room(groups, count, _sizes(count, config))
     test, rest = _take(groups, sizes[2], sizes, rng)
     if config.folds is not None:
         val, train = _fold(rest, config)
     else:
         val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
     return _join(train), _join(val), _join(test)
+
+
+def _train_and_val(groups: Groups, config: DataConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Divide groups between training and validation as `_draw_groups` does; the smallest group is
+    for validation if none fits."""
+    count = sum(map(len, groups))
+    sizes = _with_room(groups, count, _inner_sizes(count, config))
+    val, train = _take(groups, sizes[1], sizes, _replicate_rng(config))
+    if not val and len(train) > 1:  # all are larger than the validation split
+        *train, smallest = sorted(train, key=_commonest_first)
+        val = [smallest]
+    return _join(train), _join(val)
 
 
 def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
@@ -173,7 +182,8 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
         num_train, _ = _inner_sizes(sum(map(len, rest)), config)
         train, val = _fill(sorted(rest, key=_commonest_first), num_train)
         return _join(train), _join(val), _join(test)
-    max_train, max_both = config.split[0] * count, (config.split[0] + config.split[1]) * count
+    max_train = config.split[0] * count
+    max_both = (config.split[0] + config.split[1]) * count if config.tests else count
     train, val, test = Groups(), Groups(), Groups()
     num_train = num_both = 0
     for group in sorted(groups, key=_commonest_first):

@@ -60,7 +60,7 @@ def split_by_time(
 
 
 def describe_times(parts: Mapping[str, np.ndarray], column: Sequence[str], name: str) -> str:
-    """Return a line with the first and the last time of each split.
+    """Return a line with the first and the last time of each split that has rows.
 
     Args:
         parts: rows of the table in each split.
@@ -70,6 +70,8 @@ def describe_times(parts: Mapping[str, np.ndarray], column: Sequence[str], name:
     times, _ = read_times(column)
     spans = []
     for split, rows in parts.items():
+        if not len(rows):
+            continue
         first, last = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
         spans.append(f"{split} {column[first].strip()} to {column[last].strip()}")
     blank = int(np.isnan(times).sum())

@@ -108,6 +108,8 @@ class Contents:
                 "folder that train wrote, such as runs/logS-1"
             )
         metrics = run.finished_metrics()
+        if metrics is None and run.metrics.exists():
+            raise ModelError(f"{run.path} has no test split, and a report is about its scores")
         if metrics is None:
             raise ModelError(
                 f"{run.path} is not finished: it has no {run.metrics.name}. To finish the run: "

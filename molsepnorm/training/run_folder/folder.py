@@ -223,8 +223,13 @@ class RunFolder:
 
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
-        if the run is not finished."""
-        return read_metrics(self.metrics) if self.metrics.exists() else None
+        if the run is not finished or has no test split."""
+        found = read_metrics(self.metrics) if self.metrics.exists() else {}
+        return found if found.get("test") else None
+
+    def refit_parts(self) -> list[str]:
+        """Return the parts of the model that a finished run fitted to validation molecules, too."""
+        return read_metrics(self.metrics).get("refit", []) if self.metrics.exists() else []
 
     def complete_metrics(self) -> dict[str, Any] | None:
         """Return the scores if the report exists, too. It is the last file that training writes,
@@ -240,9 +245,9 @@ class RunFolder:
             scores = {name: metrics[name] for name in ("best_epoch", "val", "test")}
             earlier = {**metrics.get("earlier", {}), str(metrics["epochs"]): scores}
             write_json(self._earlier, earlier)
-            with clear_errors(self.path, "write"):
-                self.report.unlink(missing_ok=True)
-                self.metrics.unlink()
+        with clear_errors(self.path, "write"):
+            self.report.unlink(missing_ok=True)
+            self.metrics.unlink(missing_ok=True)
         config.save(self.config)
 
     def earlier(self, epochs: int) -> dict[str, dict[str, Any]]:
@@ -318,6 +323,10 @@ class RunFolder:
             table = predictions_table(dataset, task, graphs, predicted, baseline)
             with replacing(self.path / f"predictions_{split}.csv") as scratch:
                 _write_csv(scratch, table)
+        write_json(self.metrics, metrics)
+
+    def finish_unscored(self, metrics: dict[str, Any]) -> None:
+        """Write the validation scores of a finished run that has no test split."""
         write_json(self.metrics, metrics)
 
 

@@ -70,7 +70,8 @@ class _Metrics:
     parameters: int
     seconds: FiniteFloat
     val: dict[str, FiniteFloat | None]
-    test: dict[str, FiniteFloat | None]
+    test: dict[str, FiniteFloat | None] = field(default_factory=dict)
+    """Empty for a run without a test split."""
     test_constant: dict[str, FiniteFloat | None] = field(default_factory=dict)
     test_interval_95: dict[str, tuple[FiniteFloat, FiniteFloat]] = field(default_factory=dict)
     baseline: _Baseline | None = None
@@ -86,5 +87,5 @@ class _Metrics:
     earlier: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.val or self.val.keys() != self.test.keys():
+        if not self.val or (self.test and self.val.keys() != self.test.keys()):
             raise ValueError("val and test must have the same scores")

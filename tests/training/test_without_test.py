@@ -1,0 +1,112 @@
+"""A run on all rows of a table (`--split 0.9,0.1,0`), without a test split and without scores."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.predict import Predictor
+from molsepnorm.training import evaluate, load_config, train, train_replicates
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.report import write_report
+from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.tuning import tune
+
+ALL = {"data.split": [0.9, 0.1, 0], "run.epochs": 1}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Forests of 12 trees, and of 5 to choose their weight."""
+    monkeypatch.setattr(baseline, "TREES", 12)
+    monkeypatch.setattr(baseline, "_MIN_TREES", 5)
+
+
+@pytest.mark.parametrize("split_type", ["random", "scaffold", "scaffold-ogb", "butina"])
+def test_every_row_is_for_training_or_validation(configure, tmp_path, split_type):
+    train(configure({**ALL, "data.split_type": split_type}), tmp_path / "run")
+    (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
+    assert splits["test"] == []
+    assert sorted([*splits["train"], *splits["val"]]) == list(range(30))
+    assert len(splits["val"]) == (5 if split_type.startswith("scaffold") else 3)  # five have a ring
+
+
+def test_the_newest_rows_are_for_validation(table, configure, tmp_path):
+    lines = table.read_text().splitlines()
+    header, *rows = lines
+    dated = [f"{row},{1990 + number}" for number, row in enumerate(rows)]
+    table.write_text("\n".join([f"{header},year", *dated]) + "\n")
+    by_time = {"data.split_type": "time", "data.time_column": "year"}
+    train(configure({**ALL, **by_time}), tmp_path / "run")
+    (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
+    assert (splits["val"], splits["test"]) == ([27, 28, 29], [])
+
+
+def test_such_a_run_has_validation_scores_only(configure, tmp_path):
+    config = configure({**ALL, "data.split_type": "random"})
+    result = train(config, tmp_path / "run")
+    assert result.finished and result.metrics == {}
+    found = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert found.keys() >= {"best_epoch", "epochs", "seconds", "val"}
+    assert not [name for name in found if name.startswith("test")]
+    with pytest.raises(ModelError, match="has no test split, and a report is about its scores"):
+        write_report(tmp_path / "run")
+
+
+def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimistic(
+    configure, tmp_path
+):
+    train(configure({"data.targets": ["active"]}), tmp_path / "start")
+    start = {"finetune.start": str(tmp_path / "start"), "run.blend": "none", "run.refit": True}
+    config = configure({**ALL, **start})
+    result = train(config, tmp_path / "run")
+    assert len(result.model.training_molecules()) == 30
+    with pytest.raises(ConfigError, match="trained on all rows of this table"):
+        evaluate(tmp_path / "run", config.data)
+    assert "kernel regression" in evaluate(tmp_path / "run", config.data, split="val").leak
+
+
+def test_it_is_lengthened_as_another_run_is(configure, tmp_path):
+    settings = {**ALL, "optim.warmup": 0, "optim.decay": "constant"}
+    train(configure(settings), tmp_path / "run")
+    longer = train(None, tmp_path / "run", resume=True, epochs=2)
+    whole = train(configure({**settings, "run.epochs": 2}), tmp_path / "whole")
+    for name, weight in whole.model.network.state_dict().items():
+        assert weight.equal(longer.model.network.state_dict()[name])
+    metrics = [
+        json.loads((tmp_path / each / "metrics.json").read_text()) for each in ("run", "whole")
+    ]
+    assert metrics[0]["epochs"] == metrics[1]["epochs"] == 2
+    assert metrics[0]["val"] == metrics[1]["val"]
+
+
+def test_it_predicts_without_a_remark(configure, tmp_path, capsys):
+    from molsepnorm.cli.sources import announce_unfinished
+
+    train(configure(ALL), tmp_path / "run")
+    announce_unfinished(tmp_path / "run")
+    assert capsys.readouterr().err == ""
+    assert Predictor.from_pretrained(tmp_path / "run").predict(["CCO"])[0].error is None
+
+
+def test_what_needs_a_test_split_is_refused_before_training(configure, tmp_path):
+    config = configure(ALL)
+    for start in (
+        lambda: train(config.changed({"run.ensemble": 2}), tmp_path / "run"),
+        lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
+        lambda: tune(config, tmp_path / "run", trials=1),
+    ):
+        with pytest.raises(ConfigError, match="scored on a test split, and the share of it"):
+            start()
+    assert not RunFolder(tmp_path / "run").has_begun
+    with pytest.raises(ConfigError, match=r"data\.folds divides the rows outside the test split"):
+        config.changed({"data.folds": 3})
+    train(config.changed({"data.folds": 3, "data.test_set": False}), tmp_path / "fold")
+
+
+@pytest.mark.parametrize("split", ["1,0,0", "0,1,0", "0.9,0,0.1", "0.8,0.3,-0.1", "0.8,0.1,0"])
+def test_only_the_test_share_may_be_0(table, split):
+    with pytest.raises(ConfigError, match="three fractions that sum to 1"):
+        load_config(table, overrides={"data.split": split})
