@@ -315,10 +315,10 @@ def test_predictions_that_are_not_finite_are_counted(coloured, capsys):
     good = evaluate(result.folder, config.data)
     model = PropertyModel.from_pretrained(result.folder)
     with torch.no_grad():
-        model.network.head.weight[1] = torch.inf  # of a
+        model.network.head.weight[1] = 3e38  # of a: its output overflows for most molecules
     model.save_pretrained(result.folder / "model")
     found = evaluate(result.folder, config.data)
-    assert (good.not_finite, found.not_finite) == (0, found.molecules)
+    assert good.not_finite == 0 < found.not_finite <= found.molecules
     assert np.isnan(found.scores["accuracy/a"])
     assert np.isnan(found.scores["accuracy"])
     assert found.scores["mae"] == good.scores["mae"]
