@@ -327,7 +327,7 @@ def test_predictions_that_are_not_finite_are_counted(coloured, capsys):
     args = ["evaluate", "--model", str(result.folder), "--data", str(config.data.table)]
     main(args, standalone_mode=False)
     told = " ".join(capsys.readouterr().out.split())
-    assert f"The predictions of {found.molecules} molecules are not finite numbers" in told
+    assert f"The predictions of {found.not_finite} molecules are not finite numbers" in told
     main([*args, "--json"], standalone_mode=False)
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["not_finite"], shown["accuracy"]) == (found.molecules, None)
+    assert (shown["not_finite"], shown["accuracy"]) == (found.not_finite, None)
