@@ -35,7 +35,7 @@ def outputs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Ou
 def test_quick_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check, train, predict, frame, drawn, explain = outputs("quick-start.md", tmp_path, monkeypatch)
     assert "300 different molecules" in check.text
-    assert "The network is better than the trivial baseline" in train.text
+    assert "The model is better than the trivial baseline" in train.text
     assert "3 rows; 1 could not be predicted, see the column error" in predict.text
     assert "penalised_logp_low" in frame.html and "in_domain" in frame.html
     assert "<svg" in drawn.html and "<svg" in explain.html

@@ -35,7 +35,7 @@ def test_the_commands_work_in_their_order(checkout):
             lines = (checkout / "data" / "demo.csv").read_text().splitlines(keepends=True)
             (checkout / "data" / "demo.csv").write_text("".join(lines[: MOLECULES + 1]))
     assert "2 cells with an invalid label emptied" in printed["molsepnorm data"]
-    assert "The network is better than the trivial baseline" in printed["molsepnorm train"]
+    assert "The model is better than the trivial baseline" in printed["molsepnorm train"]
     assert "none of 240 SMILES of the run" in printed["molsepnorm share"]
     predicted = pd.read_csv("predicted.csv")
     assert len(predicted) == MOLECULES

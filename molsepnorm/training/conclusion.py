@@ -133,7 +133,7 @@ def _against_forest(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
 
 def _compared(metrics: Mapping[str, Any], name: str, gain: _Gain, than: str, score: float) -> str:
     """Return the sentence that compares the test score with that of another model."""
-    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "network"
+    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "model"
     own = significant(metrics["test"][name], 3)
     return (
         f"The {who} is {gain.word} than {than} on the test molecules: {_label(metrics, name)} "

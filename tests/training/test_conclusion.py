@@ -66,12 +66,12 @@ def classes(**changes):
 
 
 TRIVIAL = (
-    "The network is better than the trivial baseline (the same prediction for all molecules) on "
+    "The model is better than the trivial baseline (the same prediction for all molecules) on "
     "the test molecules: RMSE 0.600 against 2.00, a difference of 1.40 (95 % interval 1.20 to "
     "1.60)."
 )
 RANKED = (
-    "The network is better than the trivial baseline (the same prediction for all molecules) on "
+    "The model is better than the trivial baseline (the same prediction for all molecules) on "
     "the test molecules: ROC-AUC 0.800 against 0.500, a difference of 0.300 (95 % interval 0.250 "
     "to 0.350)."
 )
@@ -103,7 +103,7 @@ def test_a_model_without_a_clear_gain_is_not_to_be_relied_on(made, score, found,
     content["test"] = {**content["test"], name: score}
     content["constant_difference"] = {**content["constant_difference"], name: found}
     text, *_ = conclusion(content)
-    assert text.startswith(f"The network is {word} than the trivial baseline")
+    assert text.startswith(f"The model is {word} than the trivial baseline")
     assert f"a difference of {by} (95 % interval {ends}). Do not rely on its predictions" in text
 
 
@@ -121,7 +121,7 @@ def test_the_forest_is_compared(found, word, advice):
     content = metrics(baseline=forest, baseline_difference={"rmse": found})
     trivial, text = conclusion(content)
     assert trivial == TRIVIAL
-    start = f"The network is {word} than a random forest on the test molecules: RMSE 0.600 against"
+    start = f"The model is {word} than a random forest on the test molecules: RMSE 0.600 against"
     assert text.startswith(f"{start} 0.650, a difference of 0.0500 (95 % interval ")
     assert text.endswith(f").{advice} this table." if advice else ").")
     blended = conclusion({**content, "blend": {"forest_share": 0.5}})[1]
