@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ CONTRASTIVE = {
     "objective.contrastive": 1,
 }
 """Settings of a run whose only loss is the contrastive one."""
+
+
+def kept(errors: Sequence[float]) -> int:
+    """The index of the epoch that is kept of those with these validation errors."""
+    return max(i for i, error in enumerate(errors) if error <= 1.005 * min(errors[: i + 1]))
 
 
 def far_from_initial(config: GraphormerConfig) -> Graphormer:

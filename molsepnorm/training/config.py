@@ -161,6 +161,7 @@ class RunConfig(_Section):
     """Validation metric that selects the best epoch: mae, rmse, roc_auc, … By default the usual
     metric of the targets, or the loss for targets of several kinds and for several numbers.
 
+    Among epochs whose errors are within half a per cent of the smallest one, the last is selected.
     The loss does not depend on the units of the numbers."""
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement. Off by default."""

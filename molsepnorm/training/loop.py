@@ -250,7 +250,9 @@ class Trainer:
         if progress.epoch >= progress.epochs or run.patience is None:
             return progress.epoch >= progress.epochs
         validated = progress.epoch - progress.epoch % run.validate_every
-        return validated - (progress.best_epoch or 0) >= run.patience
+        improved = progress.improved_epoch
+        improved = progress.best_epoch if improved is None else improved
+        return validated - (improved or 0) >= run.patience
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""
@@ -333,7 +335,8 @@ class Trainer:
         progress, started = self.progress, time.perf_counter()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
-        best = metric.better(score, progress.best_score)
+        improved = metric.better(score, progress.best_score)
+        best = improved or metric.close(score, progress.best_score)
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
@@ -346,8 +349,10 @@ class Trainer:
             best=best,
             threads=self.threads.threads,
         )
-        if best:
+        if improved:
             progress.best_score = None if math.isnan(score) else score
+            progress.improved_epoch = progress.epoch
+        if best:
             progress.best_epoch = progress.epoch
             self.world.on_main_process(lambda: self.folder.keep_best(model, objective))
         self.world.on_main_process(lambda: self.folder.append_history(record))

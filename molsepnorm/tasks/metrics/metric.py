@@ -29,7 +29,18 @@ class Metric:
             return True
         return score > than if self.higher_is_better else score < than
 
+    def close(self, score: float, to: float | None) -> bool:
+        """Return whether an error is so little above `to` that the difference says nothing.
 
+        It is at most half a per cent. Scores of which a higher one is better are never close, since
+        many of them are equal on few molecules.
+        """
+        if self.higher_is_better or to is None:
+            return False
+        return score <= (1 + _CLOSE) * to
+
+
+_CLOSE = 5e-3
 _CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
 
 METRICS = {

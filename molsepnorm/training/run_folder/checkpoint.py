@@ -57,7 +57,10 @@ class Progress:
     epochs: int = 0
     """Epochs in total when the run is finished."""
     best_score: float | None = None
+    improved_epoch: int | None = None
+    """The epoch of `best_score`; None in checkpoints of earlier versions, where it was kept."""
     best_epoch: int | None = None
+    """The epoch that is kept, the last one with a score close to the best."""
     threads: int | None = None
     """Number of CPU threads; checkpoints of earlier versions have none."""
 
