@@ -49,7 +49,8 @@ from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option, 
     help="First row of the atom embedding table: 2 for weights of the reference's second release "
     "that were copied to transformers. [default: 3 for hf, 2 for graphormer-v1]",
 )
-def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None:
+@option("--force", is_flag=True, help="Replace an existing model.")
+def convert(source: str, checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
     """Import the weights of another Graphormer.
 
     CHECKPOINT is a .safetensors or torch file, or a model folder of transformers. Prints what was
@@ -62,9 +63,9 @@ def convert(source: str, checkpoint: Path, output: Path, **options: Any) -> None
     """
     from molsepnorm.files.writing import write_json
     from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
-    from molsepnorm.model import require_replaceable
+    from molsepnorm.model import require_new_model
 
-    require_replaceable(output)  # before the conversion
+    require_new_model(output, force)  # before the conversion
     model, report = import_checkpoint(source, checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", report.to_json())

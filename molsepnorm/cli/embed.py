@@ -57,7 +57,7 @@ def embed(
     molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
     molsepnorm embed --model runs/zinc-1 --smiles CCO --atoms --output ethanol.parquet
     """
-    check_sources(smiles, source)
+    check_sources(smiles, source, output)
     with stop_on_signal(lambda: False):
         check_embeddings_output(output, atoms)
         predictor = load_predictor([model_folder], device, processes, precision)

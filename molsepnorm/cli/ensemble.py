@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, GroupedCommand, output_option
+from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option
 from molsepnorm.errors import counted
 
 
 @click.command(cls=GroupedCommand)
 @click.argument("models", nargs=-1, required=True, type=FILE)
 @output_option("Folder of the joined model.", required=True)
-def ensemble(models: tuple[Path, ...], output: Path) -> None:
+@option("--force", is_flag=True, help="Replace an existing model.")
+def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     """Join trained models to one model, which predicts their mean.
 
     MODELS are folders of runs or of models with the same targets and inputs. Predictions of the
@@ -24,9 +25,9 @@ def ensemble(models: tuple[Path, ...], output: Path) -> None:
     \b
     molsepnorm ensemble runs/logS-1 runs/logS-2 --output models/logS
     """
-    from molsepnorm.model import PropertyModel, join, require_replaceable
+    from molsepnorm.model import PropertyModel, join, require_new_model
 
-    require_replaceable(output)
+    require_new_model(output, force)
     joined = join([PropertyModel.from_pretrained(folder) for folder in models])
     joined.save_pretrained(output)
     networks = counted(len(joined.networks), "network")

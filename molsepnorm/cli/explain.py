@@ -63,7 +63,7 @@ def explain(
     molsepnorm explain --model runs/logS --smiles "CC(=O)Oc1ccccc1C(=O)O" --output aspirin.html
     molsepnorm explain --model runs/logS --input my.csv --output my.html
     """
-    check_sources(smiles, source)
+    check_sources(smiles, source, output)
     if output.is_dir():
         raise StorageError(f"cannot write {output}: there is a folder of that name")
     with stop_on_signal(lambda: False):

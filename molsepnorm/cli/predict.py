@@ -74,7 +74,7 @@ def predict(
     molsepnorm predict --model runs/logS-1 --input my.csv --domain
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
-    check_sources(smiles, source)
+    check_sources(smiles, source, output)
     if level is not None and not uncertainty:
         raise click.UsageError("--level is the level of intervals: add --uncertainty")
     if uncertainty and level is None:

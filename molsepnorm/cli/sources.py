@@ -114,12 +114,16 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_sources(smiles: tuple[str, ...], source: Path | None) -> None:
-    """Raise a usage error unless molecules come from one source."""
+def check_sources(smiles: tuple[str, ...], source: Path | None, output: Path | None) -> None:
+    """Raise an error unless molecules come from one source, which the output does not replace."""
     if smiles and source:
         raise click.UsageError("--smiles and --input are both sources: give one of them")
     if not smiles and not source and sys.stdin.isatty():
         raise click.UsageError("no molecules: give --smiles, --input, or SMILES on stdin")
+    if source is None or output is None or not (source.exists() and output.exists()):
+        return
+    if output.samefile(source):
+        raise ConfigError(f"{output} is the table that is read: choose another output file")
 
 
 def load_predictor(

@@ -12,6 +12,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from molsepnorm.data.datasets.cells import blank_classes
+from molsepnorm.data.datasets.labels import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, require_several
 from molsepnorm.model import PropertyModel
@@ -272,15 +274,14 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         """
         molecules, table = _listed(X), label_table(y)
         found = [_classes(table[name], name) for name in table]
+        words = [_names_of_classes(each) for each in found]
         settings = {
             "data.task_type": {
                 name: "binary" if len(each) == 2 else "multiclass"
                 for name, each in zip(table, found, strict=True)
             },
             "data.classes": {
-                name: [str(number) for number in range(len(each))]
-                for name, each in zip(table, found, strict=True)
-                if len(each) > 2
+                name: each for name, each in zip(table, words, strict=True) if len(each) > 2
             },
         }
 
@@ -288,8 +289,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             labels = label_table(other, None if other is y else list(table.columns))
             return pd.DataFrame(
                 {
-                    name: _encoded(labels[name], name, each)
-                    for name, each in zip(table, found, strict=True)
+                    name: _encoded(labels[name], name, each, own)
+                    for name, each, own in zip(table, found, words, strict=True)
                 }
             )
 
@@ -378,8 +379,17 @@ def _classes(column: pd.Series, name: str) -> np.ndarray:
     return found
 
 
-def _encoded(column: pd.Series, name: str, classes: np.ndarray) -> pd.Series:
-    """Return the numbers of the classes, as texts if there are more than two."""
+def _names_of_classes(classes: np.ndarray) -> list[str]:
+    """Return the classes as texts, by which the model names them; numbers from 0 on if the texts
+    would be read as blank, or several of them as equal."""
+    names = pd.Series([str(each).strip() for each in classes.tolist()], dtype=object)
+    if blank_classes(names).any() or whole(names).nunique() < len(names):
+        return [str(number) for number in range(len(names))]
+    return names.tolist()
+
+
+def _encoded(column: pd.Series, name: str, classes: np.ndarray, names: Sequence[str]) -> pd.Series:
+    """Return the names of the classes, or 0 and 1 if there are two."""
     present = column.notna().to_numpy()
     own = column.to_numpy()[present]
     if new := sorted({*own.tolist()} - {*classes.tolist()}, key=str):
@@ -388,7 +398,8 @@ def _encoded(column: pd.Series, name: str, classes: np.ndarray) -> pd.Series:
     numbers[present] = np.searchsorted(classes, own)
     if len(classes) == 2:
         return pd.Series(numbers)
-    return pd.Series([None if np.isnan(each) else str(int(each)) for each in numbers], dtype=object)
+    texts = [None if np.isnan(each) else names[int(each)] for each in numbers]
+    return pd.Series(texts, dtype=object)
 
 
 def _chosen(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -14,7 +14,12 @@
 
 from molsepnorm.model.description import SCHEMA, SUPERVISED
 from molsepnorm.model.encoding import encoding_of
-from molsepnorm.model.folder import README, require_replaceable, weights_digest
+from molsepnorm.model.folder import (
+    README,
+    require_new_model,
+    require_replaceable,
+    weights_digest,
+)
 from molsepnorm.model.joining import join
 from molsepnorm.model.model import PropertyModel
 from molsepnorm.model.verification import check_files
@@ -27,6 +32,7 @@ __all__ = [
     "check_files",
     "encoding_of",
     "join",
+    "require_new_model",
     "require_replaceable",
     "weights_digest",
 ]

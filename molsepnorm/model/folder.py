@@ -55,6 +55,7 @@ __all__ = [
     "README",
     "find_folder",
     "read_folder",
+    "require_new_model",
     "require_replaceable",
     "training_files",
     "weights_digest",
@@ -210,6 +211,20 @@ def require_replaceable(folder: Path | str) -> None:
         raise StorageError(
             f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
             "choose another folder"
+        )
+
+
+def require_new_model(folder: Path | str, force: bool) -> None:
+    """Refuse a folder that holds a model, unless it may be replaced.
+
+    Raises:
+        ConfigError: it holds one, and `force` is False.
+        StorageError: as `require_replaceable`.
+    """
+    require_replaceable(folder)
+    if not force and (Path(folder) / WEIGHTS).exists():
+        raise ConfigError(
+            f"{folder} holds a model: choose another folder, or replace it with --force"
         )
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
@@ -39,6 +41,35 @@ class TrainingMolecules:
 
     def __len__(self) -> int:
         return len(self.smiles)
+
+    @cached_property
+    def measured(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the label of each molecule from all rows with its SMILES.
+
+        Returns:
+            labels: float64 [n, T], the first label of these rows, exact before bounds; NaN if none
+                of them has one.
+            bounds: int8 [n, T], those of these labels.
+            several: bool [n, T], true where exact labels of these rows differ.
+        """
+        codes = pd.factorize(np.array(self.smiles, dtype=object))[0]
+        labels, bounds = np.full_like(self.labels, np.nan), np.zeros_like(self.bounds)
+        several = np.zeros(labels.shape, dtype=bool)
+        for i, (column, signs) in enumerate(zip(self.labels.T, self.bounds.T, strict=True)):
+            known = np.flatnonzero(~np.isnan(column))
+            exact = known[signs[known] == 0]
+            lowest, highest = np.full(len(codes), np.inf), np.full(len(codes), -np.inf)
+            np.minimum.at(lowest, codes[exact], column[exact])
+            np.maximum.at(highest, codes[exact], column[exact])
+            several[:, i] = (highest > lowest)[codes]
+            order = known[np.lexsort((known, signs[known] != 0, codes[known]))]
+            found, start = np.unique(codes[order], return_index=True)
+            first = np.full(len(codes), -1)
+            first[found] = order[start]
+            source = first[codes]
+            labels[source >= 0, i] = column[source[source >= 0]]
+            bounds[source >= 0, i] = signs[source[source >= 0]]
+        return labels, bounds, several
 
     def read(self) -> TrainingMolecules:
         """Return the molecules, like `TrainingFile.read`."""

@@ -67,9 +67,10 @@ def domain_columns(
 
     `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
     most similar training molecule, `in_domain` says whether it is the threshold of the model or
-    more, and `nearest_smiles` is that molecule. <target>_nearest is its label in the unit of the
-    table: a number or a class. If some labels of a target are bounds, its labels are texts such as
-    ">10".
+    more, and `nearest_smiles` is that molecule; empty if no training molecule is similar at all.
+    <target>_nearest is its label in the unit of the table: a number or a class. If some labels of a
+    target are bounds, its labels are texts such as ">10". The label is missing if the model has
+    feature columns and the molecule has different labels, which belong to other conditions.
 
     Args:
         model: a model with a domain.
@@ -79,7 +80,8 @@ def domain_columns(
     assert model.domain is not None
     assert outcome.similarity is not None and outcome.nearest is not None
     similarity, rows = outcome.similarity, outcome.nearest
-    missing = np.isnan(similarity)
+    missing = ~(similarity > 0)
+    measured, signs, several = molecules.measured
     smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
     smiles[missing] = ""
     columns = {
@@ -88,8 +90,10 @@ def domain_columns(
         "nearest_smiles": smiles,
     }
     for i, target in enumerate(model.task.targets):
-        labels, bounds = molecules.labels[rows, i], molecules.bounds[rows, i]
+        labels, bounds = measured[rows, i], signs[rows, i]
         labels[missing] = np.nan
+        if model.inputs.columns:
+            labels[several[rows, i]] = np.nan
         if target.kind == "multiclass":
             names = np.array([*target.classes, ""], dtype=object)
             labels = names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]

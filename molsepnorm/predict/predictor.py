@@ -32,7 +32,7 @@ from molsepnorm.predict.work import (
     smiles_of,
 )
 from molsepnorm.predict.workers import Workers
-from molsepnorm.tasks import with_text_names
+from molsepnorm.tasks import require_same_order, with_text_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,6 +310,7 @@ class Predictor:
         require_several(smiles, "smiles")
         names = self.model.inputs.names
         columns = None if columns is None else with_text_names(columns)
+        require_same_order(smiles=smiles, columns=columns)
         require_feature_columns(names, columns, "columns")
         texts = map(written, smiles)
         if columns is None:

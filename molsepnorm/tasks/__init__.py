@@ -6,7 +6,13 @@ them. Regression outputs are in units of the standard deviation of the training 
 outputs are logits. Labels are (G, T): a number, 0 or 1, or the index of a class; NaN where missing.
 """
 
-from molsepnorm.tasks.inputs import NO_INPUTS, ExtraInputs, FeatureColumn, with_text_names
+from molsepnorm.tasks.inputs import (
+    NO_INPUTS,
+    ExtraInputs,
+    FeatureColumn,
+    require_same_order,
+    with_text_names,
+)
 from molsepnorm.tasks.loss import Loss
 from molsepnorm.tasks.target import Target, check_labels
 from molsepnorm.tasks.task import Task, json_scores
@@ -20,5 +26,6 @@ __all__ = [
     "Task",
     "check_labels",
     "json_scores",
+    "require_same_order",
     "with_text_names",
 ]

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError
 
-__all__ = ["MISSING", "NO_INPUTS", "ExtraInputs", "FeatureColumn", "with_text_names"]
+__all__ = [
+    "MISSING",
+    "NO_INPUTS",
+    "ExtraInputs",
+    "FeatureColumn",
+    "require_same_order",
+    "with_text_names",
+]
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
@@ -18,6 +26,37 @@ _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or it
 MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
 words."""
+
+
+def require_same_order(**arguments: Any) -> None:
+    """Refuse pandas objects with one index in several orders, since rows are matched by position.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"smiles": ["C", "CC"], "pH": [7, 5]})
+    >>> require_same_order(smiles=table["smiles"], columns=table)
+    >>> require_same_order(smiles=table["smiles"], columns=table.sort_values("pH"))
+    Traceback (most recent call last):
+    molsepnorm.errors.ConfigError: smiles and columns have the same index in different orders, ...
+
+    Args:
+        arguments: rows by the name of the argument; those that are no pandas objects are ignored.
+
+    Raises:
+        ConfigError: the same index is in several orders.
+    """
+    found = [(name, each.index) for name, each in arguments.items() if hasattr(each, "iloc")]
+    for (one, first), (other, second) in pairwise(found):
+        if len(first) != len(second) or first.equals(second):
+            continue
+        try:
+            same = first.sort_values().equals(second.sort_values())
+        except TypeError:  # of several types, which have no order
+            same = False
+        if same:
+            raise ConfigError(
+                f"{one} and {other} have the same index in different orders, and rows are matched "
+                f"by position: use {other}.loc[{one}.index]"
+            )
 
 
 def with_text_names(columns: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import with_text_names
+from molsepnorm.tasks import require_same_order, with_text_names
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.finetuning import NO_START, settings_of
@@ -91,6 +91,7 @@ def fit(
             the index of the molecule.
         StorageError: a file in `folder` cannot be written.
     """
+    require_same_order(molecules=molecules, y=y, weights=weights, feature_columns=feature_columns)
     table = label_table(y, targets)
     fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
     if feature_columns is not None:

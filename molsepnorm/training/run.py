@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -38,6 +38,9 @@ from molsepnorm.training.settings import seconds_of
 from molsepnorm.training.steps.budget import epochs_within
 
 __all__ = ["train_on", "train_one", "with_epochs"]
+
+_MAY_DIFFER = ("epochs", "budget", "device", "threads")
+"""Settings of `run` with which a run may be resumed that began with others."""
 
 
 def train_one(
@@ -107,7 +110,32 @@ def train_on(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
+    if resume:
+        _require_same_settings(config, RunFolder(cast(Path, folder)))
     return _train(config, lambda world: dataset, folder, resume, model, callback, score)
+
+
+def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
+    """Refuse to resume a run with other settings than those that it began with.
+
+    The number of epochs is checked with the checkpoint.
+    """
+    run.require_started()
+    own = load_config(config=run.config).resolved().content()
+    given = config.resolved().content()
+    for name in _MAY_DIFFER:
+        own["run"][name] = given["run"][name]
+    changed = [
+        f"{section}.{name} ({own[section].get(name)}, now {value})"
+        for section, values in given.items()
+        for name, value in values.items()
+        if own[section].get(name) != value
+    ]
+    if changed:
+        raise ConfigError(
+            f"{run.path} began with other settings, and a resumed run keeps its own: "
+            f"{', '.join(changed[:3])}. Pass the settings of {run.config}, or start a new run"
+        )
 
 
 @contextmanager

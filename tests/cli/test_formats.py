@@ -99,7 +99,7 @@ def test_numbers_with_two_meanings_stop_training_and_the_check(run, refused, tin
     path = tmp_path / "x.csv"
     rows = [f"{'C' * (row % 9 + 1)}O;1,{row:03}" for row in range(100, 130)]
     path.write_text("\n".join(["smiles;y", *rows]) + "\n")
-    message = "column 'y': '1,100' may be 1.100 or 1100"
+    message = "column 'y': '1,100' (line 2) may be 1.100 or 1100"
     for targets in ((), ("--targets", "y")):
         assert message in refused("train", "--data", path, *targets, *tiny, code=1)
     assert message in refused(

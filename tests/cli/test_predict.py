@@ -89,6 +89,26 @@ def _values(text: str) -> np.ndarray:
     return np.array([[float(row[name]) for name in row if name.startswith("y_")] for row in rows])
 
 
+@pytest.mark.parametrize("command", ["predict", "embed", "explain"])
+def test_the_table_that_is_read_is_never_replaced(refused, workspace, tmp_path, command):
+    """A workbook would lose its other sheets, an SDF its coordinates."""
+    path = tmp_path / ("in.json" if command == "explain" else "in.csv")
+    path.write_text("smiles\nCCO\n")
+    message = refused(command, "--model", workspace / "model", "-i", path, "-o", path)
+    assert "is the table that is read: choose another output file" in message
+    assert path.read_text() == "smiles\nCCO\n"
+
+
+def test_a_joined_model_replaces_another_one_only_if_told_to(ok, refused, model, tmp_path):
+    paths = [model(f"part {seed}", seed, Target("y", "regression")) for seed in (1, 2)]
+    before = (paths[0] / "model.safetensors").read_bytes()
+    assert "replace it with --force" in refused("ensemble", *paths, "--output", paths[0])
+    assert (paths[0] / "model.safetensors").read_bytes() == before
+    ok("ensemble", *paths, "--output", tmp_path / "joined")
+    assert "replace it with --force" in refused("ensemble", *paths, "--output", tmp_path / "joined")
+    ok("ensemble", *paths, "--output", tmp_path / "joined", "--force")
+
+
 def test_several_models_are_averaged(run, ok, workspace, model):
     """The spread is the standard deviation of their predictions. Labels were standardised in other
     ways."""
@@ -203,7 +223,7 @@ def test_decimal_commas_on_standard_input_are_those_of_a_file(heated, tmp_path, 
     out = tmp_path / ("out.json" if command == "explain" else "out.csv")
     for table, part in (
         ("smiles;t\nCCO;1,234\nCCN;12,5\n", "decimal commas are read as points, such as '12,5'"),
-        ("smiles;t\nCCO;1.234\nCCN;950\n", "column 't': '1.234' may be 1.234 or 1234"),
+        ("smiles;t\nCCO;1.234\nCCN;950\n", "column 't': '1.234' (line 2) may be 1.234 or 1234"),
         ("smiles\tt\r\nCCO\t1\r\nCCN\t2\r\n", ""),
     ):
         path.write_bytes(table.encode())

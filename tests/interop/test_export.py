@@ -499,6 +499,11 @@ def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         formats, "find_spec", lambda name: None if name == "onnx" else find_spec(name)
     )
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "model.pt").write_bytes(b"a checkpoint of another program")
+    with pytest.raises(StorageError, match="it holds model.pt, which an export would replace"):
+        export_model(model, "torchscript", own)
     with pytest.raises(ConfigError, match=r"needs onnx: pip install 'molsepnorm\[onnx\]'"):
         export_model(model, "onnx", tmp_path / "out")
 
@@ -557,6 +562,10 @@ def test_a_table_without_molecules_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     with pytest.raises(StorageError, match="holds bad.csv, which the encoded molecules would"):
         encode_table(model_of(), tmp_path / "bad.csv", tmp_path)
+    (tmp_path / "own").mkdir()
+    np.savez(tmp_path / "own" / "00001.npz", x=1)
+    with pytest.raises(StorageError, match=r"holds 00001\.npz, which the encoded molecules would"):
+        encode_table(model_of(), tmp_path / "bad.csv", tmp_path / "own")
     with pytest.raises(ConfigError, match="feature columns solvent, ph, and .* has no column"):
         encode_table(mixed_model(), tmp_path / "bad.csv", tmp_path / "out")
 

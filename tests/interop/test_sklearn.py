@@ -23,6 +23,7 @@ import molsepnorm
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.interop.sklearn import GraphormerClassifier, GraphormerRegressor
 from molsepnorm.molecules.featurize.smiles import read_smiles
+from molsepnorm.predict import Predictor
 
 ENDS = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
 SMILES = [f"{'C' * n}{end}" for n in range(1, 7) for end in ENDS]
@@ -208,6 +209,25 @@ def test_classes_keep_their_order_and_type(labels):
     own = columns[np.arange(36), np.searchsorted(model.classes_, labels)]
     assert own.mean() > 1 / len(model.classes_) + 0.15
     assert found.tolist() == model.classes_[columns.argmax(axis=1)].tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (THREE, sorted(set(THREE))),
+        ([1 + len(text) % 3 for text in SMILES], ["1", "2", "3"]),
+        ([float(1 + len(text) % 3) for text in SMILES], ["1", "2", "3"]),
+        ([("NA", "low", "high")[len(text) % 3] for text in SMILES], ["0", "1", "2"]),
+    ],
+)
+def test_the_model_has_the_names_of_the_classes(labels, names):
+    """Other programs predict with `model_`. A class that would be read as blank makes all of them
+    numbers."""
+    fitted = classifier().fit(SMILES, labels)
+    assert fitted.model_.task.targets[0].classes == tuple(names)
+    rows = Predictor(fitted.model_).predict(SMILES)
+    expected = np.searchsorted(fitted.classes_, fitted.predict(SMILES))
+    assert [row.values["y"] for row in rows] == [names[number] for number in expected]
 
 
 @pytest.mark.parametrize("labels", [CLASSES, THREE])

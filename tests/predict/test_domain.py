@@ -23,7 +23,8 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
-from molsepnorm.tasks import Target, Task
+from molsepnorm.predict.work import Outcome
+from molsepnorm.tasks import FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
 KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
@@ -81,6 +82,9 @@ def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path)
             DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN
         ]
         nearest = int(np.argmax(each))
+        if not each[nearest]:  # it is like none of them
+            assert cells == ["0", "no", "", "", "", ""]
+            continue
         y, z, k = LABELS[nearest]
         assert cells == [
             f"{each[nearest]:.6g}",
@@ -163,6 +167,24 @@ def test_labels_that_are_bounds_are_written_as_bounds(model):
     found = [each.domain["y_nearest"] for each in predictor.predict(KNOWN)]
     assert found == [">1.25", None, "-3", "<7.5"]
     assert predictor.columns["y_nearest"].kind == "O"
+
+
+@pytest.mark.parametrize("columns", [(), (FeatureColumn("pH"),)])
+def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
+    """The first one, exact before a bound; none if several depend on feature columns."""
+    smiles = ("CCO", "CCO", "CCO", "c1ccccc1O", "c1ccccc1O")
+    nan = np.nan
+    labels = [[nan, nan, 2], [1.0, 1, nan], [2.0, nan, nan], [5.0, 0, 1], [4.0, 0, 0]]
+    bounds = np.zeros((5, 3), np.int8)
+    bounds[3, 0] = 1
+    molecules = TrainingMolecules(smiles, packed_morgan(smiles), np.array(labels), bounds)
+    inputs = replace(model.inputs, columns=columns)
+    nearest = np.array([0, 3])
+    outcome = Outcome(np.zeros((2, 5)), [None] * 2, similarity=np.ones(2), nearest=nearest)
+    found = module.domain_columns(replace(model, inputs=inputs), molecules, outcome)
+    assert found["y_nearest"].tolist() == ["" if columns else "1", "4"]
+    assert found["z_nearest"].tolist() == [1, 0]
+    assert found["k_nearest"].tolist() == ["none", "" if columns else "high"]
 
 
 def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):

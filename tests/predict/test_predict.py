@@ -636,6 +636,17 @@ def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
     assert found[1].error == "not a text value: None"
 
 
+def test_rows_in_another_order_than_their_columns_are_refused(predictor):
+    """Rows are matched by position, also those of pandas."""
+    table = pd.DataFrame({"smiles": ["CCO", "CC", "C"], "pH": ["7", "5", "6"]}, index=[4, 7, 1])
+    by_ph = table.sort_values("pH")
+    with pytest.raises(ConfigError, match=r"use columns\.loc\[smiles\.index\]"):
+        predictor.to_frame(table["smiles"], by_ph)
+    for columns in (table, by_ph.reset_index()):
+        with pytest.raises(ConfigError, match="the model has no feature columns"):
+            predictor.to_frame(table["smiles"], columns)
+
+
 def test_a_frame_has_the_index_of_a_series(predictor):
     """Values of shuffled rows stay with their molecule; other inputs are counted from 0."""
     table = pd.DataFrame({"smiles": [*DRUGS, "C1CC"]}).sample(frac=1, random_state=1)

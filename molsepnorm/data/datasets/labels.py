@@ -23,7 +23,7 @@ from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["MAX_CLASSES", "Labels", "read_features", "read_labels", "read_weights"]
+__all__ = ["MAX_CLASSES", "Labels", "read_features", "read_labels", "read_weights", "whole"]
 
 MAX_CLASSES = 100
 """A column with more distinct words holds names or notes, not classes."""
@@ -281,10 +281,10 @@ def _transform(
 
 def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
     codes, text = table.column(name).texts()
-    text = _whole(text.str.strip())
+    text = whole(text.str.strip())
     blank = blank_classes(text).to_numpy()
     found = text[~blank].unique().tolist()
-    named = _whole(pd.Series(config.classes.get(name, ()), dtype=object)).tolist()
+    named = whole(pd.Series(config.classes.get(name, ()), dtype=object)).tolist()
     classes = tuple(named or sorted(found, key=_sort_key(found)))
     if len(classes) > MAX_CLASSES:
         raise DataError(
@@ -307,7 +307,7 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
     return "multiclass", text.map(index).to_numpy(dtype=np.float64)[codes], classes
 
 
-def _whole(text: pd.Series) -> pd.Series:
+def whole(text: pd.Series) -> pd.Series:
     """Return the texts with 1 in place of 1.0, as pandas writes whole numbers among blanks."""
     return text.str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,11 +90,20 @@ def _require_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         return
     with clear_errors(folder, "write"):
-        others = [
-            path.name for path in folder.iterdir() if not re.fullmatch(r"\d+\.npz", path.name)
-        ]
+        others = [path.name for path in folder.iterdir() if not _is_own(path)]
     if others:
         raise StorageError(
             f"cannot write {folder}: it holds {min(others)}, which the encoded molecules would "
             "replace: choose another folder"
         )
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a file is one that `encode_table` writes."""
+    if not re.fullmatch(r"\d{5,}\.npz", path.name):
+        return False
+    try:
+        with np.load(path) as arrays:
+            return {"smiles", "rows"} <= {*arrays.files}
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        return False

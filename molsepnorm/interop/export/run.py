@@ -83,8 +83,9 @@ def check_export(to: str, folder: Path | str) -> Format:
         )
     if folder.is_dir():
         with clear_errors(folder, "write"):
-            own = {*FORMATS.values(), _ABOUT, _EXAMPLE}
-            others = sorted({path.name for path in folder.iterdir()} - own)
+            found = {path.name for path in folder.iterdir()}
+            own = {*FORMATS.values(), _ABOUT, _EXAMPLE} if _is_export(folder) else set()
+            others = sorted(found - own)
         if others:
             raise StorageError(
                 f"cannot write {folder}: it holds {others[0]}, which an export would replace: "
@@ -136,6 +137,14 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
         about = json.dumps(_about(model, to, report), indent=2)
         (scratch / _ABOUT).write_text(about + "\n", encoding="utf-8")
     return report
+
+
+def _is_export(folder: Path) -> bool:
+    """Return whether a folder has the description of an exported model."""
+    try:
+        return "molsepnorm" in json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        return False
 
 
 def _copy(model: PropertyModel) -> PropertyModel:
