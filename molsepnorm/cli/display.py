@@ -81,7 +81,7 @@ class TrainingDisplay(Callback):
             f"Model: layers {config.model.layers}, width {config.model.width}, "
             f"{count:,} parameters. Folder: {folder}"
         )
-        self._epochs = config.run.epochs
+        self._epochs = config.run.length
         if self.console.is_terminal:
             text = TextColumn("{task.fields[text]}", markup=False)
             self._live = Progress(BarColumn(), text, TimeElapsedColumn(), console=self.console)

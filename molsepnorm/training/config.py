@@ -144,8 +144,9 @@ def _blend_setting(value: Any) -> Any:
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
-    epochs: Annotated[int, "--epochs"] = Field(50, ge=0, le=1_000_000)
-    """Number of epochs; 0 fits the probe of fine-tuning only."""
+    epochs: Annotated[int | None, "--epochs"] = Field(50, ge=0, le=1_000_000)
+    """Number of epochs; 0 fits the probe of fine-tuning only. null, as in the recipe for tables, is
+    30 for regression with 2,000 training molecules or more, otherwise 15."""
     budget: Annotated[_Time | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h. Replaces --epochs by the number of epochs that fit.
 
@@ -217,6 +218,12 @@ class RunConfig(_Section):
     CUDA graph. auto is captured on one GPU, otherwise eager."""
     validate_every: int = Field(1, ge=1, le=1_000_000)
     """Number of epochs between validations; checkpoints are written at each validation."""
+
+    @property
+    def length(self) -> int:
+        """The number of epochs, once the data are known (`with_length`)."""
+        assert self.epochs is not None
+        return self.epochs
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:

@@ -33,7 +33,7 @@ from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import predicted_splits, score
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
-from molsepnorm.training.run import train_one, with_epochs
+from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["train"]
@@ -111,15 +111,16 @@ def _train_members(
             )
         config = config.changed({"data.folds": config.run.ensemble})
     began, config = config, with_epochs(config, epochs)
-    if not (config.run.epochs or config.run.budget or _by_folds(config)):
+    if config.run.epochs == 0 and not (config.run.budget or _by_folds(config)):
         callback.on_warning(
             f"Without epochs, all {config.run.ensemble} members of the ensemble are the same "
             "model, since only training draws random numbers. Use --epochs 1 or more, or "
             "--ensemble-by folds."
         )
-    configs = _members(config)
     with DistributedContext.join(config.run.device) as world:
-        first = _load(configs[0], world)
+        first = _load(_members(config)[0], world)
+        config = with_length(config, first)
+        configs = _members(config)
         baseline.require_blendable(config, first, fit_inputs(config, first))
         if resume:
             run.require_same_data(first)
@@ -165,7 +166,7 @@ def _train_members(
     return result
 
 
-def _length(config: TrainConfig) -> tuple[int, str | None]:
+def _length(config: TrainConfig) -> tuple[int | None, str | None]:
     return config.run.epochs, config.run.budget
 
 

@@ -112,7 +112,7 @@ class Trainer:
         self.step = TrainStep(*parts, callback.on_warning)
         self.threads = ThreadChooser(thread_choices(config.run.threads, self.device, world.size))
         self.progress = Progress()
-        self.set_epochs(config.run.epochs)
+        self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
@@ -141,9 +141,9 @@ class Trainer:
         taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
         in_epoch = len(schedule.batches(progress.epoch))
         problem = remedy = ""
-        if run.budget is None and progress.epochs != run.epochs and not lengthen:
-            problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.epochs}"
-            remedy = f", or resume it with --epochs {run.epochs}"
+        if run.budget is None and progress.epochs != run.length and not lengthen:
+            problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.length}"
+            remedy = f", or resume it with --epochs {run.length}"
         elif progress.step_in_epoch > in_epoch:
             problem = f"has {progress.step_in_epoch} steps in an epoch of {in_epoch}"
         elif progress.step != taken:
@@ -169,25 +169,25 @@ class Trainer:
                 f": {run.patience}), so it is not trained for longer."
             )
             return
-        if run.epochs == progress.epochs:
+        if run.length == progress.epochs:
             return
-        if run.epochs <= progress.epoch:
+        if run.length <= progress.epoch:
             raise ConfigError(
                 f"{folder.path} has trained for {progress.epoch} epochs, and --epochs (run.epochs) "
-                f"is {run.epochs}: choose a higher number"
+                f"is {run.length}: choose a higher number"
             )
         before, epochs, taken = self.total_steps, progress.epochs, progress.step
-        self.set_epochs(run.epochs)
+        self.set_epochs(run.length)
         optim = self.config.optim
         if any(
             learning_rate(step, before, optim) != learning_rate(step, self.total_steps, optim)
             for step in range(taken)
         ):
             self.callback.on_warning(
-                f"The learning rate now follows the {optim.decay} schedule of {run.epochs} epochs "
+                f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
                 f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "
                 f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
-                f"an uninterrupted run of {run.epochs} epochs."
+                f"an uninterrupted run of {run.length} epochs."
             )
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()

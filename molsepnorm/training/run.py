@@ -37,8 +37,10 @@ from molsepnorm.training.run_folder.memory import RunInMemory
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.training.steps.budget import epochs_within
 
-__all__ = ["train_on", "train_one", "with_epochs"]
+__all__ = ["train_on", "train_one", "with_epochs", "with_length"]
 
+_EPOCHS, _EPOCHS_OF_MANY = 15, 30
+_MANY = 2000  # training molecules from which on a regression gains from more epochs
 _MAY_DIFFER = ("epochs", "budget", "device", "threads")
 """Settings of `run` with which a run may be resumed that began with others."""
 
@@ -73,6 +75,14 @@ def train_one(
 def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:
     """Return the configuration with another number of epochs, or as it is for None."""
     return config if epochs is None else config.changed({"run.epochs": epochs, "run.budget": None})
+
+
+def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """Return the configuration with a number of epochs; see `RunConfig.epochs`."""
+    if config.run.epochs is not None:
+        return config
+    many = len(dataset.splits["train"]) >= _MANY and {*dataset.kinds} == {"regression"}
+    return config.changed({"run.epochs": _EPOCHS_OF_MANY if many else _EPOCHS})
 
 
 def train_on(
@@ -174,6 +184,7 @@ def _train(
         device = device_of_rank(config.run.device, world)
         start = None if resume else starting_model(config, start)
         dataset = load(world)
+        config = with_length(config, dataset)
         if start is not None:
             require_same_targets(config, dataset, start)
         # the caller's random state and threads are restored

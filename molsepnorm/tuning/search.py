@@ -24,7 +24,7 @@ from molsepnorm.training.ensemble import train
 from molsepnorm.training.finetuning import open_start
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.run import train_on
+from molsepnorm.training.run import train_on, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.tuning.report import write_files
@@ -98,9 +98,10 @@ def tune(
         ) from error
     new_figure()  # needs matplotlib
     seconds = _checked(config, trials, budget)
-    values = make_space(config, space, fixed)
     start = open_start(config.finetune)
     data = _load(config, splits)
+    config = with_length(config, data[0])
+    values = make_space(config, space, fixed)
     metric = _common_metric(config, data)
     if metric.name == "loss":
         for name in ("optim.regression_loss", "optim.class_weight"):
@@ -309,7 +310,7 @@ class _Watch(Callback):
     def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
         name = self._metric.name
         score = record.val_loss if name == "loss" else record.scores[name]
-        if self._metric.better(score, self._best):
+        if record.best:
             self._best = score
         mark = _MARKS * record.epoch // max(epochs, 1)
         step = len(self.scores) * _MARKS + mark
@@ -320,7 +321,7 @@ class _Watch(Callback):
         return self.behind
 
     def end_split(self) -> bool:
-        """Keep the best score of this split; return False if it is undefined."""
+        """Keep the score of the best epoch of this split; return False if it is undefined."""
         best, self._best, self._mark = self._best, math.nan, 0
         if math.isfinite(best):
             self.scores.append(best)

@@ -162,7 +162,8 @@ def test_a_blend_is_made_again_from_the_networks(configure, tmp_path, baselines,
     first = train(configure({**still, "run.epochs": 1}), tmp_path / "run").metrics
     assert first["blend"]["forest_share"] > 0
     with monkeypatch.context() as patch:
-        patch.setattr("molsepnorm.tasks.metrics.Metric.better", lambda *_: False)
+        for name in ("better", "close"):
+            patch.setattr(f"molsepnorm.tasks.metrics.Metric.{name}", lambda *_: False)
         longer = train(folder=tmp_path / "run", resume=True, epochs=2).metrics
     assert longer["best_epoch"] == 1
     for name in ("blend", "val", "test"):

@@ -12,8 +12,8 @@ from molsepnorm.tuning.space import Range, make_space, value_of
 
 @pytest.fixture
 def finetuning(write_table):
-    """The recipe for tables, which starts from molsepnorm-small."""
-    return load_config(write_table("data.csv"))
+    """The recipe for tables, which starts from molsepnorm-small, with its number of epochs."""
+    return load_config(write_table("data.csv"), overrides={"run.epochs": 15})
 
 
 def _file():

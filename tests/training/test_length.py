@@ -1,0 +1,35 @@
+"""The number of epochs of a run that does not name one."""
+
+from __future__ import annotations
+
+import pytest
+
+from molsepnorm.training import Callback, load_config, run, train
+
+
+@pytest.mark.parametrize(
+    ("targets", "many", "epochs"),
+    [(["y"], 24, 30), (["y"], 25, 15), (["active"], 24, 15), (["y", "active"], 24, 15)],
+)
+def test_the_number_of_epochs_depends_on_kind_and_number_of_labels(
+    configure, tmp_path, monkeypatch, targets, many, epochs
+):
+    """It is written to config.yaml, so that a resumed run has the same."""
+
+    class Stop(Callback):
+        def on_epoch(self, record, epochs):
+            return True
+
+    monkeypatch.setattr(run, "_MANY", many)
+    config = configure({"run.epochs": None, "data.targets": targets})
+    train(config, tmp_path / "run", callback=Stop())
+    assert load_config(config=tmp_path / "run" / "config.yaml").run.epochs == epochs
+    assert train(folder=tmp_path / "run", resume=True).metrics["epochs"] == epochs
+
+
+def test_members_of_an_ensemble_have_one_number_of_epochs(configure, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "_EPOCHS", 2)
+    result = train(configure({"run.epochs": None, "run.ensemble": 2}), tmp_path / "run")
+    assert result.metrics["epochs"] == 2
+    for folder in ("run", "run/members/1", "run/members/2"):
+        assert load_config(config=tmp_path / folder / "config.yaml").run.epochs == 2
