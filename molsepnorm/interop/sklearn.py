@@ -380,8 +380,8 @@ def _classes(column: pd.Series, name: str) -> np.ndarray:
 
 
 def _names_of_classes(classes: np.ndarray) -> list[str]:
-    """Return the classes as texts, by which the model names them; numbers from 0 on if the texts
-    would be read as blank, or several of them as equal."""
+    """Return the names of the classes in the model: their texts, or numbers from 0 on if a text
+    would be read as blank or two of them as equal."""
     names = pd.Series([str(each).strip() for each in classes.tolist()], dtype=object)
     if blank_classes(names).any() or whole(names).nunique() < len(names):
         return [str(number) for number in range(len(names))]

@@ -54,8 +54,8 @@ def _parse_fractions(value: Any) -> Any:
         raise ValueError("must be three fractions, such as 0.8,0.1,0.1") from None
     if not (min(train, val) > 0 <= test and abs(train + val + test - 1) <= 1e-6):
         raise ValueError(
-            "must be three fractions that sum to 1, such as 0.8,0.1,0.1, of which only the last, "
-            "that of the test split, may be 0"
+            "must be three fractions that sum to 1, such as 0.8,0.1,0.1; only that of the test "
+            "split, the last one, may be 0"
         )
     return train, val, test
 
@@ -246,7 +246,8 @@ class DataConfig(BaseModel):
 
     @property
     def tests(self) -> bool:
-        """Whether training leaves molecules for a test; False if their share in `split` is 0."""
+        """True unless the share of the test split in `split` is 0, so that no molecule is left for
+        a test."""
         if self.split is None or self.dataset or self.splits_column or self.splits_file:
             return True
         return self.split[2] > 0 or not self.test_set

@@ -47,7 +47,7 @@ _MAX_PAIRED = 20
 _MIN_PAIRED = 10
 """Minimum number of different values of columns that are compared with each other."""
 _SAME_ORDER = 0.999
-"""Rank correlation of two columns of which one is computed from the other and rounded."""
+"""Minimum rank correlation of a column and another one that was computed from it and rounded."""
 
 
 def choose_targets(

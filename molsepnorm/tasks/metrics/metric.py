@@ -32,8 +32,8 @@ class Metric:
     def close(self, score: float, to: float | None) -> bool:
         """Return whether an error is so little above `to` that the difference says nothing.
 
-        It is at most half a per cent. Scores of which a higher one is better are never close, since
-        many of them are equal on few molecules.
+        It is at most half a per cent. If a higher score is better, no scores are close, since many
+        of them are equal on few molecules.
         """
         if self.higher_is_better or to is None:
             return False
