@@ -19,6 +19,8 @@ __all__ = ["MAX_SEED", "DataConfig"]
 MAX_SEED = 2**63 - 1
 """The largest seed that every random generator accepts."""
 
+_OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
+"""Columns that `predict` adds to a table."""
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
     *("targets", "task_type", "classes", "ignore_columns", "weight_column", "feature_columns"),
@@ -394,6 +396,11 @@ class DataConfig(BaseModel):
                 raise ValueError(
                     f"data.feature_columns and data.{role} both name '{name}': a column has one "
                     "role"
+                )
+            if name in _OF_PREDICTIONS:
+                raise ValueError(
+                    f"data.feature_columns names '{name}', a column that predict adds to a table: "
+                    "rename the column"
                 )
         for setting in ("feature_columns", "molecule_features"):
             names = getattr(self, setting)

@@ -258,6 +258,7 @@ def test_a_split_by_time_is_refused_where_it_cannot_be_made():
         ({"weight_column": "a"}, "data.feature_columns and data.weight_column both name 'a'"),
         ({"splits_column": "a"}, "data.feature_columns and data.splits_column both name 'a'"),
         ({"feature_columns": ["a", "b", "a"]}, "data.feature_columns repeats a name: a, b, a"),
+        ({"feature_columns": ["error"]}, "names 'error', a column that predict adds to a table"),
         ({"molecule_features": ["rdkit", "rdkit"]}, "data.molecule_features repeats a name"),
     ],
 )
