@@ -42,6 +42,7 @@ class Command:
 
 
 _MODEL = ("--model", "{work}/model")
+_ENSEMBLE = ("ensemble", "{work}/model", "{work}/model", "--output", "joined")
 _CHECK = ("data", "check", "{work}/table.csv", "--targets", "y")
 _INPUT = ("--input", "{work}/table.csv", "--device", "cpu")
 
@@ -93,7 +94,7 @@ COMMANDS = {
         ("explain", *_MODEL, "--smiles", "CCO", "--device", "cpu", "--output", "out.json"),
         replaces="out.json",
     ),
-    "ensemble": Command(("ensemble", "{work}/model", "{work}/model", "--output", "joined")),
+    "ensemble": Command(_ENSEMBLE, (*_ENSEMBLE, "--force"), "joined"),
     "share": Command(
         ("share", "{work}/model", "model.zip"),
         ("share", "{work}/model", "model.zip", "--force"),

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
@@ -52,7 +51,8 @@ class TrainingMolecules:
             bounds: int8 [n, T], those of these labels.
             several: bool [n, T], true where exact labels of these rows differ.
         """
-        codes = pd.factorize(np.array(self.smiles, dtype=object))[0]
+        numbers: dict[str, int] = {}
+        codes = np.array([numbers.setdefault(text, len(numbers)) for text in self.smiles])
         labels, bounds = np.full_like(self.labels, np.nan), np.zeros_like(self.bounds)
         several = np.zeros(labels.shape, dtype=bool)
         for i, (column, signs) in enumerate(zip(self.labels.T, self.bounds.T, strict=True)):

@@ -47,7 +47,10 @@ def test_option_spellings_are_unique():
 
 def test_help_is_the_first_paragraph_with_the_default():
     help = SETTINGS["data.split"].help
-    assert help == "Fractions of the training, validation and test split. [default: 0.8,0.1,0.1]"
+    assert help == (
+        "Fractions of the training, validation and test split. 0.9,0.1,0 leaves no row for a test: "
+        "the model learns from all rows and is not scored. [default: 0.8,0.1,0.1]"
+    )
     assert "null" in SETTINGS["data.split"].text
 
 
