@@ -57,11 +57,8 @@ class TrainingDisplay(Callback):
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
         self.training = True
-        self._metric = model.task.metric
-        molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
-        self._use = f"Predict: molsepnorm predict --model {{}} {molecules}"
-        if not model.task.targets:
-            self._use = "Fine-tune: molsepnorm train --data FILE --from {}"
+        self._metric, self._predicts = model.task.metric, bool(model.task.targets)
+        self._molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
         if self.quiet:
             return
         count = model.parameters
@@ -150,7 +147,11 @@ class TrainingDisplay(Callback):
                 "with the same settings and a test split."
             )
         if not self.quiet:
-            self.console.print(self._use.format(result.folder))
+            if self._predicts:
+                use = f"Predict: molsepnorm predict --model {result.folder} {self._molecules}"
+            else:
+                use = f"Fine-tune: molsepnorm train --data FILE --from {result.folder}"
+            self.console.print(use)
 
     def _print_scores(self, metrics: Mapping[str, Any]) -> None:
         if not self.quiet:

@@ -153,7 +153,7 @@ def select(
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
     graphs = dataset.splits[split]
-    if not data.tests and split == "test":
+    if not data.has_test and split == "test":
         raise ConfigError(
             "the model was trained on all rows of this table, since the share of the test split "
             "in data.split is 0: score it on another table"

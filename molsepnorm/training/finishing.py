@@ -66,7 +66,8 @@ def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> No
     labels = dataset.exact_labels[val["val"]]
     scores = dataset_scores(dataset, best.task, results.predictions["val"], labels)
     about = _about(trainer, chosen, best, leaked, trained_on)
-    trainer.folder.finish_unscored({**about, "val": json_scores(scores), **entries})
+    metrics = {**about, "val": json_scores(scores), **entries}
+    trainer.folder.finish(dataset, best.task, results, metrics)
 
 
 def _about(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -68,7 +68,7 @@ def train_one(
         _require_readable(chosen, run.path if resume else None, world)
         return world.main_process_first(lambda: load_dataset(chosen))
 
-    score, lengthen = chosen.data.tests, epochs is not None
+    score, lengthen = chosen.data.has_test, epochs is not None
     return _train(chosen, load, run.path, resume, None, callback, score, lengthen)
 
 
@@ -113,15 +113,15 @@ def train_on(
         ConfigError: the model does not fit the data set, or as in `train`.
         DataError, ModelError, StorageError: as in `train`.
     """
-    if resume and folder is None:
-        raise ConfigError("resume=True needs the folder of the run")
+    if resume:
+        if folder is None:
+            raise ConfigError("resume=True needs the folder of the run")
+        _require_same_settings(config, RunFolder(folder))
     if config.run.ensemble > 1:
         raise ConfigError(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
-    if resume:
-        _require_same_settings(config, RunFolder(cast(Path, folder)))
     return _train(config, lambda world: dataset, folder, resume, model, callback, score)
 
 

@@ -205,8 +205,9 @@ def _require_clear(
         try:
             require_clear(table, [name], source)
         except DataError:
+            odd = invalid_labels.get(name)
             filled = int((table[name].str.strip() != "").sum())
-            if 2 * len(invalid_labels.get(name, table)) >= filled:
+            if odd is None or 2 * len(odd) >= filled:
                 raise
 
 

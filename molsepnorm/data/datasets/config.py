@@ -247,7 +247,7 @@ class DataConfig(BaseModel):
         return self.splits_column or self.time_column
 
     @property
-    def tests(self) -> bool:
+    def has_test(self) -> bool:
         """True unless the share of the test split in `split` is 0, so that no molecule is left for
         a test."""
         if self.split is None or self.dataset or self.splits_column or self.splits_file:
@@ -260,7 +260,7 @@ class DataConfig(BaseModel):
         Raises:
             ConfigError: the share of the test split is 0.
         """
-        if not self.tests:
+        if not self.has_test:
             raise ConfigError(
                 f"{what} is scored on a test split, and the share of it in data.split is 0: use "
                 "shares such as 0.8,0.1,0.1"
@@ -341,13 +341,13 @@ class DataConfig(BaseModel):
                 "data.split_type: time (--split-type time) and data.time_column (--time-column) "
                 "belong together: set both or neither"
             )
-        if self.folds is not None and not self.tests:
+        if self.folds is not None and not self.has_test:
             raise ValueError(
                 "data.folds divides the rows outside the test split, whose share in data.split is "
                 "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
                 "makes each fold a test split in turn"
             )
-        if self.structures and not self.tests:
+        if self.structures and not self.has_test:
             raise ValueError(
                 "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
             )

@@ -325,10 +325,6 @@ class RunFolder:
                 _write_csv(scratch, table)
         write_json(self.metrics, metrics)
 
-    def finish_unscored(self, metrics: dict[str, Any]) -> None:
-        """Write the validation scores of a finished run that has no test split."""
-        write_json(self.metrics, metrics)
-
 
 def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
     columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)

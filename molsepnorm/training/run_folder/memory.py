@@ -51,4 +51,4 @@ class RunInMemory:
     def _write_nothing(self, *parts: Any) -> None:
         pass
 
-    begin = keep_probe = append_history = finish = finish_unscored = _write_nothing
+    begin = keep_probe = append_history = finish = _write_nothing
