@@ -277,7 +277,7 @@ def test_an_ensemble_is_fitted_again_as_a_whole(with_columns, settings, tmp_path
 def test_large_tables_and_named_data_sets_keep_their_kernel_regression(
     with_columns, settings, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(refit, "MAX_EXACT", 26)
+    monkeypatch.setattr(refit, "MAX_MOLECULES", 26)
     metrics = train(of(with_columns, settings), tmp_path / "large").metrics
     assert "refit" not in metrics
     model = PropertyModel.from_pretrained(tmp_path / "large")
@@ -286,6 +286,6 @@ def test_large_tables_and_named_data_sets_keep_their_kernel_regression(
     named = config.model_copy(
         update={"data": config.data.model_copy(update={"table": None, "dataset": "zinc"})}
     )
-    monkeypatch.setattr(refit, "MAX_EXACT", 100)
+    monkeypatch.setattr(refit, "MAX_MOLECULES", 100)
     splits = {"train": np.arange(20), "val": np.arange(20, 25)}
     assert refit.refit(named, model, None, splits) is model

@@ -9,7 +9,7 @@ import numpy as np
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import MAX_EXACT, refit_kernels
+from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
 
 __all__ = ["refit", "refit_rows"]
 
@@ -30,8 +30,8 @@ def refit(
     molecules; its validation scores and intervals are those of the model that was chosen.
 
     It is the model itself if `run.refit` is off, if it has no kernel regression, if the data set
-    has a name, so that its split is a protocol, or if there are more molecules than an exact kernel
-    regression has.
+    has a name, so that its split is a protocol, or if there are more molecules than a kernel
+    regression compares.
 
     Args:
         config: the configuration of the run.
@@ -42,6 +42,6 @@ def refit(
     rows = refit_rows(splits)
     has_kernel = any(network.config.head == "kernel" for network in model.networks)
     allowed = config.run.refit and config.data.dataset is None
-    if not (allowed and has_kernel and len(rows) <= MAX_EXACT):
+    if not (allowed and has_kernel and len(rows) <= MAX_MOLECULES):
         return model
     return refit_kernels(model, examples, rows)

@@ -12,7 +12,7 @@ regressions of arrays, `targets` applies it to the targets of a task, `kernel` c
 regression, and `heads` writes the solutions into models.
 """
 
+from molsepnorm.training.probe.embedded import MAX_MOLECULES
 from molsepnorm.training.probe.heads import fit_kernel, fit_linear, refit_kernels
-from molsepnorm.training.probe.kernel import MAX_EXACT
 
-__all__ = ["MAX_EXACT", "fit_kernel", "fit_linear", "refit_kernels"]
+__all__ = ["MAX_MOLECULES", "fit_kernel", "fit_linear", "refit_kernels"]

@@ -37,7 +37,7 @@ def fit_linear(
         names: targets whose weights are replaced.
     """
     head, task = model.network.head, model.task
-    embedded = Embedded.of(model.network, examples, train)
+    embedded = Embedded.of(model.network, examples, train, task)
     assert isinstance(head, nn.Linear)
     fits = ridge_of_targets(embedded.inputs, task, embedded)
     for name, rows, fit in zip(task.names, task.columns(), fits, strict=True):
@@ -61,8 +61,8 @@ def fit_kernel(
     them; likewise fingerprint counts (Morgan and atom pairs together), unless the leave-one-out
     error is smaller without.
 
-    `kernel_regression` says for how many training molecules the head is the exact solution, and for
-    how many it is an approximation.
+    With many molecules or targets it compares a sample of the molecules; see `Embedded.of` and
+    `kernel_regression`.
 
     Args:
         model: the model, on the device of the examples; it is not changed.
@@ -125,7 +125,7 @@ def _with_kernel(
         choices: whether the head compares the counts; both may be tried.
     """
     counts, descriptors, _ = sizes
-    embedded = Embedded.of(_read_by_layer(network), examples, train)
+    embedded = Embedded.of(_read_by_layer(network), examples, train, task)
     scaled, every = MoleculeFeatures(sum(sizes)), Compared()
     if len(scaled.mean):
         assert examples.graphs.features is not None

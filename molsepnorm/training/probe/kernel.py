@@ -1,5 +1,5 @@
 """Kernel regression of all targets: an approximation chooses the kernel and the penalties, and the
-exact solution is computed where it is affordable.
+exact solution follows unless the targets are too many for it.
 
 The kernel is that of `KernelHead`. The approximation is the best regression among combinations of
 the kernels of some molecules, the centres, which are drawn at random.
@@ -11,7 +11,6 @@ NeurIPS 2015, arXiv 1507.04717.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,19 +20,18 @@ from torch import Tensor
 from molsepnorm.nn.kernel_head import matern, tanimoto
 from molsepnorm.tasks import Task
 from molsepnorm.training.probe.embedded import Embedded
-from molsepnorm.training.probe.ridge import SMALL, kernel_ridge
+from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
 from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
 
-__all__ = ["MAX_EXACT", "Compared", "Regression", "kernel_regression"]
+__all__ = ["Compared", "Regression", "kernel_regression"]
 
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
 molecules it is exact."""
-MAX_EXACT = 12_000
-"""Maximum number of training molecules of an exact kernel regression."""
-_MAX_OPERATIONS = 5e12
-"""Maximum of the cubed numbers of labelled molecules of all targets in an exact kernel regression:
-some minutes of a core."""
+_MAX_OPERATIONS = 1e13
+"""Maximum of the cubed numbers of labelled molecules, over the targets, in an exact kernel
+regression: four minutes of a core. Targets with labels for the same molecules, the same penalty and
+no class weights count once."""
 _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
@@ -76,8 +74,8 @@ def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared
     """Return the kernel regression with the smallest leave-one-out error.
 
     With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
-    approximation. Up to `MAX_EXACT` molecules the result is then the exact solution with this
-    kernel and these penalties; above, it is the approximation.
+    approximation. The result is then the exact solution with this kernel and these penalties, or
+    the approximation if the targets are too many.
 
     Args:
         embedded: the molecules.
@@ -86,7 +84,7 @@ def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared
     """
     each = ((_approximate(embedded, task, compared), compared) for compared in choices)
     found, compared = min(each, key=lambda pair: pair[0].error)
-    if len(found.centers) < len(embedded.inputs) <= MAX_EXACT:
+    if len(found.centers) < len(embedded.inputs):
         found = _exact(found, embedded, task, compared)
     return found
 
@@ -128,16 +126,32 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
 
     It is `found` itself where the targets are so many that this would take many minutes.
     """
-    labelled = (~np.isnan(embedded.labels)).sum(axis=0).astype(float)
-    if (labelled**3).sum() > _MAX_OPERATIONS:
+    labelled = np.isfinite(embedded.labels.T)
+    solved = {
+        (row.tobytes(), penalty, target.class_weights and target.name): float(row.sum())
+        for row, penalty, target in zip(labelled, found.penalties, task.targets, strict=True)
+    }
+    if sum(number**3 for number in solved.values()) > _MAX_OPERATIONS:
         return found
     every = np.arange(len(embedded.inputs))
     kernel = _kernel(embedded, compared, every)
+    last: dict[tuple[bytes, bytes, float], Inverse] = {}
 
     def solver(number: int, rows: np.ndarray) -> Solve:
-        return partial(kernel_ridge, kernel, rows, found.penalties[number])
+        penalty = found.penalties[number]
 
-    models = fit_targets(solver, len(every), task, embedded)
+        def solve(
+            labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+        ) -> tuple[LinearModel, np.ndarray]:
+            key = rows.tobytes(), weights.tobytes(), penalty
+            if key not in last:
+                last.clear()
+                last[key] = invert(kernel, rows, penalty, weights)
+            return kernel_ridge(last[key], labels, molecules)
+
+        return solve
+
+    models = fit_targets(solver, len(every), task, embedded, found.penalties)
     return found._replace(
         centers=every,
         compared=_stored(compared),

@@ -1,7 +1,8 @@
 """Ridge regression of arrays, with leave-one-out predictions in closed form.
 
 Rows have weights, and rows of the same group are left out together. The offset is not penalised.
-`ridge` is given features and chooses the penalty; `kernel_ridge` is given a kernel and a penalty.
+`ridge` is given features and chooses the penalty; `kernel_ridge` is given a kernel, inverted with
+a penalty by `invert`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-__all__ = ["SMALL", "Axes", "LinearModel", "kernel_ridge", "principal_axes", "ridge"]
+__all__ = [
+    "SMALL",
+    "Axes",
+    "Inverse",
+    "LinearModel",
+    "invert",
+    "kernel_ridge",
+    "principal_axes",
+    "ridge",
+]
 
 _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-6  # the smallest difference of a leverage from 1
@@ -44,6 +54,21 @@ class Axes(NamedTuple):
     """(n, r): X in these axes."""
     squares: np.ndarray
     """(n, r): the squares of `rotated`."""
+
+
+class Inverse(NamedTuple):
+    """The kernel of n rows, weighted, centred, and inverted with a penalty."""
+
+    size: int
+    """Number of columns of the kernel, N."""
+    rows: np.ndarray
+    """(n,): which of them are these rows."""
+    means: np.ndarray
+    """(n,): weighted means of the kernel over these rows."""
+    weights: np.ndarray
+    """(n,); they sum to 1."""
+    inverted: np.ndarray
+    """(n, n): (R K R + penalty)⁻¹ for the centred kernel K and the roots R of the weights."""
 
 
 def principal_axes(features: np.ndarray, weights: np.ndarray) -> Axes:
@@ -94,24 +119,17 @@ def ridge(
     return LinearModel(slopes, offsets, min(errors) / variance, penalty), left_out
 
 
-def kernel_ridge(
-    kernel: np.ndarray,
-    rows: np.ndarray,
-    penalty: float,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    groups: np.ndarray,
-) -> tuple[LinearModel, np.ndarray]:
-    """Return the model of `ridge` with a given penalty, for the features that a kernel implies.
+def invert(kernel: np.ndarray, rows: np.ndarray, penalty: float, weights: np.ndarray) -> Inverse:
+    """Return the inverse that `kernel_ridge` needs.
 
     Args:
-        kernel: between all N rows, (N, N). The slopes belong to its columns.
-        rows: (n,), which of them have a label; the others have slopes of 0.
+        kernel: between all N rows, (N, N).
+        rows: (n,), which of them have a label.
         penalty: the penalty.
-        labels, weights, groups: of the n rows, as in `ridge`.
+        weights: (n,), of the rows with a label.
     """
     own, weights = kernel[np.ix_(rows, rows)], weights / weights.sum()
-    means, mean = weights @ own, weights @ labels
+    means = weights @ own
     root = np.sqrt(weights * len(weights))
     own -= means  # in place, since the matrices of thousands of molecules fill the memory
     own += (weights @ means - means)[:, None]
@@ -120,16 +138,31 @@ def kernel_ridge(
     own.flat[:: len(rows) + 1] += penalty
     factor = torch.linalg.cholesky(torch.from_numpy(own))
     del own
-    inverse = torch.cholesky_inverse(factor).numpy()
-    dual = inverse @ ((labels - mean) * root[:, None])  # (n, k)
-    residual = dual / inverse.diagonal()[:, None]
+    return Inverse(len(kernel), rows, means, weights, torch.cholesky_inverse(factor).numpy())
+
+
+def kernel_ridge(
+    inverse: Inverse, labels: np.ndarray, groups: np.ndarray
+) -> tuple[LinearModel, np.ndarray]:
+    """Return the model of `ridge` with a given penalty, for the features that a kernel implies.
+
+    The slopes belong to the columns of the kernel; those of rows without a label are 0.
+
+    Args:
+        inverse: the inverted kernel of the n rows with a label.
+        labels, groups: of these rows, as in `ridge`.
+    """
+    size, rows, means, weights, inverted = inverse
+    mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+    dual = inverted @ ((labels - mean) * root)  # (n, k)
+    residual = dual / inverted.diagonal()[:, None]
     for same in _rows_of_groups(groups):
-        residual[same] = np.linalg.solve(inverse[same[:, :, None], same[:, None]], dual[same])
-    coefficients = (root[:, None] * dual).T  # (k, n); they sum to 0, since the labels are centred
-    slopes = np.zeros((labels.shape[1], len(kernel)))
+        residual[same] = np.linalg.solve(inverted[same[:, :, None], same[:, None]], dual[same])
+    coefficients = (root * dual).T  # (k, n); they sum to 0, since the labels are centred
+    slopes = np.zeros((labels.shape[1], size))
     slopes[:, rows] = coefficients
     model = LinearModel(slopes, mean - coefficients @ means)
-    return model, labels - residual / root[:, None]
+    return model, labels - residual / root
 
 
 def _decompose(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

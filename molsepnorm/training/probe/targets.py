@@ -6,7 +6,7 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,21 +22,28 @@ see `ridge`."""
 
 
 def fit_targets(
-    solver: Callable[[int, np.ndarray], Solve], width: int, task: Task, embedded: Embedded
+    solver: Callable[[int, np.ndarray], Solve],
+    width: int,
+    task: Task,
+    embedded: Embedded,
+    penalties: Sequence[float],
 ) -> list[LinearModel]:
     """Return a model of each target.
 
-    Targets with labels for the same molecules are fitted one after the other.
+    Targets with labels for the same molecules, and the same penalty, are fitted one after the
+    other, so that a solver can use its last decomposition again.
 
     Args:
         solver: returns the function that solves for a target, by its number and the rows that have
             a label.
         width: number of slopes.
         task, embedded: the targets, and the molecules with their labels.
+        penalties: the penalty of each target; all the same if the solver chooses them.
     """
     models: dict[int, LinearModel] = {}
     labelled = np.isfinite(embedded.labels.T)
-    for number in sorted(range(len(labelled)), key=lambda each: labelled[each].tobytes()):
+    alike = [(row.tobytes(), each) for row, each in zip(labelled, penalties, strict=True)]
+    for number in sorted(range(len(alike)), key=alike.__getitem__):
         target, labels = task.targets[number], embedded.labels[:, number]
         weights = np.where(np.isnan(labels), 0.0, embedded.weights)
         if target.class_weights:
@@ -63,7 +70,8 @@ def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> li
 
         return solve
 
-    return fit_targets(solver, features.shape[1], task, embedded)
+    none_chosen = [0.0] * len(task.targets)
+    return fit_targets(solver, features.shape[1], task, embedded, none_chosen)
 
 
 def _fit(

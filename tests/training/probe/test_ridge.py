@@ -8,7 +8,7 @@ from probed import ridge_of
 from sklearn.linear_model import Ridge
 
 from molsepnorm.training.probe import ridge as ridges
-from molsepnorm.training.probe.ridge import kernel_ridge
+from molsepnorm.training.probe.ridge import invert, kernel_ridge
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -107,7 +107,7 @@ def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.7]))
     plain, expected = ridge_of(features[rows], labels, weights, molecules)
     kernel = features @ features.T
-    found, left_out = kernel_ridge(kernel, rows, 0.7, labels, weights, molecules)
+    found, left_out = kernel_ridge(invert(kernel, rows, 0.7, weights), labels, molecules)
     predictions = kernel @ found.slopes.T + found.offsets
     np.testing.assert_allclose(predictions, features @ plain.slopes.T + plain.offsets, rtol=1e-7)
     np.testing.assert_allclose(left_out, expected, atol=1e-3)

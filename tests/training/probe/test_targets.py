@@ -118,7 +118,7 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
     labels[5:9, ::2] = np.nan
     names = [f"t{number}" for number in range(6)]
     model = start(*map(regression, names, labels.T))
-    embedded = Embedded.of(model.network, examples(model, labels), TRAIN)
+    embedded = Embedded.of(model.network, examples(model, labels), TRAIN, model.task)
     found = ridge_of_targets(embedded.inputs, model.task, embedded)
     assert sorted(decompositions) == [36, 40]
     for number, each in enumerate(found):
