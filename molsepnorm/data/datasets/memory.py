@@ -34,6 +34,8 @@ _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognis
     "torch_geometric.data.data.Data": _DATA,
 }
 _WEIGHTS = "weights"
+_TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
+"""Types of cells, as pandas calls them."""
 
 
 def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
@@ -220,7 +222,15 @@ def kind_of(molecules: Sequence[Any]) -> str:
 
 
 def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
-    """Return numbers as they are, and everything else as the text of a table."""
+    """Return numbers as they are, and everything else as the text of a table.
+
+    Raises:
+        ConfigError: the cells are dates or durations, which would be classes.
+    """
+    if pd.api.types.infer_dtype(column) in _TIMES:
+        raise ConfigError(
+            f"'{name}' holds dates or durations: pass numbers, such as days, or names of classes"
+        )
     classes = name in config.classes or configured_kind(name, config) == "multiclass"
     if column.dtype.kind in "biuf" and column.notna().any() and not classes:
         return column.astype(np.float64)

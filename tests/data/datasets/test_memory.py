@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -97,6 +99,19 @@ def test_columns_of_a_file_are_refused(name, argument):
     table = label_table(np.arange(10.0), ["y"])
     with pytest.raises(ConfigError, match=f"data.{name} .* pass the argument {argument} instead"):
         memory_dataset(ALKANES, table, config, ZINC)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.to_datetime(["2020-01-01", None] * 5),
+        pd.Series(pd.to_timedelta(range(10), unit="h")),
+        [date(2020, 1, 1), None] * 5,
+    ],
+)
+def test_dates_and_durations_are_no_classes(labels):
+    with pytest.raises(ConfigError, match="'y' holds dates or durations: pass numbers"):
+        _dataset(labels)
 
 
 def test_labels_that_single_precision_cannot_hold_are_refused():
