@@ -24,6 +24,16 @@ _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 
 _FLAT = Chem.ChiralType.CHI_UNSPECIFIED
 _STAR = "AtomNull"  # RDKit's query of a plain *
+_PLAIN_LABELS = ("*", "R")  # of a plain *, which RDKit writes as R
+_ALIAS = re.compile(r"(?:H\d*)?([A-Z][a-z]?)(?:H\d*)?\d*[+-]?")  # such as H2N or CH3, of the atom
+_QUERY_SYMBOL = re.compile(r"^(?:.{30} |M  V30 \d+ )(?:AH|LP?) ", re.MULTILINE)
+"""Any atom, hydrogen included, and a list of atoms; RDKit reads both as a plain *."""
+_GROUPS = {
+    Chem.StereoGroupType.STEREO_ABSOLUTE: "a",
+    Chem.StereoGroupType.STEREO_AND: "&{}",
+    Chem.StereoGroupType.STEREO_OR: "o{}",
+}
+"""Signs of groups of stereocentres in CXSMILES."""
 _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR"}
 """Types of bracketed groups that change the molecule; others, such as DAT and SUP, are notes."""
 
@@ -31,21 +41,25 @@ _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR
 def smiles_of(block: str) -> str:
     """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
 
-    Stereochemistry is perceived from wedges and positions, in two or three dimensions; explicit
-    hydrogens become implicit. Isotopes and atom-map numbers are kept; featurisers remove them.
+    Stereochemistry is perceived from wedges and positions, in two or three dimensions; groups of
+    stereocentres, such as those of a racemate, follow the SMILES as CXSMILES. Explicit hydrogens
+    become implicit. Isotopes and atom-map numbers are kept; featurisers remove them.
 
     If RDKit reads a structure but refuses it (a carbon with five bonds), the SMILES of the drawing
     is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, has
     more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, or describes a polymer, an R
-    group or a query atom, the result is an empty string that holds the reason.
+    group, an abbreviation or a query atom, the result is an empty string that holds the reason.
     """
     if reason := _excess(block):
         return Unwritten(reason)
+    if _QUERY_SYMBOL.search(block):
+        return Unwritten(_cannot("a query atom"))
     with rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block)
         if mol is None:
             return _as_drawn(block)
-        return mol_to_smiles(mol)
+        text = mol_to_smiles(mol)
+        return text + _stereo_groups(mol) if text else text
 
 
 def drawn(smiles: str, title: str = "") -> str:
@@ -78,14 +92,33 @@ def drawn(smiles: str, title: str = "") -> str:
 def mol_to_smiles(mol: Chem.Mol) -> str:
     """Return the SMILES of an RDKit molecule.
 
-    If it is too large, or describes a polymer, an R group or a query atom, the result is an empty
-    string that holds the reason.
+    If it is too large, or describes a polymer, an R group, an abbreviation or a query atom, the
+    result is an empty string that holds the reason.
     """
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
     if what := _variable_part(mol):
-        return Unwritten(f"the structure describes {what}, which a model cannot read")
+        return Unwritten(_cannot(what))
     return Chem.MolToSmiles(mol)
+
+
+def _stereo_groups(mol: Chem.Mol) -> str:
+    """Return the groups of stereocentres as the extension of the SMILES just written, or "".
+
+    RDKit's own CXSMILES may have the other enantiomer.
+    """
+    order = {atom: place for place, atom in enumerate(_output_order(mol))}
+    groups = [
+        f"{_GROUPS[group.GetGroupType()].format(number)}:"
+        + ",".join(str(order[atom.GetIdx()]) for atom in group.GetAtoms())
+        for number, group in enumerate(mol.GetStereoGroups(), start=1)
+    ]
+    return f" |{','.join(groups)}|" if groups else ""
+
+
+def _output_order(mol: Chem.Mol) -> list[int]:
+    """Return the atoms in the order of the SMILES that was written last."""
+    return [*mol.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])]
 
 
 def written(molecule: Any) -> Any:
@@ -105,9 +138,13 @@ def atoms_in_smiles(molecule: Any) -> tuple[Any, np.ndarray | None]:
     text = written(molecule)
     if not isinstance(molecule, Chem.Mol) or isinstance(text, Unwritten):
         return text, None
-    order = molecule.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])
+    order = _output_order(molecule)
     heavy = [index for index in order if molecule.GetAtomWithIdx(index).GetAtomicNum() != 1]
     return text, np.array(heavy, dtype=np.int64)
+
+
+def _cannot(what: str) -> str:
+    return f"the structure describes {what}, which a model cannot read"
 
 
 def _too_many(atoms: int) -> str:
@@ -134,11 +171,21 @@ def _variable_part(mol: Chem.Mol) -> str | None:
     if any(group.GetProp("TYPE") in _POLYMERS for group in Chem.GetMolSubstanceGroups(mol)):
         return "a polymer or another bracketed group"
     atoms = mol.GetAtoms()
-    if any(atom.HasProp("_MolFileRLabel") for atom in atoms):
+    if any(map(_is_r_group, atoms)):
         return "an R group"
+    for atom in atoms:
+        alias = atom.GetProp("molFileAlias").strip() if atom.HasProp("molFileAlias") else ""
+        found = _ALIAS.fullmatch(alias)
+        if alias and not (found and found[1] == atom.GetSymbol()):
+            return f"the abbreviation '{alias}'"
     if any(atom.HasQuery() and atom.DescribeQuery().strip() != _STAR for atom in atoms):
         return "a query atom"
     return None
+
+
+def _is_r_group(atom: Chem.Atom) -> bool:
+    label = atom.GetProp("dummyLabel") if atom.HasProp("dummyLabel") else "*"
+    return atom.HasProp("_MolFileRLabel") or label not in _PLAIN_LABELS
 
 
 def _as_drawn(block: str) -> str:

@@ -45,7 +45,6 @@ _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
-_ISOTOPE = re.compile(r"\[\d")  # [13C]
 _NEEDS_ALL = re.compile(r"[@/\\]|\[(?:H|#1(?!\d))")  # a stereo mark, or a hydrogen atom
 _ATROPISOMERS = Chem.SanitizeFlags.names.get("SANITIZE_CLEANUPATROPISOMERS", 0)
 _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
@@ -157,15 +156,13 @@ def oriented_mol(smiles: str) -> Chem.Mol:
 
 @functools.lru_cache(maxsize=RECENT)
 def _oriented(text: str) -> Chem.Mol:
-    if "@" in text or _ISOTOPE.search(text):
+    # The canonical form has no isotopes and no maps. RDKit keeps mapped hydrogens as atoms, and
+    # counts stereocentres and stereo bonds between equal groups with different maps.
+    if "@" in text or _ISOTOPE_OR_MAP.search(text):
         return canonical_mol(text)
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
-            mol = _read(text)
-            # The canonical form has no marks. RDKit keeps marked hydrogens as atoms, and marks on
-            # two equal groups make a double bond a stereo bond.
-            marked = any(atom.GetAtomMapNum() for atom in mol.GetAtoms())
-            return canonical_mol(text) if marked else mol
+            return _read(text)
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):
             return _read(text)  # raises the error with RDKit's reason

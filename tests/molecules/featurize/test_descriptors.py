@@ -86,6 +86,7 @@ def test_descriptors_of_real_molecules_are_those_of_rdkit(datasets):
         ("Oc1ccc(Cl)cc1", "O[14c]1[14cH][14cH][14c](Cl)[14cH][14cH]1", "[2H]Oc1ccc(Cl)cc1"),
         ("NC(=N)NCc1cccc(I)c1", "NC(=N)NCc1cccc([131I])c1"),
         ("OCC", "[CH2:1](O)[CH3:7]", "[18OH]C[13CH3]"),
+        ("CC(C)CO", "[CH3:1][CH:2]([CH3:3])[CH2:4][OH:5]"),  # no stereocentre
         ("[Na+].[Na+].[O-][Se]([O-])=O", "[O-][Se]([O-])=O.[Na+].[Na+]"),
         ("F[P-](F)(F)(F)(F)F.CC[N+]1=CC=CC=C1", "CC[N+]1=CC=CC=C1.F[P-](F)(F)(F)(F)F"),
     ],

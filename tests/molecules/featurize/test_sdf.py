@@ -180,8 +180,44 @@ def test_polymers_and_r_groups_are_refused_and_notes_are_not(version):
     assert "describes an R group, which a model cannot read" in _refusal(group)
 
 
+@pytest.mark.parametrize("symbol", ["R1", "R#", "Pol"])
+def test_r_groups_without_a_list_of_them_are_refused(symbol):
+    assert "an R group" in _refusal(_raw([symbol, "C"], [(1, 2, 1)]))
+
+
+@pytest.mark.parametrize("alias", ["CH3", "H3C", "C"])
+def test_abbreviations_of_other_groups_are_refused(alias):
+    chain = _raw(["C", "N"], [(1, 2, 1)])
+    assert smiles_of(chain.replace("M  END", f"A    1\n{alias}\nM  END")) == "CN"
+    for other in ("Ph", "Cl", "R1"):
+        reason = _refusal(chain.replace("M  END", f"A    1\n{other}\nM  END"))
+        assert f"the abbreviation '{other}', which a model cannot read" in reason
+
+
+@pytest.mark.parametrize(
+    ("smiles", "extension"),
+    [
+        ("C[C@@H](O)F", "|&1:1|"),
+        ("C[C@@H](O)F", "|a:1|"),
+        ("C[C@H](Cl)[C@@H](O)F", "|o1:1,3|"),
+        ("C[C@H](Cl)[C@@H](O)F", "|&1:1,o2:3|"),
+        ("C[C@@H](O)F", ""),
+    ],
+)
+def test_groups_of_stereocentres_are_kept(smiles, extension):
+    """Thus the loss of them is announced. The enantiomer is the one that is drawn."""
+    text = f"{smiles} {extension}".strip()
+    found = smiles_of(Chem.MolToV3KMolBlock(Chem.MolFromSmiles(text)))
+    assert found.split()[0] == smiles
+    assert Chem.MolToCXSmiles(Chem.MolFromSmiles(found)) == Chem.MolToCXSmiles(
+        Chem.MolFromSmiles(text)
+    )
+
+
 def test_atoms_of_a_list_or_a_query_are_never_guessed():
     chain = _raw(["L", "C"], [(1, 2, 1)])
+    for symbol in ("L", "AH", "LP"):
+        assert "a query atom" in _refusal(_raw([symbol, "C"], [(1, 2, 1)]))
     listed = chain.replace("M  END", "M  ALS   1  2 F N   O   \nM  END")
     counted = chain.replace("L  ", "C  ").replace("M  END", "M  SUB  1   1   2\nM  END")
     for block in (_raw(["Q", "C"], [(1, 2, 1)]), _raw(["A", "C"], [(1, 2, 1)]), listed, counted):
