@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,8 +23,9 @@ __all__ = [
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
+_WITH_COMMA = re.compile(r"[-+]?[\d.]*,\d[\d.,]*")
 _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
-MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>")
+MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
 words."""
 
@@ -37,14 +39,24 @@ def require_same_order(**arguments: Any) -> None:
     >>> require_same_order(smiles=table["smiles"], columns=table.sort_values("pH"))
     Traceback (most recent call last):
     molsepnorm.errors.ConfigError: smiles and columns have the same index in different orders, ...
+    >>> require_same_order(smiles=table["smiles"], columns={"pH": table["pH"].sort_values()})
+    Traceback (most recent call last):
+    molsepnorm.errors.ConfigError: smiles and columns['pH'] have the same index in different ...
 
     Args:
-        arguments: rows by the name of the argument; those that are no pandas objects are ignored.
+        arguments: rows by the name of the argument, or a mapping of columns; those that are no
+            pandas objects are ignored.
 
     Raises:
         ConfigError: the same index is in several orders.
     """
-    found = [(name, each.index) for name, each in arguments.items() if hasattr(each, "iloc")]
+    parts = [
+        (f"{name}['{key}']", part)
+        for name, each in arguments.items()
+        if isinstance(each, Mapping)
+        for key, part in each.items()
+    ]
+    found = [(n, each.index) for n, each in [*arguments.items(), *parts] if hasattr(each, "iloc")]
     for (one, first), (other, second) in pairwise(found):
         if len(first) != len(second) or first.equals(second):
             continue
@@ -115,6 +127,12 @@ class FeatureColumn:
             raise DataError(
                 f"{where(row)}: '{texts[row]}' is {few} number, and most other cells are {many}. A "
                 "feature column holds either numbers or words"
+            )
+        commas = [row for row, text in enumerate(texts) if _WITH_COMMA.fullmatch(text)]
+        if len(commas) > len(texts) / 2:
+            raise DataError(
+                f"{where(commas[0])}: '{texts[commas[0]]}' has a decimal comma or groups of "
+                "thousands: write numbers with a decimal point alone"
             )
         words = tuple(sorted(set(texts)))
         if len({*values} if numbers else words) < 2:

@@ -46,6 +46,7 @@ def test_a_column_holds_numbers_or_words(cells, words):
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
         (["1", "2", "1e39"], "line 2: '1e39' is beyond single precision"),
         (["1", "2", "1_0"], "line 2: '1_0' is not a number"),
+        (["0,5", "10,0", "1,0"], "line 0: '0,5' has a decimal comma or groups of thousands: wri"),
         (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
         (["1", "1.0"], "every row has '1'"),
         ([f"n{i}" for i in range(30)], "30 different words, such as 'n0', which look like names"),

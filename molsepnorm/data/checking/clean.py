@@ -13,6 +13,7 @@ import pandas as pd
 
 from molsepnorm.data.checking.report import four_digits
 from molsepnorm.data.checking.scan import Scan, location, scan_table
+from molsepnorm.data.datasets.cells import parse_cells
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.duplicates import used_labels
 from molsepnorm.data.tables import names_in_file
@@ -78,7 +79,8 @@ def clean_scan(scan: Scan) -> CleanTable:
       deviation of their column, as repeated measurements are. If they are further apart, at least
       one is wrong, and the cell is emptied. Conflicting classes and yes/no are emptied too. Bounds,
       such as ">10", count only if a molecule has no other number; then the tightest one is used,
-      and lower and upper bounds together are emptied.
+      and lower and upper bounds together are emptied. The weight is the mean of the rows that have
+      labels.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -186,6 +188,12 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
+        if name == scan.config.weight_column:
+            weight, how = _weight(scan, column, rows)
+            if weight != column[first].strip():
+                column[first] = weight
+                changed.append(f"{name}: {how}")
+            continue
         if (i := targets.get(name)) is None:
             full = [row for row in rows.tolist() if column[row].strip()]
         elif scan.conflicting[number, i]:
@@ -206,6 +214,17 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
             counts["filled"] += 1
             changed.append(f"{name}: from {location(scan, full[0])}")
     return changed
+
+
+def _weight(scan: Scan, column: np.ndarray, rows: np.ndarray) -> tuple[str, str]:
+    """Return the weight of merged rows, the mean of those with labels, and how it was chosen."""
+    labelled = rows[~np.isnan(scan.labels.values[rows]).all(axis=1)]
+    used = labelled if len(labelled) else rows
+    texts = [text.strip() for text in column[used]]
+    if len(set(texts)) == 1:
+        return texts[0], f"from {location(scan, int(used[0]))}"
+    weights = np.nan_to_num(parse_cells(pd.Series(texts)).numbers, nan=1.0)
+    return f"{weights.mean():.10g}", f"mean of {', '.join(text or '1' for text in texts)}"
 
 
 def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tuple[str, str]:

@@ -48,20 +48,24 @@ def blank_classes(cells: pd.Series) -> pd.Series:
 def parse_cells(column: pd.Series, binary: bool = False) -> ParsedCells:
     """Return the numbers and the bounds of a whole column.
 
+    Beside words such as "yes", "none" is bad, since it may be a class: positive, negative, none.
+
     Args:
         column: the cells.
         binary: read words such as "yes" as 1 or 0 in any column; otherwise they are bad in a column
             with bounds or with numbers other than 0 and 1.
     """
-    cells, yes_no = parse_with_words(column)
+    cells, yes_no, none = parse_with_words(column)
+    if yes_no.any():
+        cells.bad[none] = True
     if not binary and cells.odd().any():
         cells.bad[yes_no] = True
     return cells
 
 
-def parse_with_words(column: pd.Series) -> tuple[ParsedCells, np.ndarray]:
-    """Return the cells of a piece of a column, and which of them are words such as "yes", which are
-    read as 1 or 0; bool [rows]."""
+def parse_with_words(column: pd.Series) -> tuple[ParsedCells, np.ndarray, np.ndarray]:
+    """Return the cells of a piece of a column, which of them are words such as "yes", which are
+    read as 1 or 0, and which are "none", which is read as a blank; bool [rows]."""
     cells = column.to_numpy(dtype=object)
     numbers = _as_numbers(cells)
     rest = np.flatnonzero(~_finite_in_float32(numbers))
@@ -74,11 +78,12 @@ def parse_with_words(column: pd.Series) -> tuple[ParsedCells, np.ndarray]:
     directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
     blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
     word = np.array([cell in _YES_NO for cell in plain], dtype=bool)
+    empty = np.array([cell == "none" for cell in plain], dtype=bool)
     bounds = np.zeros(len(cells), dtype=np.int8)
-    bad, yes_no = np.zeros(len(cells), dtype=bool), np.zeros(len(cells), dtype=bool)
+    bad, yes_no, none = (np.zeros(len(cells), dtype=bool) for _ in range(3))
     numbers[rest], bounds[rest] = found[codes], (directions * finite)[codes]
-    bad[rest], yes_no[rest] = (~finite & ~blank)[codes], word[codes]
-    return ParsedCells(numbers, bounds, bad), yes_no
+    bad[rest], yes_no[rest], none[rest] = (~finite & ~blank)[codes], word[codes], empty[codes]
+    return ParsedCells(numbers, bounds, bad), yes_no, none
 
 
 def _as_numbers(cells: np.ndarray) -> np.ndarray:

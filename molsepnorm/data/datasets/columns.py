@@ -69,9 +69,11 @@ class ParsedColumn:
         self.first_bound: tuple[int, str] | None = None
         """Row and text of the first cell that is written as a bound."""
         self._first_yes_no: tuple[int, str] | None = None
+        self._first_none: tuple[int, str] | None = None
         self._few: set[float] | None = set()
         self._lowest, self._highest, self._rounding = np.inf, -np.inf, 0.0
-        self._finite = self._plain = self._words = self._bounded = self._yes_no = 0
+        self._finite = self._plain = self._words = self._bounded = 0
+        self._yes_no = self._none = 0
         self._bounds_where = bounds
         self._binary = binary
         self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
@@ -87,7 +89,7 @@ class ParsedColumn:
 
     def add(self, column: pd.Series) -> None:
         """Add the next piece of the column."""
-        cells, yes_no = parse_with_words(column)
+        cells, yes_no, none = parse_with_words(column)
         numbers, bounds, words = cells
         if self._bounds_where == "never":
             words |= bounds != 0
@@ -98,6 +100,7 @@ class ParsedColumn:
             ("first_bound", bounded),
             ("first_odd", cells.odd() & ~words),
             ("_first_yes_no", yes_no),
+            ("_first_none", none),
         ):
             if getattr(self, name) is None and where.any():
                 row = int(where.argmax())
@@ -109,6 +112,7 @@ class ParsedColumn:
         self._words += int(words.sum())
         self._bounded += int(bounded.sum())
         self._yes_no += int(yes_no.sum())
+        self._none += int(none.sum())
         self._finite += int(np.isfinite(numbers).sum())
         self._plain += int(plain.sum())
         self._measure(numbers[np.isfinite(numbers) & ~cells.bad])
@@ -156,15 +160,21 @@ class ParsedColumn:
         return 0 if self._binary or self.first_odd is None else self._yes_no
 
     @property
+    def _unclear(self) -> int:
+        """Number of cells "none" beside words such as "positive", where it may be a class."""
+        return self._none if self._yes_no else 0
+
+    @property
     def bad(self) -> int:
         """Number of cells that are neither numbers, nor bounds, nor blanks."""
-        return self._words + self._bounded - self.bounded + self._misplaced
+        return self._words + self._bounded - self.bounded + self._misplaced + self._unclear
 
     @property
     def first_bad(self) -> tuple[int, str] | None:
         """Row and text of the first of them."""
         found = [self._first_word, None if self.bounded else self.first_bound]
         found.append(self._first_yes_no if self._misplaced else None)
+        found.append(self._first_none if self._unclear else None)
         return min(filter(None, found), default=None)
 
     def numbers(self) -> np.ndarray:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,6 +120,13 @@ class Dataset:
     def molecules(self) -> np.ndarray:
         """Indices, int64, of the molecules in the store that were not merged into others."""
         return np.flatnonzero(~np.isin(self.store.rows, [entry.row for entry in self.merged]))
+
+    @cached_property
+    def molecule_ids(self) -> np.ndarray:
+        """Numbers [G], the same for rows with the same graph: measurements of one molecule."""
+        from molsepnorm.data.datasets.leaks import graph_hashes
+
+        return graph_hashes(self.store)
 
     def position(self, rows: Any) -> tuple[str, Any]:
         """Return what is counted, and the position of a row of the source, or of an array of rows;

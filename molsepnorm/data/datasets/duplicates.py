@@ -129,6 +129,7 @@ def _merged(
     labels = dataset.labels.copy()
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds.copy()
     weights = np.ones(len(rows)) if dataset.weights is None else dataset.weights.astype(float)
+    has_labels = ~np.isnan(labels).all(axis=1)
     conflicts, merged = 0, []
     squares, freedom, molecules = np.zeros((3, len(dataset.targets)))
     for group in groups:
@@ -144,7 +145,8 @@ def _merged(
             conflicts += label.conflict
             labels[first, i], bounds[first, i] = label.value, label.bound
         labels[others], bounds[others] = np.nan, 0
-        weights[first] = weights[group].mean()
+        labelled = group[has_labels[group]]
+        weights[first] = weights[labelled if len(labelled) else group].mean()
         reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
         merged += [
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()

@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
-from molsepnorm.errors import ConfigError, DataError, counted
+from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 
 __all__ = ["assigns_splits", "make_splits", "named_splits", "split_words", "with_validation"]
@@ -92,6 +92,7 @@ def make_splits(
         where, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
     elif config.splits_file is not None:
         named = _read_file(config.splits_file, config.fold, source, len(smiles))
+        _warn_of_blank(smiles, source, index, config.splits_file)
         where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
         return draw_splits(config, rows, smiles, source)
@@ -189,6 +190,18 @@ def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _R
             "counted from 0"
         )
     return _read_entry(entries[number], f"{path}, entry {number}", source, num_rows)
+
+
+def _warn_of_blank(
+    smiles: Sequence[str], source: Path | str, index: Sequence[int] | np.ndarray, path: Path
+) -> None:
+    """Warn about a row without a SMILES, since other programs do not count blank lines."""
+    blank = next((row for row, text in enumerate(smiles) if type(text) is str and not text), None)
+    if blank is not None and isinstance(source, Path):
+        warn_of_data(
+            f"{locate(source, int(index[blank]))} has no SMILES, and counts as row {blank} in "
+            f"{path}: a program that skips blank lines numbers the rows after it differently"
+        )
 
 
 def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_rows: int) -> _Rows:

@@ -25,7 +25,7 @@ Points = Literal["any", "beside commas", "none"]
 1234. "any": the file is separated by semicolons, the separator of such spreadsheets. "beside
 commas": only if another column has decimal commas. "none": numbers with points are exact."""
 
-BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>")
+BLANKS = ("", "nan", "na", "n/a", "none", "null", "<na>", "#n/a")
 """Cells among numbers that are treated as missing values, in lower case."""
 
 _KINDS = {

@@ -46,8 +46,9 @@ def read_stream(
 
     Every line after the header is a row; a blank line is a row of blank cells, so that predictions
     can be written beside the rows. A quoted cell may hold separators, quotes and line breaks. Rows
-    shorter than the header are filled with blanks. Several columns may have the same name; a column
-    without a name is called "Unnamed: 0" after its number.
+    shorter than the header are filled with blanks; blank cells beyond the header are dropped, but
+    not beside commas, which may group thousands (1,250 in front of an empty cell). Several columns
+    may have the same name; a column without a name is called "Unnamed: 0" after its number.
 
     Args:
         stream: the text.
@@ -72,7 +73,7 @@ def read_stream(
         rows = rows_of_piece(rows, width)
         while piece := list(islice(table, rows)):
             for line, cells in piece:
-                if any(cells[width:]):
+                if len(cells) > width and (separator == "," or any(cells[width:])):
                     raise DataError(
                         f"{name} cannot be read as CSV: line {line} has {len(cells)} cells where "
                         f"{width} are expected. Cells that hold {_SEPARATORS[separator]} must be "
@@ -108,13 +109,15 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
 
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(watched(), delimiter=separator)
-    first = 1
+    first, width = 1, 0
     try:
         for cells in reader:
             if at_end:  # otherwise the last row ends with its line
                 raise csv.Error("unexpected end of data")
+            width = width or len(cells)
             if len(own) > 1:
                 _require_closed(own, first, separator)
+                _require_one_row(own, cells, width, separator)
             own.clear()
             yield first, cells
             first = reader.line_num + 1
@@ -136,6 +139,20 @@ def _require_closed(lines: list[str], first: int, separator: str) -> None:
             f"a quotation mark opens a cell that ends in line {first + reader.line_num - 1} in "
             "front of other text. Close the quotation mark in its line, or remove it"
         ) from None
+
+
+def _require_one_row(lines: list[str], cells: list[str], width: int, separator: str) -> None:
+    """Check that a cell with line breaks is no text between two marks that stand for themselves,
+    such as ditto marks: it begins with a separator or a line break, and each line could be a row.
+    """
+    begins = (separator, "\n", "\r")
+    if all(line.count(separator) >= width - 1 for line in lines) and any(
+        "\n" in cell and cell.lstrip(" ").startswith(begins) for cell in cells
+    ):
+        raise csv.Error(
+            f"a cell between two quotation marks reads {len(lines)} lines that look like rows, as "
+            "between ditto marks. Write out what the marks stand for, or remove them"
+        )
 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pandas as pd
 
 from molsepnorm.data.tables.formats import open_decompressed
-from molsepnorm.errors import DataError
+from molsepnorm.errors import DataError, warn_of_data
 
 __all__ = ["read_sdf"]
 
@@ -40,8 +40,13 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     from molsepnorm.molecules.featurize.sdf import smiles_of
 
     with open_decompressed(path, name) as file:
-        properties = {smiles_column: 1, _TITLE: 1} | _properties(file)
-    properties[smiles_column] = 1
+        found = _properties(file)
+    if smiles_column in found:
+        warn_of_data(
+            f"{name}: the SMILES are those of the structures; the property '{smiles_column}' is "
+            "not read"
+        )
+    properties = {smiles_column: 1, _TITLE: 1} | found | {smiles_column: 1}
     columns = [name for name, times in properties.items() for _ in range(times)]
     with open_decompressed(path, name) as file:
         records = _records(file)

@@ -26,8 +26,9 @@ def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     that names the columns. They are separated by tabs if the header has tabs, otherwise by spaces,
     in which case the last column is the rest of the line.
 
-    A line that begins with # is a comment. A blank line is a row of blanks, as in CSV. A CXSMILES
-    extension, `|…|` after the SMILES, belongs to the SMILES and not to the name.
+    A line that begins with # is a comment, and one that begins with a tab has no SMILES. A blank
+    line is a row of blanks, as in CSV. A CXSMILES extension, `|…|` after the SMILES, belongs to the
+    SMILES and not to the name.
 
     Raises:
         DataError: the file is not text, or a line has more cells than a header with tabs.
@@ -84,6 +85,8 @@ class _Layout:
             cells = line.split("\t")
         else:
             cells = line.split(None, wanted - 1)
+            if line.startswith("\t") and wanted > 1:  # the SMILES is missing
+                cells = ["", *line.split(None, wanted - 2)]
             if len(cells) == wanted:
                 cells[-1] = cells[-1].rstrip()
         if len(cells) > wanted:

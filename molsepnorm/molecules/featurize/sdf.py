@@ -185,7 +185,7 @@ def _variable_part(mol: Chem.Mol) -> str | None:
 
 def _is_r_group(atom: Chem.Atom) -> bool:
     label = atom.GetProp("dummyLabel") if atom.HasProp("dummyLabel") else "*"
-    return atom.HasProp("_MolFileRLabel") or label not in _PLAIN_LABELS
+    return bool(atom.HasProp("_MolFileRLabel")) or label not in _PLAIN_LABELS
 
 
 def _as_drawn(block: str) -> str:

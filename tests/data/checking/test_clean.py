@@ -121,6 +121,23 @@ def test_blanks_are_filled_from_the_next_row_that_has_the_cell(write):
 
 
 @pytest.mark.parametrize(
+    ("rows", "weight", "note"),
+    [
+        ([("", 0), ("7.5", 3)], "3", "w: from line 23"),
+        ([("7.5", 3), ("", 0)], "3", ""),
+        ([("7.5", 1), ("7.5", 2)], "1.5", "w: mean of 1, 2"),
+        ([("7.5", ""), ("", 9), ("7.4", 2)], "1.5", "w: mean of 1, 2"),
+        ([("", 4), ("", 2)], "3", "w: mean of 4, 2"),
+    ],
+)
+def test_the_weight_is_that_of_the_rows_with_labels(write, rows, weight, note):
+    path = write([*((*row, 1) for row in FINE), *(("CCO", *row) for row in rows)], "smiles,y,w")
+    clean = _clean(path, targets=["y"], weight_column="w")
+    assert _merged(clean, "w") == weight
+    assert note in clean.changes[0].reason
+
+
+@pytest.mark.parametrize(
     ("cells", "merged"),
     [
         (["1.0", "2"], "1.5"),

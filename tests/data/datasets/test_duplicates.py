@@ -64,10 +64,11 @@ def test_the_mean_is_that_of_the_transformed_labels(read):
 
 
 def test_the_mean_is_weighted(read):
-    """By the rows' weights, whose mean is the weight of the merged row; equally if all are 0."""
-    rows = [("CCO", 1, 3), ("CCN", 7, 0), ("OCC", 5, 1), ("NCC", 9, 0)]
+    """By the rows' weights, whose mean is the weight of the merged row; equally if all are 0. A row
+    without a label has no part in it."""
+    rows = [("CCO", 1, 3), ("CCN", 7, 0), ("OCC", 5, 1), ("NCC", 9, 0), ("OCC", "", 9)]
     dataset = read(rows, "smiles,y,w", weight_column="w")
-    assert _labels(dataset) == [2.0, 8.0, None, None]
+    assert _labels(dataset) == [2.0, 8.0, None, None, None]
     assert dataset.weights[20:22].tolist() == [2.0, 0.0]
 
 

@@ -216,7 +216,9 @@ def test_yes_and_no_in_every_spelling(yes, no):
     assert values(labels) == [[1, 0, None, 1]]
 
 
-@pytest.mark.parametrize("blank", ["", " ", "nan", "NaN", "NA", "n/a", "<NA>", "NULL", "\t"])
+@pytest.mark.parametrize(
+    "blank", ["", " ", "nan", "NaN", "NA", "n/a", "<NA>", "NULL", "\t", "#N/A"]
+)
 @pytest.mark.parametrize(
     ("cells", "expected"), [(["1.5", "3"], [1.5, 3]), (["yes", "no"], [1, 0]), (["x", "w"], [1, 0])]
 )
@@ -234,6 +236,17 @@ def test_words_that_are_blanks_among_numbers_and_classes_among_words(word):
     labels = read({"y": ["~", word, "", "~", word]}, targets=["y"])
     assert labels.classes == ((word, "~"),)
     assert values(labels) == [[1, 0, None, 1, 0]]
+
+
+@pytest.mark.parametrize("settings", [{}, {"task_type": "binary"}])
+def test_none_beside_positive_and_negative_is_no_blank(settings):
+    """A third class, or not measured: the table does not say."""
+    words = ["positive", "negative", "none", "negative", "positive", "none"]
+    with pytest.raises(DataError, match=r"line 4.*'none'"):
+        read({"y": words}, targets=["y"], **settings)
+    labels = read({"y": words}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (("negative", "none", "positive"),)
+    assert values(read({"y": ["1", "none", "0"]}, targets=["y"])) == [[1, None, 0]]
 
 
 def test_whole_numbers_are_classes_with_and_without_a_decimal_point():

@@ -185,6 +185,7 @@ def test_every_cell_is_a_text():
         ("smiles\ty\nC\t1\t7\n", "line 2 has 3 cells where 2 are expected. .*tabs must"),
         ("smiles;y\nC;1\nCC;2;7\n", "line 3 has 3 cells where 2 are expected. .*semicolons must"),
         ('smiles,y\nC,"a\nb"\nC,1,2\n', "line 4 has 3 cells where 2 are expected. .*commas must"),
+        ("smiles,y,note\nC,1,\nC,1,250,\n", "line 3 has 4 cells where 3 are expected"),
     ],
 )
 def test_a_row_with_too_many_cells_is_refused_with_its_line(text, message):
@@ -193,8 +194,22 @@ def test_a_row_with_too_many_cells_is_refused_with_its_line(text, message):
 
 
 def test_blank_cells_beyond_the_header_are_left_out():
-    """Some programs end every line with a separator."""
-    assert _read("a,b\n1,2,\n3,4,,\n") == [[{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]]
+    """Some programs end every line with a separator. A comma may also group thousands."""
+    assert _read("a;b\n1;2;\n3;4;;\n") == [[{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]]
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+@pytest.mark.parametrize("row", ['C,2,"', 'C,",2', '",C,2'])
+def test_ditto_marks_hide_no_row(separator, row):
+    """Two of them enclose the rows between them."""
+    text = "\n".join(["smiles,y,note", "C,1,same", "CC,7,same", *[row] * 2, "C,3,x", ""])
+    with pytest.raises(DataError, match="row that begins in line 4: a cell between two quotation"):
+        _read(text.replace(",", separator))
+
+
+def test_cells_with_line_breaks_may_begin_with_one_or_hold_separators():
+    text = 'smiles,y,note\nC,1,"\nsee, below"\nC,2,"a, b\nc, d, e"\n'
+    assert [row["note"] for row in _read(text)[0]] == ["\nsee, below", "a, b\nc, d, e"]
 
 
 @pytest.mark.parametrize("before", [0, 1, 10_000])

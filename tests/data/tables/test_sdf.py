@@ -9,7 +9,7 @@ import lzma
 import pytest
 
 from molsepnorm.data.tables import locate, read_chunks, read_table
-from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.errors import DataError, DataWarning, InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 
@@ -70,15 +70,20 @@ def test_the_last_records_end_mark(tmp_path, rest):
     assert len(_rows(tmp_path, TWO.removesuffix("$$$$\n") + rest)) == 2
 
 
-def test_the_column_of_smiles_is_the_structures(tmp_path):
-    """A property of that name gives way."""
+@pytest.mark.parametrize(
+    ("column", "others"),
+    [
+        ("smiles", {"name": "spirit", "SMILES": "OCC"}),
+        ("SMILES", {"name": "spirit", "smiles": "OCC(wrong)"}),
+        ("name", {"smiles": "OCC(wrong)", "SMILES": "OCC"}),
+    ],
+)
+def test_the_column_of_smiles_is_the_structures(tmp_path, column, others):
+    """A property of that name is not read, and a warning says so."""
     text = ETHANOL + "> <smiles>\nOCC(wrong)\n\n> <SMILES>\nOCC\n\n> <name>\nspirit\n\n$$$$\n"
-    (row,) = _rows(tmp_path, text)
-    assert row == {"smiles": "CCO", "name": "spirit", "SMILES": "OCC"}
-    (row,) = _rows(tmp_path, text, smiles_column="SMILES")
-    assert row == {"SMILES": "CCO", "name": "spirit", "smiles": "OCC(wrong)"}
-    (row,) = _rows(tmp_path, text, smiles_column="name")
-    assert row == {"name": "CCO", "smiles": "OCC(wrong)", "SMILES": "OCC"}
+    with pytest.warns(DataWarning, match=rf"x\.sdf: .* the property '{column}' is not read"):
+        (row,) = _rows(tmp_path, text, smiles_column=column)
+    assert row == {column: "CCO", **others}
 
 
 def test_titles_fill_the_blanks_of_a_property_called_name(tmp_path):

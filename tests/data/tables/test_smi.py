@@ -46,6 +46,13 @@ def test_a_header_with_tabs_names_columns_that_tabs_separate(tmp_path, word):
     ]
 
 
+@pytest.mark.parametrize("header", ["", "smiles name\n"])
+def test_a_name_without_a_smiles_is_not_read_as_one(tmp_path, header):
+    rows = _read(tmp_path, f"{header}CCO\tethanol\n\tCN\n\tC N\nC\n")
+    assert [row["smiles"] for row in rows] == ["CCO", "", "", "C"]
+    assert [row["name"] for row in rows] == ["ethanol", "CN", "C N", ""]
+
+
 def test_a_header_with_spaces_leaves_the_rest_to_the_last_column(tmp_path):
     rows = _read(tmp_path, "smiles id  name\nCCO 7 grain alcohol \nCC\t8\n")
     assert rows == [
