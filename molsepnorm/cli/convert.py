@@ -23,14 +23,15 @@ from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option, 
 @output_option("Folder of the model.", required=True)
 @option(
     "--featurizer",
-    help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the sizes of its "
-    "embedding tables]",
+    help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the size of its "
+    "atom table, which tells nothing where transformers has its default size]",
 )
 @option(
     "--target",
     "targets",
     callback=split_names,
-    help="Names of the outputs, separated by commas. [default: y, or y1, y2, …]",
+    help="Names of the outputs, separated by commas. [default: y, or y1, y2, …; none for hf, "
+    "whose head is not imported]",
 )
 @option(
     "--kind",

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -251,16 +252,26 @@ class Task:
         seed: int = 0,
         minus: np.ndarray | None = None,
         only: Collection[str] = METRICS,
+        molecules: np.ndarray | None = None,
     ) -> dict[str, tuple[float, float]]:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
         replacement. Scores that are undefined in most resamples are left out.
 
-        With `minus`, the predictions (G, O) of another model, the intervals are those of the
-        difference between both scores on the same resamples. `only` names the metrics, if not all
-        are needed.
+        Args:
+            predictions: (G, O), from `predictions`.
+            labels: (G, T).
+            resamples: number of resamples, fewer if the rows are very many.
+            seed: of the draws.
+            minus: predictions (G, O) of another model; the intervals are then those of the
+                difference between both scores on the same resamples.
+            only: names of the metrics, if not all are needed.
+            molecules: (G,), the same number for rows of one molecule, which are drawn together; by
+                default each row is a molecule.
         """
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
-        counts = draw_resamples(len(labels), min(resamples, affordable), seed)
+        rows = np.arange(len(labels)) if molecules is None else pd.factorize(molecules)[0]
+        counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
+        counts = counts[:, rows]
         found = dict(self._resampled(predictions, labels, counts, only))
         if minus is not None:
             others = dict(self._resampled(minus, labels, counts, only))

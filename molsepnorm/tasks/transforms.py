@@ -11,6 +11,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 
 __all__ = ["NO_TRANSFORM", "Transform", "transform_of"]
 
+_DIGITS = 9  # which identify every float32
 NO_TRANSFORM = "none"
 """Name of the transform that changes nothing."""
 
@@ -63,6 +64,17 @@ class Transform:
         with np.errstate(over="ignore"):
             found = 10.0 ** (self.sign * (values.astype(np.float64) - self.offset))
             return found.astype(values.dtype)
+
+    def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
+        """Return the numbers with the fewest digits that are learned as these float32 labels (n,):
+        those of the table, where `inverse` may give 0.649999 for 0.65."""
+        exact = self.inverse(labels.astype(np.float64))
+        found = exact.copy()
+        for digits in range(_DIGITS, 0, -1):
+            rounded = np.array([float(f"{value:.{digits}g}") for value in exact])
+            same = self.forward(rounded.astype(np.float32)) == labels  # as labels are read
+            found[same] = rounded[same]
+        return found
 
 
 def transform_of(name: str, target: str) -> Transform | None:

@@ -45,6 +45,7 @@ def comparisons(
     predictions: Mapping[str, np.ndarray],
     labels: Mapping[str, np.ndarray],
     constant: np.ndarray,
+    molecules: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """Return the entries of `metrics.json` that compare the scores of a model.
 
@@ -58,14 +59,18 @@ def comparisons(
         predictions: float32 [n, O]: those of the model for `val` and `test`.
         labels: float32 [n, T]: those of `val` and `test`.
         constant: float32 [n, O]: predictions of the trivial baseline for `test`.
+        molecules: [n]: the same number for rows of one molecule, for `val` and `test`.
 
     Source: of the interval for two independent scores, Zou and Donner, Stat. Med. 2008, 27, 1693.
     """
     names = task.headlines
     val, test, of_constant = (entries[each] for each in ("val", "test", "test_constant"))
     only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
-    paired = task.intervals(predictions["test"], labels["test"], minus=constant, only=only)
-    of_val = task.intervals(predictions["val"], labels["val"], only=names)
+    of_test_rows = predictions["test"], labels["test"]
+    paired = task.intervals(*of_test_rows, minus=constant, only=only, molecules=molecules["test"])
+    of_val = task.intervals(
+        predictions["val"], labels["val"], only=names, molecules=molecules["val"]
+    )
     of_test, unpaired = entries["test_interval_95"], {}
     for name in names:
         if name in of_val and name in of_test and None not in (val[name], test[name]):
@@ -101,9 +106,10 @@ def _independent(one: float, of_one: _Interval, other: float, of_other: _Interva
 def about_split(data: DataConfig, splits: Sequence[Dataset]) -> dict[str, Any]:
     """Return the entries of `metrics.json` about the molecules that the scores are computed from.
 
-    `molecules` is the number of molecules of each split, and `split` says how they were split, if
-    that is known. `nearest_train_similarity` has the median Tanimoto similarity of the test
-    molecules to the nearest training molecule, and how many of them were compared: at most 500
+    `molecules` is the number of different molecules of each split, `labelled` that of the
+    validation and test molecules with a label that is no bound, and `split` says how they were
+    split, if that is known. `nearest_train_similarity` has the median Tanimoto similarity of the
+    test molecules to the nearest training molecule, and how many of them were compared: at most 500
     test molecules and 20,000 training molecules, drawn at random, which takes about 4 seconds. Its
     fingerprints are Morgan fingerprints of radius 2 with 2,048 bits. Molecules that are not SMILES
     have no such entry.
@@ -119,7 +125,13 @@ def about_split(data: DataConfig, splits: Sequence[Dataset]) -> dict[str, Any]:
         name: np.unique(np.concatenate([each.splits[name] for each in splits]))
         for name in ("train", "val", "test")
     }
-    entries: dict[str, Any] = {"molecules": {name: len(part) for name, part in parts.items()}}
+    # graphs of a data set with a name may leave out what tells two molecules apart
+    ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
+    sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
+    is_labelled = np.isfinite(dataset.exact_labels).any(axis=1)
+    scored = {name: part[is_labelled[part]] for name, part in parts.items() if name != "train"}
+    labelled = {name: len(np.unique(ids[part])) for name, part in scored.items()}
+    entries: dict[str, Any] = {"molecules": sizes, "labelled": labelled}
     if (name := _name_of_split(data)) is not None:
         entries["split"] = name
     if dataset.smiles is not None:

@@ -146,6 +146,8 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     found: dict[str, tuple[float, str, _Gain]] = {}
     gains, targets = metrics.get("constant_difference", {}), set()
     used = {_comparable(name, gains) for name in metrics.get("headlines", ())}
+    if any(not any(key.startswith(f"{name}/") for key in metrics["test"]) for name in used):
+        return  # a metric with one target, which the sentences would leave out
     for key in metrics["test"]:
         metric, _, target = key.partition("/")
         if target and metric in used:
@@ -229,7 +231,7 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     """Yield a sentence if the test score has a wide interval, or few molecules."""
     ends = metrics.get("test_interval_95", {}).get(name)
-    count = metrics.get("molecules", {}).get("test")
+    count = metrics.get("labelled", metrics.get("molecules", {})).get("test")
     if ends is None or count is None:
         return
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * _scale(metrics, name):

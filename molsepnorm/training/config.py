@@ -191,8 +191,9 @@ class RunConfig(_Section):
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
     """Number of models that are trained and averaged. Their runs are in the folder `members`."""
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
-    """seeds: members differ in the random seed (seed, seed + 1, …). folds: each member is also
-    validated on another fold, so that some members train on any molecule outside the test split."""
+    """seeds: members differ in the random seed; ensembles of one size with different seeds have no
+    member in common. folds: each member is also validated on another fold, so that some members
+    train on any molecule outside the test split."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """Training molecules in the model folder. By default the model keeps their SMILES, fingerprints
     and labels for `predict --domain`; --no-training-structures leaves this file out.

@@ -5,7 +5,7 @@ The folder of an ensemble is a run folder, with the run of each member under `me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
+from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model import PropertyModel, join
@@ -158,7 +159,7 @@ def _train_members(
             lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
         )
         model = PropertyModel.from_pretrained(run.model)
-        card = model_card(model, config, splits[0], metrics)
+        card = model_card(model, config, _united(splits), metrics)
         world.on_main_process(lambda: run.write_card(card))
         world.on_main_process(lambda: try_report(run.path, callback))
     result = TrainingResult(run.path, True, model, metrics)
@@ -181,7 +182,7 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
         raise ConfigError("run.ensemble averages predictions, which pre-training has none of")
     members = []
     for number in range(count):
-        seed = config.run.seed + number
+        seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
         single = {
             "ensemble": 1,
             "ensemble_by": "seeds",
@@ -197,6 +198,21 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
         }
         members.append(config.model_copy(update=update))
     return members
+
+
+def _united(splits: Sequence[Dataset]) -> Dataset:
+    """Return the data set with the molecules that any member was trained on, or validated on."""
+    parts = {
+        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
+        for name in splits[0].splits
+    }
+    return replace(splits[0], splits=parts)
+
+
+def _network_share(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean share of the networks in the members; nothing if they are networks alone."""
+    shares = [each.get("network_share", 0.0) for each in members]
+    return {"network_share": sum(shares) / len(shares)} if any(shares) else {}
 
 
 def _load(config: TrainConfig, world: DistributedContext) -> Dataset:
@@ -254,6 +270,7 @@ def _finish(
         "steps": sum(each["steps"] for each in members),
         "parameters": joined.parameters,
         "seconds": round(seconds, 1),
+        **_network_share(members),
         "members": [
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],

@@ -87,7 +87,13 @@ def train_replicates(
             raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
         if splits is not None:
             _require_several(config, splits)
-        configs = dict(_configurations(config, seeds, splits or config.data.folds))
+        splits = splits or config.data.folds
+        if splits and config.run.ensemble > 1 and config.run.ensemble_by == "folds":
+            raise ConfigError(
+                "an ensemble by folds trains on every split itself, so it has no replicates and no "
+                "folds: leave them out, or choose --ensemble-by seeds"
+            )
+        configs = dict(_configurations(config, seeds, splits))
         _require_same({folder / name: each for name, each in configs.items()})
         if is_nested(config):
             require_trainable(list(configs.values())[:: len(seeds)])
@@ -142,8 +148,8 @@ def _require_several(config: TrainConfig, splits: int) -> None:
 
 
 def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
-    """Check, before hours of training, that existing runs have their configuration and the same
-    table, and that the table can be split as the last configuration says."""
+    """Check, before hours of training, that existing runs have their configuration, the same table
+    and the same split, and that the table can be split as the last configuration says."""
     runs = [RunFolder(path) for path in configs]
     for run in runs:
         if run.config.exists() and load_config(config=run.config) != configs[run.path].resolved():
@@ -155,7 +161,10 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
         dataset = load_dataset(last)
         for run in runs:
             if run.environment.exists():
-                run.require_same_data(dataset, splits=False)
+                own = configs[run.path]
+                of_run = dataset if own.data == last.data else load_dataset(own)
+                by_seeds = own.run.ensemble_by == "seeds"  # otherwise a split of its own
+                run.require_same_data(of_run, splits=by_seeds and run.splits.exists())
 
 
 def _summary(

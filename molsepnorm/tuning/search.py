@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,6 +16,7 @@ from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
+from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
@@ -114,6 +116,7 @@ def tune(
         "search space": values,
         "number of splits": len(data),
         "data": [each.fingerprint for each in data],
+        "splits": [fingerprint(json.dumps(each.split_rows())) for each in data],
     }
     recipe = {name: value_of(config, name) for name in values}
     with opened(folder, values, recipe, metric, config.run.seed, record) as study:

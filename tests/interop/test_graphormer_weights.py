@@ -372,11 +372,17 @@ def test_the_featuriser_is_chosen_by_the_atom_table(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_transformers_is_imported(tmp_path: Path) -> None:
-    """With the settings and defaults of config.json; the head keeps its initial weights."""
+    """With the settings and defaults of config.json; without the head, so there are no targets."""
     save_file(hf_state(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "graphormer", "dropout": 0.25}))
+    with pytest.raises(ConfigError, match="no output head that could be imported"):
+        convert("hf", tmp_path, targets=["y"])
     model, report = convert("hf", tmp_path)
     assert report.parity.difference < 1e-5 < report.parity.largest
+    with pytest.raises(ConfigError, match="so it predicts nothing: fine-tune it"):
+        model.require_targets()
+    model.save_pretrained(tmp_path / "model")
+    assert PropertyModel.from_pretrained(tmp_path / "model").task.targets == ()
     assert model.network.config.max_path_length == 5
     assert model.network.config.dropout == 0.25
     assert set(report.fresh) == {
@@ -384,6 +390,15 @@ def test_a_folder_of_transformers_is_imported(tmp_path: Path) -> None:
         *("last_norm.norm.weight", "last_norm.norm.bias"),
     }
     assert len(report.unused) == 8
+
+
+def test_the_default_size_of_transformers_does_not_tell_the_features(tmp_path: Path) -> None:
+    state = hf_state()
+    (name,) = (name for name in state if "atom_encoder" in name)
+    state[name] = torch.zeros(9 * 512 + 1, state[name].shape[1])
+    save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match="default size of transformers, .*: give --featurizer"):
+        convert("hf", tmp_path / "model.safetensors", max_path_length=7)
 
 
 @pytest.mark.parametrize("shift", [None, 2])

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks import Loss, Target, Task, check_labels, json_scores
-from molsepnorm.tasks.metrics import METRICS, Kind, score
+from molsepnorm.tasks.metrics import METRICS, Kind, draw_resamples, score
 
 NAN = float("nan")
 LOGP = Target("logP", "regression", mean=2.5, scale=0.5)
@@ -673,6 +674,21 @@ def test_intervals_narrow_with_the_molecules() -> None:
         intervals = task.intervals(predictions, labels, 300)
         widths.append(np.array([high - low for low, high in intervals.values()]))
     assert np.median(widths[0] / widths[1]) == pytest.approx(2, rel=0.15)
+
+
+def test_rows_of_a_molecule_are_drawn_together() -> None:
+    """Otherwise measurements of few molecules would give the interval of many."""
+    task, predictions, labels = random_scored(0, molecules=8)
+    molecules = np.array([7, 3, 9, 5, 2, 8, 6, 4], dtype=np.uint64)
+    rows = np.random.default_rng(1).permutation(np.repeat(np.arange(8), 5))
+    plain = task.intervals(predictions, labels, 100)
+    assert task.intervals(predictions, labels, 100, molecules=molecules) == plain
+    numbers = pd.factorize(rows)[0]
+    drawn = [np.repeat(np.arange(8), counts) for counts in draw_resamples(8, 100, 0)]
+    places = [np.concatenate([np.flatnonzero(numbers == each) for each in d]) for d in drawn]
+    maes = [task.scores(predictions[rows[p]], labels[rows[p]])["mae"] for p in places]
+    found = task.intervals(predictions[rows], labels[rows], 100, molecules=molecules[rows])
+    np.testing.assert_allclose(found["mae"], np.quantile(maes, [0.025, 0.975]))
 
 
 def test_intervals_leave_out_what_is_undefined() -> None:

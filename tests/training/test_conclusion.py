@@ -288,7 +288,8 @@ def test_the_numbers_equal_slow_code():
     entries = {s: json_scores(task.scores(predictions[s], labels[s])) for s in labels}
     entries["test_constant"] = json_scores(task.scores(constant, labels["test"]))
     entries["test_interval_95"] = task.intervals(predictions["test"], labels["test"])
-    found = comparisons(task, entries, predictions, labels, constant)
+    molecules = {split: np.arange(len(each)) for split, each in labels.items()}
+    found = comparisons(task, entries, predictions, labels, constant, molecules)
     assert found["headlines"] == ["mae", "roc_auc"]
     assert found["constant_difference"].keys() == {"mae", "roc_auc", "log_loss"}
     for column, name in ((0, "mae"), (1, "roc_auc"), (1, "log_loss")):
@@ -410,7 +411,7 @@ def test_texts_of_another_featuriser_have_no_similarity(configure, monkeypatch):
         "molsepnorm.molecules.featurize.fingerprints.packed_morgan",
         lambda texts: (_ for _ in ()).throw(odd),
     )
-    assert about_split(config.data, [dataset]).keys() == {"molecules", "split"}
+    assert about_split(config.data, [dataset]).keys() == {"molecules", "labelled", "split"}
 
 
 def test_shuffled_labels_are_not_predicted(with_columns):

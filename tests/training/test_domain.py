@@ -160,7 +160,7 @@ def test_labels_have_the_digits_of_the_table(name):
     rng = np.random.default_rng(0)
     cells = [f"{10**each:.{digits}g}" for each in rng.uniform(-3, 6, 300) for digits in (1, 3, 5)]
     values = np.array([*map(float, cells)])
-    found = module._in_unit(transform.forward(values.astype(np.float32)), transform)
+    found = transform.cells(transform.forward(values.astype(np.float32)))
     assert found.tolist() == values.tolist()
 
 
@@ -230,6 +230,42 @@ def test_joined_models_have_the_molecules_of_all_and_the_highest_threshold(confi
         Predictor(join(models), domain=True)
     models[0].domain = None
     assert join(models).domain is None
+
+
+@pytest.fixture
+def measured_twice(with_columns, tmp_path):
+    """A run on a table with 16 molecules, each measured at two temperatures, split by molecule."""
+    settings = {"data.targets": ["y"], "data.feature_columns": ["T"], "run.epochs": 1}
+    config = with_columns(
+        {"T": [1, 2]}, {**settings, "data.splits_column": "part", "name": "t.csv"}
+    )
+    smiles = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N")]
+    parts = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "T", "y", "part"])
+        for number, (text, part) in enumerate(zip(smiles, parts, strict=True)):
+            writer.writerows([[text, kelvin, number + kelvin / 100, part] for kelvin in (280, 320)])
+    return train(config, tmp_path / "run")
+
+
+def test_rows_of_one_molecule_count_as_one(measured_twice):
+    """The threshold is not 1, which each row has with the other one of its molecule; and counts are
+    those of molecules."""
+    metrics = measured_twice.metrics
+    train_smiles = [f"{'C' * length}{end}" for length in range(1, 5) for end in ("O", "N")]
+    within = [
+        similarities([text], [other for other in train_smiles if other != text])[0]
+        for text in train_smiles
+    ]
+    domain = metrics["domain"]
+    assert domain["kind"] == "training"
+    assert domain["threshold"] == pytest.approx(np.percentile(within, 5))
+    assert sum(each["molecules"] for each in domain["bins"]["test"]) == 4
+    assert metrics["molecules"] == {"train": 8, "val": 4, "test": 4}
+    assert metrics["labelled"] == {"val": 4, "test": 4}
+    assert metrics["calibration"]["y"]["molecules"] == 4
+    assert len(measured_twice.model.calibration[0].scores) == 4
 
 
 def test_a_model_without_smiles_or_targets_has_no_domain(configure, tmp_path, monkeypatch):

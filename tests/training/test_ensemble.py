@@ -116,11 +116,12 @@ def test_the_command_joins_runs(trained, tmp_path, capsys):
 
 
 def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
-    """The scores are those of the mean; the folder is one of a run."""
+    """The scores are those of the mean; the folder is one of a run. The ensemble with the next seed
+    has members 12 and 13."""
     config = configure({**SHORT, "run.ensemble": 2, "run.seed": 5})
     result = train(config, tmp_path / "run")
     models = []
-    for number, seed in ((1, 5), (2, 6)):
+    for number, seed in ((1, 10), (2, 11)):
         models.append(train(configure({**SHORT, "run.seed": seed}), tmp_path / f"{seed}").model)
         assert outcome(tmp_path / f"{seed}") == outcome(tmp_path / "run" / "members" / f"{number}")
     np.testing.assert_array_equal(predicted(result.model), predicted(join(models)))

@@ -268,6 +268,26 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
     assert tree(tmp_path / "series") == before
 
 
+@pytest.mark.parametrize("way", ["column", "file"])
+def test_more_seeds_on_another_split_are_refused(with_columns, tmp_path, way):
+    """A mean over runs with different test molecules would be reported as one of seeds."""
+    words, file = ["train", "train", "train", "val", "test"], tmp_path / "splits.json"
+    settings = {"data.targets": ["y"], "data.splits_column": "s", "run.epochs": 1}
+    if way == "file":
+        settings = {"data.targets": ["y"], "data.splits_file": str(file), "run.epochs": 1}
+        file.write_text(json.dumps([{"train": "0-19", "val": "20-24", "test": "25-29"}]))
+    train_replicates(
+        with_columns({"y": [1, 2, 4], "s": words}, settings), tmp_path / "a", seeds=[0]
+    )
+    if way == "file":
+        file.write_text(json.dumps([{"train": "0-19", "val": "25-29", "test": "20-24"}]))
+    config = with_columns(
+        {"y": [1, 2, 4], "s": words[::-1] if way == "column" else words}, settings
+    )
+    with pytest.raises(DataError, match="no longer those that .* or have another split"):
+        train_replicates(config, tmp_path / "a", seeds=[0, 1])
+
+
 @pytest.mark.parametrize(
     ("seeds", "splits", "settings", "message"),
     [
@@ -279,6 +299,14 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
         ([0], 4, {"data.folds": 3}, "data.folds is 3, which is the number of splits; got 4"),
         ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 2, {"data.split_type": "scaffold-ogb"}, "scaffold-ogb draws nothing"),
+        (
+            *([0], 2, {"run.ensemble": 2, "run.ensemble_by": "folds"}),
+            "an ensemble by folds trains on every split itself, so it has no replicates",
+        ),
+        (
+            *([0], None, {"run.ensemble": 3, "run.ensemble_by": "folds", "data.folds": 3}),
+            "an ensemble by folds trains on every split itself, so it has no replicates",
+        ),
         (
             *([0], 2, {"data.split_type": "time", "data.time_column": "y"}),
             "the column 'y' defines the split, so there is one split and no replicates",

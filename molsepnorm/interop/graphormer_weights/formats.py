@@ -43,6 +43,7 @@ __all__ = [
     "STRIDE",
     "UNREACHABLE_ROW",
     "Format",
+    "format_named",
     "listed",
     "recognise",
     "v1_names",
@@ -150,6 +151,17 @@ class Recognised:
     layers: int
 
 
+def format_named(source: str) -> Format:
+    """Return the format of checkpoints of a program.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    if source not in FORMATS:
+        raise ConfigError(f"unknown format '{source}'. {did_you_mean(source, FORMATS)}")
+    return FORMATS[source]
+
+
 def recognise(source: str, state: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Recognised:
     """Find the tensors of a format in a state dict; their names may have any prefix.
 
@@ -158,9 +170,7 @@ def recognise(source: str, state: Mapping[str, Tensor], settings: Mapping[str, A
         ModelError: the architecture differs, or tensors are missing, left over, not finite or of
             wrong shapes.
     """
-    if source not in FORMATS:
-        raise ConfigError(f"unknown format '{source}'. {did_you_mean(source, FORMATS)}")
-    form = FORMATS[source]
+    form = format_named(source)
     names, unused = _match_names(form, state)
     _check_architecture(form, names, unused, settings)
     numbers = [int(n) for n in re.findall(r"^layers\.(\d+)\.", "\n".join(names), re.MULTILINE)]

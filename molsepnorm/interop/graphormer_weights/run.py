@@ -18,7 +18,7 @@ from torch import Tensor
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.interop.graphormer_weights.formats import FORMATS, STRIDE, v1_names
+from molsepnorm.interop.graphormer_weights.formats import FORMATS, STRIDE, format_named, v1_names
 from molsepnorm.interop.graphormer_weights.parity import (
     MOLECULES,
     reference_inputs,
@@ -116,8 +116,10 @@ def convert(
     Args:
         source: "graphormer-v1" or "hf".
         checkpoint: a file, or for "hf" a folder with `config.json` and weights.
-        featurizer: "zinc" or "ogb". [default: by the size of the atom table]
-        targets: names of the outputs. [default: "y", or "y1", "y2", …]
+        featurizer: "zinc" or "ogb". [default: by the size of the atom table, unless that has the
+            default size of transformers]
+        targets: names of the outputs. [default: "y", or "y1", "y2", …]. Weights of transformers
+            have none: their head is not imported, and the model has to be fine-tuned.
         kind: kind of all targets; values or logits are not scaled.
         max_path_length: the network's multi_hop_max_dist, if the checkpoint does not contain it.
         atom_shift: see `.formats`.
@@ -135,10 +137,21 @@ def convert(
             f"{checkpoint} does not contain how many bonds of a path its network reads: give "
             "--max-path-length, its multi_hop_max_dist (often 20 for ZINC and 5 elsewhere)"
         )
+    has_head = bool(format_named(source).after)
+    if targets is not None and not has_head:
+        raise ConfigError(
+            "the weights of transformers have no output head that could be imported, so the model "
+            "has no targets: leave --target out, and fine-tune the model (molsepnorm train --from)"
+        )
     if featurizer is None:
         rows = [len(table) for name, table in state.items() if "atom_encoder" in name]
         last_feature = STRIDE * (len(featurize.SIZES["ogb"].atoms) - 1)
         featurizer = "ogb" if max(rows, default=0) > last_feature else "zinc"
+        if featurizer == "ogb" and source == "hf":
+            raise ConfigError(
+                f"the atom table of {checkpoint} has the default size of transformers, whatever "
+                "features its network was trained with: give --featurizer ogb or zinc"
+            )
     found = import_weights(
         source,
         state,
@@ -146,7 +159,7 @@ def convert(
         featurizer=featurizer,
         max_path_length=max_path_length,
         atom_shift=atom_shift,
-        outputs=len(targets or "y"),
+        outputs=len(targets or "y") if has_head else 0,
     )
     network, fresh = _network(found)
     parity = _parity(found, source, featurizer, atom_shift, network)
@@ -173,6 +186,8 @@ def convert(
         notes=tuple(_notes(found, source)),
         parity=parity,
     )
+    if not found.config.outputs:
+        return PropertyModel(network, featurizer, Task((), "loss"), objective="pretraining"), report
     return PropertyModel(network, featurizer, _task(found.config.outputs, targets, kind)), report
 
 

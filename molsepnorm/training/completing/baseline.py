@@ -250,8 +250,13 @@ def with_baseline(
     if baseline is None or not results.predictions:
         return results
     scores, other = baseline.scores(dataset, task), baseline.predictions["test"]
-    labels = dataset.exact_labels[baseline.graphs["test"]]
-    intervals = task.intervals(results.predictions["test"], labels, minus=other)
+    rows = baseline.graphs["test"]
+    intervals = task.intervals(
+        results.predictions["test"],
+        dataset.exact_labels[rows],
+        minus=other,
+        molecules=dataset.molecule_ids[rows],
+    )
     found = differences(results.scores["test"], scores["test"], intervals)
     entries = {**results.scores, "baseline": scores, "baseline_difference": found}
     return results._replace(scores=entries, baseline=baseline.predictions)

@@ -60,24 +60,33 @@ def calibrate(
     val = predicted("val", unseen)
     if len(unseen) > 1:  # the spread of a member is not that of all members together
         val = val._replace(spread=None)
-    fitted = _fit(model.task, labels[graphs["val"]], val)
+    molecules = dataset.molecule_ids[graphs["val"]]
+    fitted = _fit(model.task, labels[graphs["val"]], val, molecules)
     calibrated = replace(model, calibration=fitted)
     if "test" not in graphs:
         return calibrated, {}
     test = predicted("test", [(model, graphs["test"])])
     scores = _scores(calibrated, labels[graphs["test"]], test)
     for entry, column in zip(scores.values(), labels[graphs["val"]].T, strict=True):
-        entry["molecules"] = int((~np.isnan(column)).sum())
+        entry["molecules"] = len(np.unique(molecules[~np.isnan(column)]))
     return calibrated, scores
 
 
-def _fit(task: Task, labels: np.ndarray, predicted: Predicted) -> tuple[Calibration, ...]:
-    """Return the calibration of each target, from labels (G, T) and predictions."""
+def _fit(
+    task: Task, labels: np.ndarray, predicted: Predicted, molecules: np.ndarray
+) -> tuple[Calibration, ...]:
+    """Return the calibration of each target, from labels (G, T) and predictions.
+
+    Of the rows of a molecule, one that is drawn at random counts, since their errors are alike.
+    `molecules` (G,) has the same number for such rows.
+    """
     found: list[Calibration] = []
     signals = error_signals(task, predicted.spread, predicted.distance)
     for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         values = predicted.values[:, columns]
-        rows = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
+        usable = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
+        shuffled = np.random.default_rng(0).permutation(np.flatnonzero(usable))
+        rows = np.sort(shuffled[np.unique(molecules[shuffled], return_index=True)[1]])
         own = labels[rows, i]
         if target.kind == "regression":
             residuals = values[rows, 0] - own

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
@@ -15,7 +16,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.domain import Domain
-from molsepnorm.tasks.transforms import Transform
 from molsepnorm.training.objectives import Results
 
 __all__ = ["error_by_similarity", "fit_domain"]
@@ -26,7 +26,6 @@ _MAX_TRAIN = 1_000_000
 """Maximum number of training molecules; their fingerprints take 256 MB."""
 _BINS = 10
 _TINY = 1e-7  # the smallest probability that has a logarithm
-_DIGITS = 9  # which identify every float32
 
 _Rows = np.ndarray  # int64, indices of molecules in the store
 
@@ -42,8 +41,9 @@ def fit_domain(
 
     The threshold is fitted to the validation molecules, see `Domain.fit`. The error of a molecule
     is the absolute error on the learned scale, or the log loss of its class. For several targets it
-    is the mean over the labelled ones, each divided by its mean over the validation molecules. At
-    most 2,000 molecules of a split are compared, drawn at random.
+    is the mean over the labelled ones, each divided by its mean over the validation molecules. The
+    error of a molecule with several rows is their mean. At most 2,000 rows of a split are compared,
+    drawn at random.
 
     Args:
         model: the trained model.
@@ -53,12 +53,14 @@ def fit_domain(
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
     Returns:
-        The model, and the entry; it is empty without targets, without SMILES, or for more than
-        1,000,000 training molecules. `inside` and `outside` hold the number of molecules and the
+        The model, and the entry; it is empty without targets, without SMILES, or for one training
+        molecule or more than 1,000,000. `inside` and `outside` hold the number of molecules and the
         mean error on either side of the `threshold` by split, and `bins` the same by similarity.
     """
     train = np.unique(np.concatenate([rows for rows, _ in parts]))
-    if not results.predictions or dataset.smiles is None or not 2 <= len(train) <= _MAX_TRAIN:
+    different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
+    few_or_many = len(different) < 2 or len(train) > _MAX_TRAIN
+    if not results.predictions or dataset.smiles is None or few_or_many:
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
@@ -84,9 +86,11 @@ def fit_domain(
                 places = np.searchsorted(train, seen)
                 found[own] = nearest(bits_of(known[own]), bits[places])[1]
                 start += len(rows)
-            errors[split], similarity[split] = errors[split][chosen], found[chosen]
-        sample = _drawn(np.arange(len(train)), rng)
-        within = nearest(bits[sample], bits, itself=sample)[1]
+            molecules = dataset.molecule_ids[known[chosen]]
+            errors[split] = _by_molecule(errors[split][chosen], molecules)
+            similarity[split] = _by_molecule(found[chosen], molecules)
+        sample = _drawn(np.arange(len(different)), rng)
+        within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser
         return model, {}
     domain, p_value = Domain.fit(similarity["val"], errors["val"], within)
@@ -144,6 +148,12 @@ def _mean(values: np.ndarray) -> float:
     return float(finite.mean()) if len(finite) else np.nan
 
 
+def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
+    """Return the mean of the values of each molecule, in the order in which they first occur."""
+    index, _ = pd.factorize(molecules)
+    return np.bincount(index, values) / np.bincount(index)
+
+
 def _meaning(task: Task) -> str:
     """Return what an error is."""
     if len(task.targets) > 1:
@@ -192,18 +202,7 @@ def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> T
             # the shortest decimal number that is the same float32
             labels[:, i] = [float(str(value)) for value in learned[:, i]]
         else:
-            labels[:, i] = _in_unit(learned[:, i], transform)
+            labels[:, i] = transform.cells(learned[:, i])
             bounds[:, i] *= transform.sign
     texts = tuple(str(smiles[row]) for row in dataset.store.rows[rows])
     return TrainingMolecules(texts, bits, labels, bounds)
-
-
-def _in_unit(learned: np.ndarray, transform: Transform) -> np.ndarray:  # float64 (n,)
-    """Return the numbers with the fewest digits whose transforms are these float32 labels (n,)."""
-    exact = transform.inverse(learned.astype(np.float64))
-    found = exact.copy()
-    for digits in range(_DIGITS, 0, -1):
-        rounded = np.array([float(f"{value:.{digits}g}") for value in exact])
-        same = transform.forward(rounded.astype(np.float32)) == learned  # as labels are read
-        found[same] = rounded[same]
-    return found

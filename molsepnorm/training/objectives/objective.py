@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.leaks import graph_hashes
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
@@ -54,7 +53,7 @@ class Examples:
             torch.from_numpy(dataset.labels[:]).to(device),
             None if weights is None else torch.from_numpy(weights).to(device),
             {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},
-            graph_hashes(dataset.store) if identify else None,
+            dataset.molecule_ids if identify else None,
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Examples:

@@ -159,11 +159,12 @@ def score(
     predicted, labels = predictions["test"], exact[graphs["test"]]
     baseline = task.baseline_prediction(exact[dataset.splits["train"]])
     constant = np.tile(baseline, (len(labels), 1))
-    intervals = task.intervals(predicted, labels)
+    molecules = {split: dataset.molecule_ids[rows] for split, rows in graphs.items()}
+    intervals = task.intervals(predicted, labels, molecules=molecules["test"])
     entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
     by_split = {split: exact[graphs[split]] for split in predictions}
-    entries |= comparisons(task, entries, predictions, by_split, constant)
+    entries |= comparisons(task, entries, predictions, by_split, constant, molecules)
     if about := dataset.about_labels({**dataset.splits, **graphs}):
         entries["labels"] = about
     return Results(entries, graphs, predictions)

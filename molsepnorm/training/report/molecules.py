@@ -22,6 +22,7 @@ __all__ = ["molecules_sections"]
 _WORST = 20  # predictions that are drawn
 _SCAFFOLDS = 10  # that are listed
 _MAX_COMPARED = 2000  # test molecules whose scaffolds or similarities are computed
+_MEASURED = 3  # different labels of the nearest molecule that are shown
 _SIZE = 280, 190  # pixels of a molecule
 _SMALL = 140, 100  # pixels of a scaffold
 
@@ -204,11 +205,10 @@ def _scaffold(smiles: str) -> str:
 
 def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
-    own = {  # the model may be fitted to validation molecules, too
-        text: (split, row)
-        for split in ("val", "train")
-        for row, text in enumerate(contents.smiles(split) or ())
-    }
+    own: dict[str, list[tuple[str, int]]] = {}
+    for split in ("train", "val"):  # the model may be fitted to validation molecules, too
+        for row, text in enumerate(contents.smiles(split) or ()):
+            own.setdefault(text, []).append((split, row))
     order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors.relative[place])]
@@ -235,10 +235,15 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
         closest = "not known"
         if known is not None and np.isfinite(share):
             closest = f"similarity {share:.2f}, {code(known[0][near])}"
-            split, place = own.get(known[0][near], ("train", -1))
-            trained = labels[split, column]
-            if trained is not None and place >= 0 and np.isfinite(trained.labels[place]):
-                closest += f", measured <b>{escape(trained.truth(place))}</b>"
+            truths = (
+                trained.truth(place)
+                for split, place in own.get(known[0][near], ())
+                if (trained := labels[split, column]) is not None
+                and np.isfinite(trained.labels[place])
+            )
+            if measured := [*dict.fromkeys(truths)]:
+                more = ", …" if len(measured) > _MEASURED else ""
+                closest += f", measured <b>{escape(', '.join(measured[:_MEASURED]))}{more}</b>"
         cards.append(
             f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
             f'<div class="soft">nearest training molecule: {closest}</div></div>'

@@ -44,8 +44,7 @@ def predictions_table(
     ):
         cells = {target.name: _readable(truth, of_truth, target)}
         if (transform := target.transformation) is not None:
-            unit = np.array([float(f"{value:.6g}") for value in transform.inverse(truth)])
-            own = _with_bounds(unit, of_truth * transform.sign)
+            own = _with_bounds(transform.cells(truth), of_truth * transform.sign)
             cells = {target.name: own, target.learned_name: cells[target.name]}
         for name, values in cells.items():
             while name in taken:

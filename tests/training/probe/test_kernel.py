@@ -141,7 +141,7 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
 
 
 def test_targets_with_the_same_molecules_and_penalty_share_one_inverse(random, monkeypatch):
-    """Where four targets count as two, the solution is exact if two are affordable."""
+    """Four targets count as two, and the solution is exact if two are affordable."""
     labels = random.normal(size=(len(SMILES), 4))
     labels[:5, 3] = np.nan
     model = start(*(regression(f"y{number}", each) for number, each in enumerate(labels.T)))
