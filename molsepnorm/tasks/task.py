@@ -9,13 +9,17 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
 from molsepnorm.tasks.metrics import METRICS, Kind, Metric
-from molsepnorm.tasks.metrics.scoring import draw_resamples, interval, resampled_scores
+from molsepnorm.tasks.metrics.scoring import (
+    draw_resamples,
+    interval,
+    numbered,
+    resampled_scores,
+)
 from molsepnorm.tasks.target import Target
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
@@ -269,7 +273,7 @@ class Task:
                 default each row is a molecule.
         """
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
-        rows = np.arange(len(labels)) if molecules is None else pd.factorize(molecules)[0]
+        rows = np.arange(len(labels)) if molecules is None else numbered(molecules)
         counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
         counts = counts[:, rows]
         found = dict(self._resampled(predictions, labels, counts, only))

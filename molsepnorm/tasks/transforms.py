@@ -66,8 +66,10 @@ class Transform:
             return found.astype(values.dtype)
 
     def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
-        """Return the numbers with the fewest digits that are learned as these float32 labels (n,):
-        those of the table, where `inverse` may give 0.649999 for 0.65."""
+        """Return the numbers with the fewest digits whose `forward` is these float32 labels (n,).
+
+        They are the numbers of the table: 0.65, where `inverse` may give 0.649999.
+        """
         exact = self.inverse(labels.astype(np.float64))
         found = exact.copy()
         for digits in range(_DIGITS, 0, -1):

@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -683,9 +682,11 @@ def test_rows_of_a_molecule_are_drawn_together() -> None:
     rows = np.random.default_rng(1).permutation(np.repeat(np.arange(8), 5))
     plain = task.intervals(predictions, labels, 100)
     assert task.intervals(predictions, labels, 100, molecules=molecules) == plain
-    numbers = pd.factorize(rows)[0]
+    numbers = [[*dict.fromkeys(rows.tolist())].index(row) for row in rows.tolist()]
     drawn = [np.repeat(np.arange(8), counts) for counts in draw_resamples(8, 100, 0)]
-    places = [np.concatenate([np.flatnonzero(numbers == each) for each in d]) for d in drawn]
+    places = [
+        np.concatenate([np.flatnonzero(np.array(numbers) == each) for each in d]) for d in drawn
+    ]
     maes = [task.scores(predictions[rows[p]], labels[rows[p]])["mae"] for p in places]
     found = task.intervals(predictions[rows], labels[rows], 100, molecules=molecules[rows])
     np.testing.assert_allclose(found["mae"], np.quantile(maes, [0.025, 0.975]))

@@ -26,7 +26,7 @@ _FLAT = Chem.ChiralType.CHI_UNSPECIFIED
 _STAR = "AtomNull"  # RDKit's query of a plain *
 _PLAIN_LABELS = ("*", "R")  # of a plain *, which RDKit writes as R
 _ALIAS = re.compile(r"(?:H\d*)?([A-Z][a-z]?)(?:H\d*)?\d*[+-]?")  # such as H2N or CH3, of the atom
-_QUERY_SYMBOL = re.compile(r"^(?:.{30} |M  V30 \d+ )(?:AH|LP?) ", re.MULTILINE)
+_QUERY_SYMBOL = re.compile(r"^(?:(?: *-?\d+\.\d+){3} |M  V30 \d+ )(?:AH|LP?) ", re.MULTILINE)
 """Any atom, hydrogen included, and a list of atoms; RDKit reads both as a plain *."""
 _GROUPS = {
     Chem.StereoGroupType.STEREO_ABSOLUTE: "a",

@@ -37,6 +37,7 @@ from molsepnorm.tasks.metrics.scoring import (
     draw_resamples,
     interval,
     mean_and_sd,
+    numbered,
     resampled_scores,
     score,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "interval",
     "label_of",
     "mean_and_sd",
+    "numbered",
     "resampled_scores",
     "score",
 ]

@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.tasks.metrics.metric import METRICS
 from molsepnorm.tasks.metrics.weighted import WEIGHTED
 
-__all__ = ["draw_resamples", "interval", "mean_and_sd", "resampled_scores", "score"]
+__all__ = ["draw_resamples", "interval", "mean_and_sd", "numbered", "resampled_scores", "score"]
 
 _WEIGHTS_AT_ONCE = 2**19
 """Number of weights in memory: 4 MB, and up to ten arrays of this size."""
@@ -94,6 +94,16 @@ def draw_resamples(n: int, resamples: int, seed: int) -> np.ndarray:  # uint8 (R
     for row in counts:
         row[:] = np.bincount(rng.integers(0, n, n), minlength=n)
     return counts
+
+
+def numbered(molecules: np.ndarray) -> np.ndarray:
+    """Return the number of each row's molecule, counted from 0 in the order of the rows.
+
+    >>> numbered(np.array([7, 3, 7, 9])).tolist()
+    [0, 1, 0, 2]
+    """
+    _, first, index = np.unique(molecules, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index]
 
 
 def interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:

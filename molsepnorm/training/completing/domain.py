@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
@@ -16,6 +15,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.domain import Domain
+from molsepnorm.tasks.metrics import numbered
 from molsepnorm.training.objectives import Results
 
 __all__ = ["error_by_similarity", "fit_domain"]
@@ -150,7 +150,7 @@ def _mean(values: np.ndarray) -> float:
 
 def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     """Return the mean of the values of each molecule, in the order in which they first occur."""
-    index, _ = pd.factorize(molecules)
+    index = numbered(molecules)
     return np.bincount(index, values) / np.bincount(index)
 
 

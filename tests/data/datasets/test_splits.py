@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from molsepnorm.data.datasets import DataConfig, clusters, load
 from molsepnorm.data.datasets.clusters import butina_clusters
 from molsepnorm.data.datasets.splits import make_splits, named_splits, with_validation
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
+from molsepnorm.errors import ConfigError, DataError, DataWarning, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import scaffold
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
@@ -620,6 +620,16 @@ def test_rows_of_a_file_that_could_not_be_read_are_absent(by_file):
     entry = {"train": "0-5", "val": [6, 7], "test": [8, 9]}
     splits = by_file([entry], rows=[0, 2, 4, 7, 8, 9])
     assert listed(splits) == {"train": [0, 1, 2], "val": [3], "test": [4, 5]}
+
+
+def test_a_blank_line_that_counts_as_a_row_of_a_file_is_announced(tmp_path):
+    """Programs that skip it number the rows after it differently."""
+    path = tmp_path / "splits.json"
+    path.write_text(json.dumps([{"train": "0-5", "val": [6, 7], "test": [8, 9]}]))
+    smiles = alkanes(10)
+    smiles[4] = " "
+    with pytest.warns(DataWarning, match=r"line 6 has no SMILES, and counts as row 4 in .*s\.json"):
+        make(smiles, [0, 1, 2, 3, 5, 6, 7, 8, 9], splits_file=path)
 
 
 def test_a_run_s_splits_load_back(tmp_path):
