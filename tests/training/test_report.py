@@ -170,6 +170,19 @@ def test_the_nearest_training_molecule_has_its_label(mixed):
         assert unescape(label) == (target.truth(row) if known else "")
 
 
+def test_the_nearest_training_molecule_has_all_its_labels(with_columns, tmp_path):
+    """Of measurements under several conditions, none is the label."""
+    config = with_columns({"y": [1]}, {"data.targets": ["y"], "data.splits_column": "part"})
+    rows = [("CCCO", y, "train") for y in (1.5, 2.5, 3.5, 4.5)]
+    rows += [(f"{'N' * n}C", n, "train") for n in (1, 2)]
+    rows += [("CCCN", 3, "val"), ("CCCCO", 9, "test")]
+    text = "".join(f"{','.join(map(str, row))}\n" for row in [("smiles", "y", "part"), *rows])
+    (tmp_path / "columns.csv").write_text(text)
+    train(config, tmp_path / "run")
+    section = read(tmp_path / "run")[0].partition("The worst predictions")[2]
+    assert "<code>CCCO</code>, measured <b>1.5, 2.5, 3.5</b> and others</div>" in section
+
+
 def test_bounds_and_transformed_labels(with_columns, tmp_path):
     """Scores and charts use the learned scale, and bounds are counted but not scored."""
     cells = [10.0 * (row + 1) if row % 4 else ">10000" for row in range(30)]

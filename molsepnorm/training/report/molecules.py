@@ -242,8 +242,9 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
                 and np.isfinite(trained.labels[place])
             )
             if measured := [*dict.fromkeys(truths)]:
-                more = ", …" if len(measured) > _MEASURED else ""
-                closest += f", measured <b>{escape(', '.join(measured[:_MEASURED]))}{more}</b>"
+                shown = ", ".join(measured[:_MEASURED])
+                closest += f", measured <b>{escape(shown)}</b>"
+                closest += " and others" if len(measured) > _MEASURED else ""
         cards.append(
             f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
             f'<div class="soft">nearest training molecule: {closest}</div></div>'
