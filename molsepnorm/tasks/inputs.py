@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError, DataError
 __all__ = [
     "MISSING",
     "NO_INPUTS",
+    "WITH_COMMA",
     "ExtraInputs",
     "FeatureColumn",
     "require_same_order",
@@ -23,7 +24,8 @@ __all__ = [
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
-_WITH_COMMA = re.compile(r"[-+]?[\d.]*,\d[\d.,]*")
+WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
+"""Pattern of a number with a decimal comma or groups of thousands."""
 _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
 MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
@@ -128,7 +130,7 @@ class FeatureColumn:
                 f"{where(row)}: '{texts[row]}' is {few} number, and most other cells are {many}. A "
                 "feature column holds either numbers or words"
             )
-        commas = [row for row, text in enumerate(texts) if _WITH_COMMA.fullmatch(text)]
+        commas = [row for row, text in enumerate(texts) if re.fullmatch(WITH_COMMA, text)]
         if len(commas) > len(texts) / 2:
             raise DataError(
                 f"{where(commas[0])}: '{texts[commas[0]]}' has a decimal comma or groups of "

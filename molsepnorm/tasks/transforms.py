@@ -66,7 +66,7 @@ class Transform:
             return found.astype(values.dtype)
 
     def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
-        """Return the numbers with the fewest digits whose `forward` is these float32 labels (n,).
+        """Return the numbers with the fewest digits that `forward` turns into these float32 labels.
 
         They are the numbers of the table: 0.65, where `inverse` may give 0.649999.
         """

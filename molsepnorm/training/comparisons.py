@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,11 +66,12 @@ def comparisons(
     names = task.headlines
     val, test, of_constant = (entries[each] for each in ("val", "test", "test_constant"))
     only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
-    of_test_rows = predictions["test"], labels["test"]
-    paired = task.intervals(*of_test_rows, minus=constant, only=only, molecules=molecules["test"])
-    of_val = task.intervals(
-        predictions["val"], labels["val"], only=names, molecules=molecules["val"]
-    )
+
+    def intervals(split: str, **options: Any) -> dict[str, _Interval]:
+        own = molecules[split]
+        return task.intervals(predictions[split], labels[split], molecules=own, **options)
+
+    paired, of_val = intervals("test", minus=constant, only=only), intervals("val", only=names)
     of_test, unpaired = entries["test_interval_95"], {}
     for name in names:
         if name in of_val and name in of_test and None not in (val[name], test[name]):
@@ -103,7 +104,7 @@ def _independent(one: float, of_one: _Interval, other: float, of_other: _Interva
     return one - other - low, one - other + high
 
 
-def about_split(data: DataConfig, splits: Sequence[Dataset]) -> dict[str, Any]:
+def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     """Return the entries of `metrics.json` about the molecules that the scores are computed from.
 
     `molecules` is the number of different molecules of each split, `labelled` that of the
@@ -116,15 +117,11 @@ def about_split(data: DataConfig, splits: Sequence[Dataset]) -> dict[str, Any]:
 
     Args:
         data: the data section of the configuration.
-        splits: the data set; for an ensemble by folds, once with the split of each fold.
+        dataset: the data set; for an ensemble by folds, with the molecules of all folds.
     """
-    dataset = splits[0]
     if not dataset.targets:
         return {}
-    parts = {
-        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
-        for name in ("train", "val", "test")
-    }
+    parts = dataset.splits
     # graphs of a data set with a name may leave out what tells two molecules apart
     ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
     sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}

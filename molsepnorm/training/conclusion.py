@@ -146,8 +146,8 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     found: dict[str, tuple[float, str, _Gain]] = {}
     gains, targets = metrics.get("constant_difference", {}), set()
     used = {_comparable(name, gains) for name in metrics.get("headlines", ())}
-    if any(not any(key.startswith(f"{name}/") for key in metrics["test"]) for name in used):
-        return  # a metric with one target, which the sentences would leave out
+    if not used <= {key.partition("/")[0] for key in metrics["test"] if "/" in key}:
+        return  # a metric has one target, which the sentences would leave out
     for key in metrics["test"]:
         metric, _, target = key.partition("/")
         if target and metric in used:

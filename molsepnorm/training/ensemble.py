@@ -275,7 +275,7 @@ def _finish(
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],
         **found.scores,
-        **about_split(config.data, splits),
+        **about_split(config.data, _united(splits)),
         **entries,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}

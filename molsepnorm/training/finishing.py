@@ -41,7 +41,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     metrics = {
         **_about(trainer, chosen, best, leaked, trained_on),
         **results.scores,
-        **about_split(config.data, [dataset]),
+        **about_split(config.data, dataset),
         **trainer.folder.earlier(trainer.progress.epoch),
         **entries,
     }

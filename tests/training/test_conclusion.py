@@ -353,7 +353,7 @@ def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_t
     monkeypatch.setattr(module, "_MAX_TEST", most_test)
     config = configure({"data.split": [0.5, 0.2, 0.3]})
     dataset = loaded(config)
-    found = about_split(config.data, [dataset])
+    found = about_split(config.data, dataset)
     parts = {name: len(part) for name, part in dataset.splits.items()}
     assert (found["molecules"], found["split"]) == (parts, "random split")
     nearest = found["nearest_train_similarity"]
@@ -390,7 +390,7 @@ def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_t
 def test_the_split_is_named(configure, settings, expected):
     dataset = loaded(configure())
     data = DataConfig(**{"table": "data.csv", **settings})
-    assert about_split(data, [dataset]).get("split") == expected
+    assert about_split(data, dataset).get("split") == expected
 
 
 def test_molecules_that_are_not_smiles_have_no_similarity(small_zinc):
@@ -411,7 +411,7 @@ def test_texts_of_another_featuriser_have_no_similarity(configure, monkeypatch):
         "molsepnorm.molecules.featurize.fingerprints.packed_morgan",
         lambda texts: (_ for _ in ()).throw(odd),
     )
-    assert about_split(config.data, [dataset]).keys() == {"molecules", "labelled", "split"}
+    assert about_split(config.data, dataset).keys() == {"molecules", "labelled", "split"}
 
 
 def test_shuffled_labels_are_not_predicted(with_columns):

@@ -171,7 +171,7 @@ def test_the_nearest_training_molecule_has_its_label(mixed):
 
 
 def test_the_nearest_training_molecule_has_all_its_labels(with_columns, tmp_path):
-    """Of measurements under several conditions, none is the label."""
+    """They may have been measured under other conditions."""
     config = with_columns({"y": [1]}, {"data.targets": ["y"], "data.splits_column": "part"})
     rows = [("CCCO", y, "train") for y in (1.5, 2.5, 3.5, 4.5)]
     rows += [(f"{'N' * n}C", n, "train") for n in (1, 2)]

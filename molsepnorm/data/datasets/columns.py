@@ -16,6 +16,7 @@ from molsepnorm.data.datasets.cells import blank_classes, parse_with_words
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import split_words
 from molsepnorm.data.tables import locate, require_clear
+from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
@@ -30,7 +31,7 @@ _NUMBERING = re.compile(
     r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
-_WITH_COMMA = r"[<>≤≥]?=?\s*[-+]?[\d.]*,\d[\d.,]*"
+_WITH_COMMA = rf"[<>≤≥]?=?\s*{WITH_COMMA}"
 _MAX_ROUNDING = 1e-3  # of labels, as a share of their range
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""

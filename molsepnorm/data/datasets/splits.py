@@ -196,8 +196,11 @@ def _warn_of_blank(
     smiles: Sequence[str], source: Path | str, index: Sequence[int] | np.ndarray, path: Path
 ) -> None:
     """Warn about a row without a SMILES, since other programs do not count blank lines."""
-    is_blank = (type(text) is str and not text.strip() for text in smiles)
-    blank = next((row for row, found in enumerate(is_blank) if found), None)
+    blank = next(
+        # an empty text of another type is a structure that has no SMILES
+        (row for row, text in enumerate(smiles) if type(text) is str and not text.strip()),
+        None,
+    )
     if blank is not None and isinstance(source, Path):
         warn_of_data(
             f"{locate(source, int(index[blank]))} has no SMILES, and counts as row {blank} in "

@@ -58,9 +58,10 @@ def fit_domain(
         mean error on either side of the `threshold` by split, and `bins` the same by similarity.
     """
     train = np.unique(np.concatenate([rows for rows, _ in parts]))
+    if not results.predictions or dataset.smiles is None or len(train) > _MAX_TRAIN:
+        return model, {}
     different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
-    few_or_many = len(different) < 2 or len(train) > _MAX_TRAIN
-    if not results.predictions or dataset.smiles is None or few_or_many:
+    if len(different) < 2:
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
